@@ -6,7 +6,13 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { expectedPhrase, literals } from '../src/config/check.ts'
-import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/config/rows.ts'
+import {
+  EndpointSchema,
+  ModelSchema,
+  PricingSchema,
+  ProviderSchema,
+  SearchEngineSchema,
+} from '../src/config/rows.ts'
 import type { Setting } from '../src/config/setting.ts'
 import { SETTINGS } from '../src/config/settings.ts'
 import type { DataPolicy } from '../src/providers/provider.ts'
@@ -24,6 +30,7 @@ const CONFIGURATION: Tables = {
   models: () => fieldsTable(ModelSchema.properties),
   endpoints: () => fieldsTable(EndpointSchema.properties),
   pricing: () => fieldsTable(PricingSchema.properties),
+  engines: () => fieldsTable(SearchEngineSchema.properties),
 }
 
 const PROVIDER_TABLES: Tables = { offered: offeredTable, unoffered: unofferedTable }

@@ -39,6 +39,18 @@ export function batchId(): string {
   return `batch_${draw(24)}`
 }
 
+/** Identifier of a file: `gw_file_` and 24 alphanumerics. */
+export function fileId(): string {
+  return `gw_file_${draw(24)}`
+}
+
+const FILE_ID = /^gw_file_[0-9A-Za-z]{24}$/
+
+/** True for an id of a file of ours. Those of providers have other forms. */
+export function isFileId(text: string): boolean {
+  return FILE_ID.test(text)
+}
+
 /** Prefixes of output items, by their type. */
 export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'st'
 

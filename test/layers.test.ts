@@ -12,6 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   providers: ['protocol'],
   dialects: ['protocol'],
   storage: ['protocol'],
+  files: ['protocol', 'storage'],
   invalidation: ['protocol', 'storage'],
   tasks: ['protocol', 'guardrails', 'storage', 'dialects'],
   formats: ['protocol', 'providers'],
@@ -23,7 +24,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pins: ['storage'],
   exchange: ['protocol', 'formats', 'providers', 'health'],
   plugins: ['protocol', 'exchange', 'upstream', 'tasks', 'guardrails'],
-  tools: ['protocol', 'exchange', 'upstream', 'tasks', 'providers', 'storage'],
+  sandbox: [],
+  tools: ['protocol', 'exchange', 'upstream', 'tasks', 'providers', 'storage', 'files', 'sandbox'],
   gateway: [
     'protocol',
     'providers',
@@ -67,6 +69,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'limits',
     'invalidation',
     'storage',
+    'files',
   ],
   server: ['protocol', 'api', 'access', 'storage'],
   sim: ['protocol'],
@@ -83,6 +86,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'health',
     'pins',
     'exchange',
+    'files',
     'gateway',
     'batches',
     'guardrails',
@@ -93,6 +97,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'server',
     'sim',
     'tasks',
+    'sandbox',
   ],
   commands: ['threads', 'protocol', 'providers', 'storage', 'access', 'credentials'],
   main: ['commands'],
@@ -121,6 +126,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([])
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/http.ts', 'server/uws-socket.ts', 'server/websocket.ts'],
   piscina: ['tasks/worker-set.ts'],
+  'just-bash': ['sandbox/embedded/child.ts'],
 }
 
 interface Import {
@@ -246,11 +252,11 @@ t.test('packages with a sole importer are imported nowhere else', async t => {
 })
 
 t.test(
-  'the environment is touched in config/config.ts, and where the HTTP library wants its header limit',
+  'the environment is read in config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
   async t => {
     const readers = files
       .filter(file => /process\.env\b/.test(readFileSync(file, 'utf8')))
       .map(file => relative(SRC, file))
-    t.same(readers.toSorted(), ['config/config.ts', 'server/http.ts'])
+    t.same(readers.toSorted(), ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/http.ts'])
   },
 )

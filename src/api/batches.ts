@@ -13,6 +13,7 @@ import { batchDocument, newBatchDocument, resultJson } from './batch-documents.t
 import { type DataRegionOf, wantsMetadata } from './inference.ts'
 import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
 import { limitOf, parameter, refuseField } from './paging.ts'
+import { SlowReader } from './slow-reader.ts'
 
 export interface BatchDeps {
   readonly acceptances: Pick<BatchAcceptances, 'accept'>
@@ -152,30 +153,6 @@ async function streamBatch(
     last = page.at(-1)?.number ?? last
     // Reading may take no turn of the event loop at all, and others wait.
     await new Promise(resolve => setImmediate(resolve))
-  }
-}
-
-/** Waits for a client that reads slowly. */
-class SlowReader {
-  readonly #signal: AbortSignal
-  #wake: () => void = () => undefined
-
-  constructor(reply: Reply, signal: AbortSignal) {
-    this.#signal = signal
-    reply.onProgress(drained => {
-      if (drained) this.#wake()
-    })
-    signal.addEventListener('abort', () => this.#wake(), { once: true })
-  }
-
-  /** Resolves when the client has taken what was written. Rejects with the reason of the abort. */
-  async drained(): Promise<void> {
-    if (!this.#signal.aborted) {
-      await new Promise<void>(resolve => {
-        this.#wake = resolve
-      })
-    }
-    this.#signal.throwIfAborted()
   }
 }
 

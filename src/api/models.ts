@@ -230,7 +230,7 @@ export interface ListingDeps {
 export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return (request, reply) => {
     const terms = { region: dataRegionOf(request.host), allows: null }
-    answer(request, reply, listing.models(request.query, terms))
+    sendWritten(request, reply, listing.models(request.query, terms))
   }
 }
 
@@ -239,7 +239,7 @@ export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Han
   return (request, reply) => {
     const query = new URLSearchParams(request.query)
     query.set('output_modalities', 'embeddings')
-    answer(request, reply, listing.models(query, { region: dataRegionOf(request.host), allows: null }))
+    sendWritten(request, reply, listing.models(query, { region: dataRegionOf(request.host), allows: null }))
   }
 }
 
@@ -253,7 +253,7 @@ export function listOwnModels(deps: ListingDeps): Handler {
         : ({ endpoints }: Model) =>
             endpoints.some(endpoint => restrictions.excludedBy({ endpoint, credential: null }) === null)
     const terms = { region: deps.dataRegionOf(request.host), allows }
-    answer(request, reply, deps.listing.models(request.query, terms))
+    sendWritten(request, reply, deps.listing.models(request.query, terms))
   }
 }
 
@@ -273,7 +273,7 @@ export function listEndpoints({ listing }: ListingDeps): Handler {
 }
 
 export function listZeroRetention({ listing }: ListingDeps): Handler {
-  return (request, reply) => answer(request, reply, listing.zeroRetention())
+  return (request, reply) => sendWritten(request, reply, listing.zeroRetention())
 }
 
 export function listProviders({ listing }: ListingDeps): Handler {
@@ -289,8 +289,12 @@ function foundOr404(document: object | null): object {
   return document
 }
 
-/** The document, or only the word that the client has it already. */
-function answer({ headers }: ApiRequest, reply: Reply, { json, etag }: WrittenDocument): void {
+/** Sends the document, or only the word that the client has it already. */
+export function sendWritten(
+  { headers }: Pick<ApiRequest, 'headers'>,
+  reply: Reply,
+  { json, etag }: WrittenDocument,
+): void {
   if (etag === null) {
     reply.written(json)
     return

@@ -41,6 +41,15 @@ import {
   listEndUsers,
   registerEndUser,
 } from './end-users.ts'
+import {
+  createFile,
+  deleteFile,
+  type FilesApiDeps,
+  FORM_REST_BYTES,
+  findFile,
+  listFiles,
+  readFileContent,
+} from './files.ts'
 import { findGeneration, type GenerationDeps, listGenerations } from './generation.ts'
 import {
   ASSIGNMENT_BODY_MAX_BYTES,
@@ -74,6 +83,7 @@ import {
   listProviders,
   listZeroRetention,
 } from './models.ts'
+import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import {
   changeWorkspace,
@@ -83,7 +93,7 @@ import {
   listWorkspaces,
 } from './workspaces.ts'
 
-export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps, BatchDeps {
+export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps, BatchDeps, FilesApiDeps {
   readonly store: Store
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -95,10 +105,14 @@ export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDep
   readonly offered: Offered
   /** Largest body of a batch. */
   readonly batchMaxBytes: number
+  /** Told of all operations. */
+  readonly document: InterfaceDocument
 }
 
 /** A large batch may come over a slow line, and its results may go over one. */
 const BATCH_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
+/** A large file may come or go over a slow line. */
+const FILE_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
 /** A cancellation needs no body; some clients send an empty object. */
 const CANCEL_MAX_BYTES = 1_024
 
@@ -107,13 +121,27 @@ type Address = `${Method} /${string}`
 
 export function createOperations(deps: OperationDeps): readonly Operation[] {
   const withUsage = { ...deps, usage: new KeyUsage(deps) }
-  return [
+  const rows = [
     ...inferenceRows(deps),
     ...batchRows(deps),
+    ...fileRows(deps),
     ...readingRows(withUsage),
     ...accountRows(withUsage),
     ...ruleRows(deps),
+    interfaceRow(deps),
   ]
+  deps.document.describe(rows)
+  return rows
+}
+
+function interfaceRow({ document }: OperationDeps): Operation {
+  return {
+    ...described('GET /openapi.json', 'getInterface', 'Get this description of the interface'),
+    key: 'none',
+    accept: 'none',
+    bodyLimitBytes: 0,
+    handler: showInterface(document),
+  }
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {
@@ -152,10 +180,6 @@ function embeddingsRow(deps: OperationDeps): Operation {
 }
 
 function batchRows(deps: OperationDeps): Operation[] {
-  const own = (address: Address, id: string, summary: string, handler: Handler, bytes = 0): Operation => ({
-    ...row(address, id, summary, handler, bytes),
-    key: 'inference',
-  })
   return [
     {
       ...described('POST /batches', 'createBatch', 'Create a batch'),
@@ -173,6 +197,27 @@ function batchRows(deps: OperationDeps): Operation[] {
     },
     own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
     own('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
+  ]
+}
+
+function fileRows(deps: OperationDeps): Operation[] {
+  return [
+    {
+      ...described('POST /files', 'createFile', 'Upload a file'),
+      key: 'inference',
+      accept: 'raw',
+      media: 'any',
+      bodyLimitBytes: deps.files.maxFileBytes + FORM_REST_BYTES,
+      times: FILE_TIMES,
+      handler: createFile(deps),
+    },
+    own('GET /files', 'listFiles', 'List files', listFiles(deps)),
+    own('GET /files/{id}', 'getFile', 'Get a file', findFile(deps)),
+    {
+      ...own('GET /files/{id}/content', 'getFileContent', 'Get the bytes of a file', readFileContent(deps)),
+      times: FILE_TIMES,
+    },
+    own('DELETE /files/{id}', 'deleteFile', 'Delete a file', deleteFile(deps)),
   ]
 }
 
@@ -334,6 +379,11 @@ function inference(
     key: 'inference',
     dialect,
   }
+}
+
+/** For the callers of models, about what is theirs. */
+function own(address: Address, id: string, summary: string, handler: Handler, bytes = 0): Operation {
+  return { ...row(address, id, summary, handler, bytes), key: 'inference' }
 }
 
 function read(address: Address, id: string, summary: string, handler: Handler): Operation {

@@ -1,6 +1,6 @@
 /**
- * Bodies of batches on their way: files without a name, so that none is left behind however a process ends. Serve
- * threads; a task worker reads a file by its descriptor.
+ * Bodies of batches, and of files, on their way: on the disk without a name, so that none is left behind however a
+ * process ends. Serve threads; a task worker reads a file by its descriptor.
  */
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
@@ -127,7 +127,7 @@ function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): v
 }
 
 function full(): GatewayError {
-  return new GatewayError('service_unavailable', 'Too many batches are arriving at once', {
+  return new GatewayError('service_unavailable', 'Too many large bodies are arriving at once', {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   })
 }

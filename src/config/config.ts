@@ -15,7 +15,7 @@ import { yamlFault } from './yaml-fault.ts'
 
 export { ConfigError, Faults } from './check.ts'
 export type { Environment } from './environment.ts'
-export type { EndpointRow, ModelRow, PricingRow, ProviderRow } from './rows.ts'
+export type { EndpointRow, ModelRow, PricingRow, ProviderRow, SearchEngineRow } from './rows.ts'
 export { isProxyUrl } from './setting.ts'
 export type { Config } from './settings.ts'
 
@@ -63,6 +63,8 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   const file = faults.isEmpty ? (given as Values) : withoutFaults(FileSchema, given)
   const fromEnvironment = checkSettings(file, environment, faults)
   checkRegions(file, faults)
+  checkSearchEngines(file, faults)
+  checkBucket(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
   put(file, ['providerKeys'], keys)
@@ -213,6 +215,32 @@ function checkRegions(file: Values, faults: Faults): void {
   const names = new Set(hostsOf('europe'))
   const at = hostsOf('us').findIndex(host => names.has(host))
   if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is in regions.europe too')
+}
+
+/** Rules of rows of engines that span fields. */
+function checkSearchEngines(file: Values, faults: Faults): void {
+  const rows = valueAt(file, ['tools', 'webSearch', 'engines'])
+  const engines = Array.isArray(rows) ? (rows as readonly Values[]) : []
+  const names = new Set<unknown>()
+  for (const [index, engine] of engines.entries()) {
+    const path = `tools.webSearch.engines[${index}]`
+    if (names.has(engine['name'])) faults.add(`${path}.name`, 'another engine has this name')
+    names.add(engine['name'])
+    if (engine['kind'] === 'searxng' && engine['baseUrl'] === undefined)
+      faults.add(`${path}.baseUrl`, 'is required for searxng')
+    if (engine['kind'] !== 'searxng' && engine['apiKey'] === undefined)
+      faults.add(`${path}.apiKey`, 'is required for this kind')
+  }
+  const byDefault = valueAt(file, ['tools', 'webSearch', 'default'])
+  if (typeof byDefault === 'string' && !names.has(byDefault))
+    faults.add('tools.webSearch.default', 'no engine of tools.webSearch.engines has this name')
+}
+
+function checkBucket(file: Values, faults: Faults): void {
+  const files = valueAt(file, ['tools', 'files']) as Values | undefined
+  if (!String(files?.['url'] ?? '').startsWith('s3://')) return
+  for (const name of ['accessKeyId', 'secretAccessKey'])
+    if (files?.[name] === undefined) faults.add(`tools.files.${name}`, 'is required with s3://')
 }
 
 function freeze<T>(value: T): T {

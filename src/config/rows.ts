@@ -12,6 +12,9 @@ import {
 } from '../providers/provider.ts'
 import { closed, ModelName, oneOf, Slug } from './setting.ts'
 
+/** APIs of search engines; src/tools/web has a row for each. */
+export const SEARCH_ENGINE_KINDS = ['exa', 'parallel', 'firecrawl', 'perplexity', 'searxng'] as const
+
 /** A value that is readonly at any depth. */
 export type Frozen<T> = T extends readonly (infer Element)[]
   ? readonly Frozen<Element>[]
@@ -246,6 +249,34 @@ export const ModelSchema = Type.Object(
   closed,
 )
 
+export const SearchEngineSchema = Type.Object(
+  {
+    name: required(
+      Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,63}$' }),
+      'for `tools.webSearch.default`, for messages and for `engine` of a request',
+    ),
+    kind: required(oneOf(SEARCH_ENGINE_KINDS), 'whose API it speaks'),
+    baseUrl: field(
+      Type.String({
+        pattern: '^https?://[^\\s?#]+$',
+        expected: 'an http or https URL without query and fragment',
+      }),
+      'default: the public address of the kind; `searxng` has none and needs it',
+    ),
+    apiKey: field(
+      Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
+      'sent in a header alone; every kind but `searxng` needs it',
+    ),
+    searchPrice: field(Price, 'USD per search; default: the public price of the kind and the mode'),
+    pagePrice: field(
+      Price,
+      'USD per page that web fetch reads with it; default: the public price of the kind',
+    ),
+  },
+  closed,
+)
+
+export interface SearchEngineRow extends Frozen<Static<typeof SearchEngineSchema>> {}
 export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
 export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
 export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}

@@ -2,6 +2,7 @@
  * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
  * of values that several settings share. Pure.
  */
+import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { getHeapStatistics } from 'node:v8'
@@ -130,6 +131,19 @@ export const coresMinusOne = {
   defaultText: 'cores minus one, at least one',
 }
 
+export const SANDBOX_ENGINES = ['none', 'embedded', 'bubblewrap', 'docker'] as const
+
+/** The embedded engine bounds the memory of its processes by what the system tells of them. */
+const HAS_PROC = existsSync('/proc/self/statm')
+
+export const sandboxEngine = {
+  default: () => (HAS_PROC ? ('embedded' as const) : ('none' as const)),
+  defaultText: '`embedded`; `none` where there is no `/proc`',
+  accepts: (engine: string) => engine !== 'embedded' || HAS_PROC,
+  expected:
+    'none, bubblewrap or docker: the engine embedded needs /proc to bound the memory of its processes, and this system has none',
+}
+
 /** Addresses and networks in the notation of CIDR. */
 export const networks = {
   accepts: (list: readonly string[]) => list.every(isNetwork),
@@ -160,6 +174,18 @@ export const redisUrl = {
   accepts: (url: string | null) =>
     url === null || (/^rediss?:\/\/[^/\s]+(\/\d+)?$/.test(url) && URL.canParse(url)),
   expected: 'a URL of the form redis://HOST:PORT or rediss://HOST:PORT',
+}
+
+export const filesUrl = {
+  accepts: (url: string) =>
+    /^(file:[^\0]+|s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](\/[A-Za-z0-9!_.*'()/-]{0,512})?)$/.test(url),
+  expected: 'a URL of the form file:FOLDER or s3://BUCKET/PREFIX',
+}
+
+export const filesEndpoint = {
+  accepts: (url: string | null) =>
+    url === null || (/^https?:\/\/[^\s/?#@]+\/?$/.test(url) && URL.canParse(url)),
+  expected: 'a URL of the form https://HOST:PORT',
 }
 
 export const storageUrl = {

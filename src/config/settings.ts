@@ -4,6 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
+import { FUSION_MODELS_MAX } from '../protocol/limits.ts'
 import { ABORT_POLICIES } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
@@ -29,6 +30,7 @@ import {
   storageUrl,
   Threads,
 } from './setting.ts'
+import { toolSettings } from './tool-settings.ts'
 
 export const Settings = group({
   listen: group({
@@ -191,6 +193,13 @@ export const Settings = group({
       'failures of an endpoint in 30 s, in a row or more than its successes, after which it is [not asked for a while](routing.md#health). null: it is always asked, even before the time of its `Retry-After`',
       { default: 5 },
     ),
+    hedgeAfterMs: setting(
+      Type.Union([Type.Null(), Type.Integer({ minimum: 1, maximum: 600_000 })], {
+        expected: 'null or an integer from 1 to 600000',
+      }),
+      'silence of an endpoint after which [a second one is asked too](routing.md#hedging). null: never, because a hedged request may be billed twice by providers',
+      { default: null },
+    ),
   }),
   upstream: group({
     maxConnections: setting(
@@ -279,6 +288,28 @@ export const Settings = group({
       'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
     ),
   }),
+  fusion: group({
+    panel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'models of the catalogue that answer in a [fusion](fusion.md) whose request names none; empty: the three dearest models of the catalogue, of different authors where there are so many',
+      { default: [] },
+    ),
+    budgetPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
+      { default: [] },
+    ),
+    fastPanel: setting(
+      Type.Array(ModelName, { maxItems: FUSION_MODELS_MAX }),
+      'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
+      { default: [] },
+    ),
+    analyst: setting(
+      Type.Union([ModelName, Type.Null()]),
+      'the model that compares the answers, and that writes the answer of `gateway/fusion`; null: the outer model compares, and the first one of the panel writes',
+      { default: null, expected: 'a model' },
+    ),
+  }),
   files: group({
     links: group({
       enabled: setting(
@@ -321,6 +352,7 @@ export const Settings = group({
       }),
     ),
   }),
+  tools: toolSettings,
   credits: group({
     enforced: setting(
       Type.Boolean(),

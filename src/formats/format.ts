@@ -177,6 +177,8 @@ export interface Format {
   readonly filesByLink: boolean
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
+  /** False: the search among them cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing

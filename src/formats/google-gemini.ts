@@ -13,6 +13,7 @@ export const googleGemini: Format = {
   dialect: null,
   filesByLink: true,
   hosts: HOSTED_TOOLS,
+  searchesDomains: false,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

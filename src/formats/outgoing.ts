@@ -5,13 +5,11 @@
  */
 
 import type { GatewayError } from '../errors.ts'
-import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
-import type { InputItem } from '../protocol/items.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { filled, isRecord, type Json, parseJson } from './json.ts'
+import { isRecord, type Json, parseJson } from './json.ts'
 
 // Fields
 
@@ -200,74 +198,6 @@ function without(fields: Fields, name: string): Fields {
   if (!Object.hasOwn(fields, name)) return fields
   const { [name]: _, ...rest } = fields
   return rest
-}
-
-// Items of earlier turns: an output item that a client sends back, where the format has no form of its own for it. One
-// rule holds for all formats, so that a conversation can go on at another provider:
-// - an encoder omits an item that a provider or the gateway ran by itself (`isSpent`);
-// - the time that the gateway reported becomes a function call and its output, because later turns may ask for it;
-// - an encoder refuses any other item with its path. The client or its tools said or did something there, or it is
-//   sealed history, and omitting it would change the conversation.
-// Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
-
-const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
-
-/** Both prefixes of tools and items that run on the gateway. */
-const OURS = /^(gateway|openrouter):/
-
-/** Prefixes of ids that the gateway or Anthropic gives to hosted items. */
-const IDS_OF_OTHERS = /^(st|srvtoolu|mcptoolu)_/
-
-/** True for a type of tool or item that runs on the gateway; no provider knows it. */
-export function isOurs(type: string): boolean {
-  return OURS.test(type)
-}
-
-/**
- * True if an encoder may omit an item of this type where its format has no form for it: a provider or the gateway ran
- * the tool, and the model's own words after it hold the result.
- */
-export function isSpent(type: string): boolean {
-  return SPENT.has(type) || isOurs(type)
-}
-
-/**
- * True for a spent item that has the form of the Responses format but comes from another provider. A Responses provider
- * would look up its id, or miss fields that only its own items have. Gemini signs its items.
- */
-export function isSpentElsewhere(type: string, id: unknown, signature: unknown): boolean {
-  return (
-    SPENT.has(type) && (typeof signature === 'string' || (typeof id === 'string' && IDS_OF_OTHERS.test(id)))
-  )
-}
-
-type Call = Extract<InputItem, { type: 'function_call' }>
-type Output = Extract<InputItem, { type: 'function_call_output' }>
-
-/** The fields of a replayed item that this file reads. */
-interface Replayed {
-  readonly type?: unknown
-  readonly id?: unknown
-  readonly datetime?: unknown
-  readonly timezone?: unknown
-  readonly status?: unknown
-}
-
-/** A replayed `datetime` item as a function call and its output, which every format can express; null for others. */
-export function replayAsCall(item: Replayed, index: number): readonly [Call, Output] | null {
-  if (item.type !== 'gateway:datetime' && item.type !== 'openrouter:datetime') return null
-  const { datetime, timezone, status } = item
-  if (status === 'incomplete') return null
-  const call_id = callIdOf(item, index)
-  return [
-    { type: 'function_call', call_id, name: 'datetime', arguments: JSON.stringify({ timezone }) },
-    { type: 'function_call_output', call_id, output: JSON.stringify({ datetime, timezone }) },
-  ]
-}
-
-/** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */
-export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unknown }, index: number): string {
-  return filled(item.call_id) ?? filled(item.id) ?? `call_${index}`
 }
 
 /** The error for an item that an encoder must not omit. */

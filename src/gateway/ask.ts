@@ -105,8 +105,9 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         },
         sink,
       )
-      const usage = sink.response?.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
-      if (usage !== null) exchange.bill.addInner(innerUse(usage))
+      const usage = sink instanceof ListeningSink ? sink.usage : (sink.response?.usage ?? null)
+      const charged = usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      if (charged !== null) exchange.bill.addInner(innerUse(charged))
       return responseOf(outcome, sink.response, signal)
     })
   }
@@ -175,6 +176,8 @@ class ListeningSink implements Sink {
   readonly live = true
   readonly relays = null
   response: ResponseResource | null = null
+  /** Of a reply that failed too. */
+  usage: ResponseUsage | null = null
   readonly #onEvent: (event: StreamEvent) => void
 
   constructor(onEvent: (event: StreamEvent) => void) {
@@ -182,8 +185,10 @@ class ListeningSink implements Sink {
   }
 
   write(event: StreamEvent): boolean {
-    if (event.type === 'response.completed' || event.type === 'response.incomplete')
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') {
       this.response = event.response
+      this.usage = event.response.usage ?? null
+    } else if (event.type === 'response.failed') this.usage = event.response.usage ?? null
     this.#onEvent(event)
     return true
   }

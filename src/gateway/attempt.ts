@@ -213,6 +213,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
     return this.#reply.promise
   }
 
+  /** The answer takes the reply of this attempt, and of no other one from here on. */
+  lead(): void {
+    this.#relay?.listen()
+  }
+
   pause(): void {
     this.#paused = true
     this.#call?.pause()

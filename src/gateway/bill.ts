@@ -147,6 +147,12 @@ export class Bill {
     this.#searches += searches
   }
 
+  /** Adds a search that a plugin made: no call of a tool. */
+  addSearch(cost: PicoUsd): void {
+    this.#searches++
+    this.#toolCost += cost
+  }
+
   /** Adds a model call that a tool or plugin made for the exchange. */
   addInner(use: InnerUse): void {
     const before = this.#inner

@@ -35,13 +35,8 @@ import { type Conclusion, details, explain, fixCharge, routingMetadata } from '.
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { AttemptRecord, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
-import {
-  asGatewayError,
-  askCandidates,
-  type ModelCall,
-  type ModelCallDeps,
-  type OpenedAttempt,
-} from './model-call.ts'
+import type { OpenedAttempt } from './hedge.ts'
+import { asGatewayError, askCandidates, type ModelCall, type ModelCallDeps } from './model-call.ts'
 import { askedEndpoint } from './provider-request.ts'
 import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
 import { RoutedExchange } from './running.ts'
@@ -299,7 +294,7 @@ class EmbeddingsModelCall implements ModelCall {
     })
     answer.follow(attempt)
     this.answer = answer
-    return { attempt, target: answer }
+    return { attempt, target: () => answer }
   }
 }
 

@@ -151,6 +151,8 @@ export interface AttemptRecord extends Candidate {
   isRefused: boolean
   /** The request was handed to the transport. */
   isStarted: boolean
+  /** Another attempt of the same model call answered first, so this one was closed. */
+  isOutrun?: true
   /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
 }

@@ -4,12 +4,13 @@
  */
 import type { Credential } from '../credentials/catalog.ts'
 import { type FailureCode, type GatewayError, rewritten, toGatewayError } from '../errors.ts'
+import type { EndpointState } from '../health/health.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
 import { type CallFigures, settle, type UsageEstimates } from './accounting/account.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
-import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Finish } from './exchange.ts'
+import { type OpenedAttempt, Race } from './hedge.ts'
 import {
   askedWaitMs,
   candidateAfter,
@@ -37,12 +38,6 @@ export interface ProviderKeys {
   shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
-/** An attempt that is ready to run, and the receiver of its reply. */
-export interface OpenedAttempt {
-  readonly attempt: Attempt
-  readonly target: AttemptTarget
-}
-
 /** One model call, for candidates one after the other. */
 export interface ModelCall {
   /**
@@ -56,6 +51,8 @@ export interface ModelCall {
   drop(): void
   /** Default: those of text. */
   readonly estimates?: UsageEstimates
+  /** True if two attempts of it may run at once. Default: false. */
+  readonly hedges?: boolean
 }
 
 /** A candidate has answered. */
@@ -122,26 +119,43 @@ class Asking {
 
   /** The reply, or the candidate to try next, if there is one. */
   async #try(candidate: RouteCandidate): Promise<ModelReply | { readonly next: RouteCandidate | undefined }> {
+    const race = this.#raceOf(candidate)
+    const first = await this.#run(candidate, race)
+    const second = race === null ? null : await race.end()
+    if (second !== null) this.#countHedge(second)
+    const result = second === null || isReply(first) || !hasEnded(second) ? first : second
+    if (isReply(result)) return result
+    const { asked, error } = result
+    if (error === null) return { next: result.isLast === true ? undefined : this.#passOver(asked) }
+    if (error.code === 'client_closed' || this.#call.isSeen()) throw error
+    this.#call.drop()
+    return { next: this.#after(asked, error) }
+  }
+
+  /** Runs an attempt to its end. `race`: with another one, if that begins. Rejects with Deferred only. */
+  async #run(candidate: RouteCandidate, race: Race<Result> | null): Promise<Result> {
     const deps = this.#deps
     const exchange = this.#exchange
     const call = this.#call
     const { attempts } = exchange
     const record = openRecord(candidate)
-    if (!this.#begin(candidate, record)) return { next: this.#passOver(candidate) }
-    exchange.watch.beginAttempt(deps.clock.monotonicMs(), attempts.length > this.#from)
+    if (!this.#begin(candidate, record)) return { asked: candidate, error: null }
+    const nowMs = deps.clock.monotonicMs()
+    // A second attempt beside the first one replaces nothing.
+    if (race?.isRunning !== true) exchange.watch.beginAttempt(nowMs, attempts.length > this.#from)
     attempts.push(record)
     let attempt: Attempt | null = null
     try {
       const opening = openAttempt(deps, exchange, call, candidate, record)
       const opened = isPending(opening) ? await opening : opening
-      if (opened === null) {
-        attempts.pop()
+      if (opened === null || race?.isDecided === true) {
+        attempts.splice(attempts.indexOf(record), 1)
         record.health?.ended('none', deps.clock.monotonicMs())
-        return { next: exchange.bill.closed === null ? this.#passOver(candidate) : undefined }
+        return { asked: candidate, error: null, isLast: exchange.bill.closed !== null }
       }
       attempt = opened.attempt
       record.health?.sent(deps.clock.monotonicMs())
-      const finish = await attempt.run(opened.target)
+      const finish = await attempt.run(race === null ? opened.target() : race.enter(record, opened))
       this.#noteHealth(record, attempt)
       if (!settle(exchange, record, attempt, call.estimates)) noteImplausible(deps, candidate)
       return { candidate, record, attempt, finish }
@@ -150,14 +164,63 @@ class Asking {
         record.health?.ended('none', deps.clock.monotonicMs())
         throw thrown
       }
+      if (record.isOutrun === true) {
+        record.health?.ended('none', deps.clock.monotonicMs())
+        return { asked: candidate, error: record.error, isOutrun: true }
+      }
       const error = withProvider(asGatewayError(deps, thrown), record)
       record.error = error
       this.#noteHealth(record, attempt)
       settle(exchange, record, attempt ?? NOTHING_SAID, call.estimates)
-      if (error.code === 'client_closed' || call.isSeen()) throw error
-      call.drop()
-      return { next: this.#after(candidate, error) }
+      return { asked: candidate, error }
     }
+  }
+
+  /** A race that a second attempt may join; null: this attempt stays alone. */
+  #raceOf(candidate: RouteCandidate): Race<Result> | null {
+    const { clock, routing } = this.#deps
+    const { attempts, candidates, fallbacks } = this.#exchange
+    const { hedgeAfterMs } = routing
+    if (hedgeAfterMs === null || this.#call.hedges !== true || !fallbacks) return null
+    // The bill of a caller's own key is the caller's, and a later attempt follows a failure: both are asked alone.
+    if (candidate.credential !== null || candidates.length < 2 || attempts.length > this.#from) return null
+    return new Race<Result>({
+      clock,
+      afterMs: hedgeAfterMs,
+      begin: race => this.#hedge(candidate, race),
+      onWon: winner => {
+        // The attempt that answers is the last one.
+        if (attempts.at(-1) !== winner) attempts.push(...attempts.splice(attempts.indexOf(winner), 1))
+        if (attempts.length > this.#from + 1) this.#endRetry()
+      },
+    })
+  }
+
+  /** Asks the next healthy endpoint of the same model, if the retry budget allows it. */
+  #hedge(first: RouteCandidate, race: Race<Result>): Promise<Result> | null {
+    const { clock, metrics, retries, routing } = this.#deps
+    const { candidates, signal } = this.#exchange
+    const nowMs = clock.monotonicMs()
+    const second = nextCandidate(
+      candidates,
+      this.#soFar(),
+      ({ endpoint, credential }) =>
+        credential === null &&
+        endpoint.modelId === first.endpoint.modelId &&
+        isHealthy(routing.health.of(endpoint, null), nowMs),
+    )
+    if (second === undefined || signal.aborted) return null
+    this.isRetrying = retries.take()
+    if (this.isRetrying) return this.#run(second, race)
+    metrics.hedges.inc({ outcome: 'over_budget' })
+    return null
+  }
+
+  #countHedge(second: Result): void {
+    const { hedges } = this.#deps.metrics
+    if (isReply(second)) hedges.inc({ outcome: 'won' })
+    else if (second.isOutrun === true) hedges.inc({ outcome: 'lost' })
+    else if (second.error !== null && second.error.code !== 'client_closed') hedges.inc({ outcome: 'failed' })
   }
 
   /** False: the endpoint must not be asked now. */
@@ -223,6 +286,33 @@ class Asking {
     const { attempts, bill } = this.#exchange
     return { attempts: attempts.slice(this.#from), passed: this.#passed, hasCharge: bill.closed !== null }
   }
+}
+
+/** An attempt that brought no reply. */
+interface Unanswered {
+  readonly asked: RouteCandidate
+  /** Null: the endpoint was not asked. */
+  readonly error: GatewayError | null
+  /** Nobody else may be asked. */
+  readonly isLast?: boolean
+  /** The other attempt of a race brought content first. */
+  readonly isOutrun?: true
+}
+
+type Result = ModelReply | Unanswered
+
+/** True if the second attempt of a race counts more than the first one, which has failed or was outrun. */
+function hasEnded(second: Result): boolean {
+  return isReply(second) || (second.error !== null && second.isOutrun !== true)
+}
+
+/** True for an endpoint that may be asked now, and not as a probe: a probe needs somebody behind it. */
+function isHealthy(state: EndpointState, nowMs: number): boolean {
+  return !state.isOpen && state.waitMs(nowMs) === 0
+}
+
+function isReply(result: Result): result is ModelReply {
+  return 'finish' in result
 }
 
 /** Parts of a token in which output is counted. */

@@ -122,6 +122,16 @@ export class PluginChain {
     return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
   }
 
+  /** True if a plugin cuts prompts of any length for this endpoint. */
+  shortens(endpoint: AttemptRecord['endpoint']): boolean {
+    return this.#plugins.some(plugin => plugin.shortens?.(endpoint) === true)
+  }
+
+  /** True if a plugin turns this part of the input into text. */
+  reads(part: object): boolean {
+    return this.#plugins.some(plugin => plugin.reads?.(part) === true)
+  }
+
   /** Makes the prompt fit the endpoint that is asked next. Rejects with the reason why it cannot be asked. */
   async fitTo(
     exchange: Exchange,

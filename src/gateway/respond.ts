@@ -1,7 +1,7 @@
 /**
  * The request on one screen: runs a request from admission to the end of its answer. Embeddings: `embed.ts`.
  *
- * guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
+ * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
@@ -13,6 +13,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { noteCalls } from './call-faults.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { ClientRequest } from './exchange.ts'
@@ -24,6 +25,7 @@ import { RunningExchange } from './running.ts'
 import { openServerTools, type ServerToolDeps } from './server-tools.ts'
 import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
 
+import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface Gateway {
@@ -33,7 +35,7 @@ export interface Gateway {
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
 }
 
-export interface GatewayDeps extends TurnsDeps, ServerToolDeps {
+export interface GatewayDeps extends TurnsDeps, ServerToolDeps, StoredFilesDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -66,6 +68,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const writing = deps.ledger.written()
       if (writing !== null) await writing
       const outcome = tellEnd(deps, exchange, conclusion)
+      if (conclusion === null) noteCalls(deps, exchange)
       return { ...outcome, summary: summarize(exchange, outcome) }
     },
     embed: call => embed(deps, call),
@@ -86,6 +89,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     const exchange = open(deps, asked, new FinalSink())
     try {
       await guardRequest(deps, exchange)
+      // Without their work, but routing must know what they will make fit.
+      exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit(deps, exchange)
     } finally {
@@ -97,7 +102,8 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
 const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: guardRequest },
+  { timed: 'guard', run: fillStoredFiles },
+  { timed: null, run: guardRequest },
   { timed: 'route', run: prepare },
   { timed: null, run: route },
   { timed: 'admit', run: admit },
@@ -107,7 +113,8 @@ const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
 
 /** Of a request whose reply a batch service has stored: whether it may run was decided before. */
 const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: guardStored },
+  { timed: 'guard', run: fillStoredFiles },
+  { timed: null, run: guardStored },
   { timed: 'route', run: prepare },
   { timed: null, run: pin },
   { timed: null, run: runTurns },

@@ -2,10 +2,11 @@
 import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
-import type { InputItem } from '../protocol/items.ts'
+import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -22,9 +23,11 @@ import type {
   ToolSession,
 } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
+import { createDeclarationGuard } from './declaration-guard.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import { budgetOf, callItem, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
+import { functionChoice } from './tool-choice.ts'
 
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
@@ -69,8 +72,17 @@ export function openServerTools(
   exchange: ToolExchange,
 ): ServerTools | null | Promise<ServerTools> {
   const { tools } = exchange.prompt
-  if (tools == null || !tools.some(({ type }) => toolOf(deps, exchange, type) !== null)) return null
+  if (tools == null || !tools.some(tool => isServed(deps, exchange, tool))) return null
   return ServerTools.open(deps, exchange, tools)
+}
+
+function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
+  return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
+}
+
+/** Tools that work on another tool of the request. */
+function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
+  return [...tools.values()].filter(server => server.watches?.(tool) === true)
 }
 
 /** Null for a tool that the gateway does not run. */
@@ -94,6 +106,7 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly budget: ToolBudget
+  readonly #guarded = createDeclarationGuard()
   /** Of the answer's metadata; null as long as no call has run. */
   #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
@@ -112,7 +125,10 @@ export class ServerTools {
     const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
-      if (server === null) continue
+      if (server === null) {
+        for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
+        continue
+      }
       if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
@@ -142,16 +158,29 @@ export class ServerTools {
     }
   }
 
+  /** Calls that an earlier answer has left open. */
+  get resumed(): readonly PendingCall[] {
+    return this.#open.flatMap(({ server, session }) =>
+      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
+        const text = new LongText()
+        text.add(JSON.stringify(said))
+        const start = { type: 'function_call', id: null, callId, name, extra: null } as const
+        return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+      }),
+    )
+  }
+
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
-    const rest = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
-    const taken = new Set(rest.map(nameOf))
+    const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
+    const taken = new Set(others.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
-      for (const declaration of await session.declare(place)) {
+      const declarations = await session.declare(place)
+      for (const declaration of await this.#guarded(declarations, exchange)) {
         if ('native' in declaration) {
           declared.push(declaration.native)
           continue
@@ -163,34 +192,54 @@ export class ServerTools {
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
-    const tools = [...rest, ...declared]
-    const { tool_choice: _, ...others } = prompt
-    const choice = off ? 'none' : this.#choice(exchange, functions, declared)
+    const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
+    const tools = [...seen, ...declared]
+    const { tool_choice: _, ...fields } = prompt
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
     return {
-      prompt: { ...others, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
+      prompt: { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
     }
   }
 
-  /** A tool that has to be called has to be called once: with the same choice the model would never answer. */
-  #choice(
-    exchange: ToolExchange,
-    functions: ReadonlyMap<string, DeclaredFunction>,
-    declared: readonly Tool[],
-  ): ResponsesRequest['tool_choice'] {
-    const { tool_choice } = exchange.prompt
-    const first = exchange.bill.turns === 0
-    if (tool_choice === undefined || typeof tool_choice === 'string') {
-      return !first && tool_choice === 'required' ? 'auto' : tool_choice
+  /**
+   * Runs the calls that an earlier answer asked for, e.g. approved ones, one after the other. Their items wait until
+   * the model begins, so that another endpoint may still be tried. Resolves with the items that the model gets.
+   */
+  async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
+    const { answer, bill } = exchange
+    const items: InputItem[] = []
+    for (const { server, session } of this.#open) {
+      for (const due of (await session.due?.(place)) ?? []) {
+        const { tool, name, callId, refusal } = due
+        let result = refusal ?? 'The limit of tool calls of this request is reached'
+        if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)
+        else if (refusal === undefined) {
+          const startedMs = this.#deps.clock.monotonicMs()
+          const outcome = await this.#outcome({ server, session }, due, exchange, () => undefined)
+          exchange.signal.throwIfAborted()
+          this.#count(exchange, server.name, outcome, startedMs)
+          bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+          const status = outcome.ran === true ? 'completed' : 'incomplete'
+          answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
+          result = cutResult(outcome.result)
+          const guard = exchange.guarding?.input ?? null
+          if (guard !== null) result = await guard.text(exchange, result)
+        }
+        const call = {
+          type: 'function_call',
+          call_id: callId,
+          name,
+          arguments: JSON.stringify(due.arguments),
+        }
+        items.push(
+          call as InputItem,
+          { type: 'function_call_output', call_id: callId, output: result } as InputItem,
+        )
+      }
     }
-    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
-    if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
-    if (!first) return 'auto'
-    const forced = serverOf(tool_choice.type)
-    // A tool that the provider runs itself is forced by its own name.
-    if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
-    const name = [...functions].find(([, { server }]) => server === forced)?.[0]
-    return name === undefined ? 'auto' : { type: 'function', name }
+    return items
   }
 
   /**
@@ -200,13 +249,14 @@ export class ServerTools {
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
+    const said: OutputItem[] = []
     let endsTurn = false
     let failed = false
     const isOver = (): boolean => failed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange, isOver)
+        const outcome = await this.#runOne(next.call, exchange, isOver, said)
         if (outcome === null) return
         const result = cutResult(outcome.result)
         const guard = exchange.guarding?.input ?? null
@@ -226,7 +276,7 @@ export class ServerTools {
       ({ callId }, at) =>
         ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
     )
-    return { items: [...items, ...results], endsTurn }
+    return { items: [...items, ...results], said, endsTurn }
   }
 
   /** Null when the exchange ended before the call did. */
@@ -234,6 +284,7 @@ export class ServerTools {
     pending: PendingCall,
     exchange: ToolExchange,
     isOver: () => boolean,
+    said: OutputItem[],
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { tool, session, server, name } = pending.declared
@@ -255,18 +306,23 @@ export class ServerTools {
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
     const startedMs = clock.monotonicMs()
-    const outcome = await this.#outcome(pending, call, exchange, ({ name, fields }) => {
+    const outcome = await this.#outcome({ server, session }, call, exchange, ({ name, fields }) => {
       if (!isOver()) item.progress(name, fields)
     })
     this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+    if (outcome.item['status'] === 'in_progress') {
+      answer.leaveItem(item)
+      return outcome
+    }
     answer.hold()
-    answer.endItem(
+    const shown = answer.endItem(
       item,
       { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
       'completed',
     )
+    if (server.asksModels === true) said.push(shown)
     answer.flush()
     return outcome
   }
@@ -286,7 +342,7 @@ export class ServerTools {
   }
 
   async #outcome(
-    { declared: { server, session } }: PendingCall,
+    { server, session }: OpenTool,
     call: ToolCall,
     exchange: ToolExchange,
     progress: ToolProgress,
@@ -319,18 +375,31 @@ export class ServerTools {
 function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
+      const { type, arguments: said } = item
+      const isCall = type === 'function_call' && typeof said === 'string'
       answer.hold()
-      answer.endItem(answer.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+      if (isCall) showCall(answer, item, said)
+      else answer.show(item)
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
   }
 }
 
+/** Shows a function call of our own, which the client has to answer. */
+function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0], said: string): void {
+  const builder = answer.addItem({ ...item, status: 'in_progress', arguments: '' })
+  builder.progress('function_call_arguments.delta', { delta: said })
+  builder.progress('function_call_arguments.done', { name: item['name'], arguments: said })
+  answer.endItem(builder, item, 'completed')
+}
+
 /** The calls of a turn have run. */
 export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]
+  /** Items that show what other models said. */
+  readonly said: readonly OutputItem[]
   /** A tool leaves the next step to the client. */
   readonly endsTurn: boolean
 }
@@ -342,13 +411,27 @@ function disabledError(path: string, name: string): GatewayError {
   )
 }
 
-class ToolTimeout extends Error {}
+/** What the tool asks of models ends with it, and tells it as any deadline. */
+class ToolTimeout extends GatewayError {
+  constructor() {
+    super('deadline_exceeded', 'The tool took too long')
+  }
+}
 
 /** `ran`: true, or why it did not. */
 type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }
 
 function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOutcome {
   return { item: {}, result: JSON.stringify({ error: message }), ran }
+}
+
+/** Another tool of the request as sessions let the model see it; null: not yet. */
+function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
+  let shown: Tool | null = tool
+  for (const { session } of open) {
+    if (shown !== null && session.shows !== undefined) shown = session.shows(shown)
+  }
+  return shown
 }
 
 /** Null when it is no JSON object. A call without arguments has none. */
@@ -367,26 +450,6 @@ function argumentsOf(text: string): Record<string, unknown> | null {
 function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
-}
-
-type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
-
-/** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
-function allowedFunctions(
-  choice: AllowedTools,
-  first: boolean,
-  functions: ReadonlyMap<string, DeclaredFunction>,
-  serverOf: (type: string) => ServerTool | null,
-): AllowedTools {
-  const tools = choice.tools.flatMap(tool => {
-    const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
-    if (server === null) return [tool]
-    const names = [...functions].filter(([, each]) => each.server === server)
-    // The provider runs it itself.
-    if (names.length === 0) return [tool]
-    return names.map(([name]) => ({ type: 'function', name }))
-  })
-  return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }
 
 function nameOf(tool: Tool): string {

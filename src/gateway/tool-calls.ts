@@ -1,12 +1,13 @@
 /** Calls of server tools: takes them out of a reply before the client sees it, and limits their number. Pure. */
-import type { ItemStart } from '../formats/format.ts'
+import type { Format, ItemStart } from '../formats/format.ts'
 import { LongText } from '../formats/long-text.ts'
 import { itemId } from '../ids.ts'
 import { UNITS_PER_USD } from '../money.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
 import type { ResponsesRequest, StopCondition } from '../protocol/request.ts'
-import type { RequestedTool, ServerTool, ToolSession } from '../tools/tool.ts'
+import type { Endpoint } from '../providers/provider.ts'
+import type { RequestedTool, ServerTool, ToolPlace, ToolSession } from '../tools/tool.ts'
 import type { Content } from './answer/answer.ts'
 import type { Bill } from './bill.ts'
 import type { Finish } from './exchange.ts'
@@ -21,6 +22,15 @@ export interface DeclaredFunction {
   readonly tool: RequestedTool
   /** The declared name, without the suffix that keeps it apart from others. */
   readonly name: string
+}
+
+/** The endpoint as sessions of server tools see it. */
+export function placeOf(
+  { provider }: Pick<Endpoint, 'provider'>,
+  { hosts, searchesDomains = true }: Format,
+): ToolPlace {
+  const runsTools = !provider.quirks.includes('no-native-tools')
+  return { hosts: type => runsTools && hosts.has(type), searchesDomains }
 }
 
 /** A call of a server tool as the model made it. */

@@ -16,16 +16,11 @@ import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
-import {
-  askCandidates,
-  Deferred,
-  type ModelCall,
-  type ModelCallDeps,
-  type OpenedAttempt,
-} from './model-call.ts'
+import type { OpenedAttempt } from './hedge.ts'
+import { askCandidates, Deferred, type ModelCall, type ModelCallDeps } from './model-call.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
-import { type DeclaredFunction, ToolCalls } from './tool-calls.ts'
+import { type DeclaredFunction, placeOf, ToolCalls } from './tool-calls.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   readonly formats: Readonly<Record<FormatName, Format>>
@@ -82,6 +77,12 @@ class TurnCall implements ModelCall {
     this.#declare = declare
   }
 
+  /** Server tools and fitting plugins keep the state of one attempt only, and nobody waits for a batch. */
+  get hedges(): boolean {
+    const { batch, plugins } = this.#exchange
+    return this.#declare === null && plugins?.fits !== true && batch === undefined
+  }
+
   open(
     candidate: RouteCandidate,
     record: AttemptRecord,
@@ -108,8 +109,9 @@ class TurnCall implements ModelCall {
   ): Promise<OpenedAttempt | null> {
     if (isPending(fitting)) await fitting
     if (this.#declare === null) return this.#admit(candidate, record, this.#exchange.prompt, null)
-    const { hosts } = this.#deps.formats[textFormat(candidate.endpoint)]
-    const declared = await this.#declare({ hosts: type => hosts.has(type) })
+    const declared = await this.#declare(
+      placeOf(candidate.endpoint, this.#deps.formats[textFormat(candidate.endpoint)]),
+    )
     return this.#admit(candidate, record, declared.prompt, new ToolCalls(declared.functions))
   }
 
@@ -145,7 +147,7 @@ class TurnCall implements ModelCall {
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: targetOf(deps, exchange, attempt, record, calls) }
+    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls) }
   }
 }
 
@@ -186,7 +188,11 @@ function isDeferred(
 /** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
 function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
   const { answer, guarding, plugins } = exchange
-  if (plugins?.fits !== true) return
+  if (plugins === null) return
+  if (!plugins.fits) {
+    answer.annotate(plugins.annotations())
+    return
+  }
   return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
 }
 
@@ -261,6 +267,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#answer = deps.answer
     this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
     this.#answer.follow(this)
+    deps.attempt.lead()
   }
 
   hold(): void {
@@ -330,14 +337,16 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#hasContent = true
     this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
-    if (this.#answer.begun) return
-    exchange.firstTokenMs = nowMs
-    const { usage } = this.#deps.attempt
-    this.#answer.begin(
-      model,
-      provider,
-      exchange.request.stream === true ? debug : [],
-      usage === null ? null : inputOf(usage),
-    )
+    if (!this.#answer.begun) {
+      exchange.firstTokenMs = nowMs
+      const { usage } = this.#deps.attempt
+      this.#answer.begin(
+        model,
+        provider,
+        exchange.request.stream === true ? debug : [],
+        usage === null ? null : inputOf(usage),
+      )
+    }
+    this.#answer.showWaiting()
   }
 }

@@ -3,9 +3,11 @@ import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { textFormat } from '../providers/provider.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
 import type { RunningExchange } from './running.ts'
-import { callItem } from './tool-calls.ts'
+import type { ServerTools } from './server-tools.ts'
+import { callItem, placeOf } from './tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
 export type TurnsDeps = TurnDeps & { readonly clock: Clock }
@@ -22,6 +24,10 @@ export class RefusedTurn {
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
+  if (tools !== null) await runDue(deps, exchange, tools)
+  if (tools !== null && (await resumeTools(deps, exchange, tools))) return
+  // What other models have said to the client since the last turn is judged with the next one.
+  let said: readonly OutputItem[] = []
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
@@ -34,7 +40,8 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
       break
     }
     const pending = reply.calls?.pending ?? []
-    const again = exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply)
+    const again =
+      exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, said)
     if (again !== null) {
       answer.dropTurn()
       bill.closeTurn()
@@ -46,6 +53,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     const run = await tools.run(pending, exchange)
+    said = run.said
     exchange.turn = null
     if (run.endsTurn || output.some(isClientCall)) break
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
@@ -58,6 +66,38 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+/** Runs what an earlier answer asked for, and gives the model the results. */
+async function runDue(deps: TurnsDeps, exchange: RunningExchange, tools: ServerTools): Promise<void> {
+  const [first] = exchange.candidates
+  if (first === undefined) return
+  const items = await tools.runDue(
+    exchange,
+    placeOf(first.endpoint, deps.formats[textFormat(first.endpoint)]),
+  )
+  if (items.length > 0) exchange.prompt = extendPrompt(exchange.prompt, items)
+}
+
+/** Runs what an earlier answer has left open. True: the client has to act again, so the answer ends here. */
+async function resumeTools(
+  { clock }: TurnsDeps,
+  exchange: RunningExchange,
+  tools: ServerTools,
+): Promise<boolean> {
+  const calls = tools.resumed
+  if (calls.length === 0) return false
+  const { answer, candidates } = exchange
+  const endpoint = candidates[0]?.endpoint
+  answer.openTurn(false)
+  answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, [])
+  exchange.watch.enter('tools', clock.monotonicMs())
+  const run = await tools.run(calls, exchange)
+  exchange.prompt = extendPrompt(exchange.prompt, run.items)
+  if (!run.endsTurn) return false
+  exchange.finish = { reason: 'tool_calls', native: null, serviceTier: null }
+  exchange.watch.enter('flush', clock.monotonicMs())
+  return true
 }
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */
@@ -75,6 +115,7 @@ async function judge(
   exchange: RunningExchange,
   plugins: PluginChain,
   { attempt, calls, finish }: TurnReply,
+  said: readonly OutputItem[],
 ): Promise<ResponsesRequest | null> {
   const { answer, bill, signal, watch } = exchange
   try {
@@ -82,7 +123,7 @@ async function judge(
     exchange.turn = { attempt, output, finish: finish.reason, number: bill.turns + 1 }
     if (plugins.judges) {
       watch.enter('judge', deps.clock.monotonicMs())
-      const verdict = await plugins.judge(exchange.turn, exchange)
+      const verdict = await plugins.judge({ ...exchange.turn, output: [...said, ...output] }, exchange)
       if (verdict.kind === 'again' && !answer.turnSeen) return verdict.prompt
       if (verdict.kind === 'refuse') throw new RefusedTurn(verdict.error)
       // A judge that does not hold the turn back can no longer ask for another one.

@@ -6,6 +6,7 @@
  * time, the probe. If the probe is answered, the breaker closes; if it fails, the breaker opens for twice as long.
  */
 
+import { CallWindow } from './call-window.ts'
 import { FigureWindows } from './endpoint-figures.ts'
 import type { BreakerEvent, Cause, HealthNote } from './notes.ts'
 import { SAMPLES_MAX } from './notes.ts'
@@ -66,6 +67,8 @@ export class EndpointState {
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
+  /** Its replies with tool calls; null: none was seen. */
+  calls: CallWindow | null = null
   /** Over a longer time, for listings; null: nothing was seen. */
   figures: FigureWindows | null = null
   /** True: the table of the thread has dropped it. */
@@ -197,8 +200,17 @@ export class EndpointState {
     }
   }
 
+  /** Counts replies with tool calls. */
+  called(nowMs: number, good: number, faulty: number): void {
+    this.#addCalls(nowMs, good, faulty)
+    const unsent = this.#note()
+    unsent.goodCalls += good
+    unsent.faultyCalls += faulty
+  }
+
   /** Adds a note of another thread. */
   apply(nowMs: number, note: HealthNote): void {
+    const { goodCalls, faultyCalls } = note
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
     // A breaker that closes forgets what was counted before.
     for (const event of events) this.#follow(nowMs, event)
@@ -207,6 +219,7 @@ export class EndpointState {
       this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
       this.restCause = restCause
     }
+    if (goodCalls + faultyCalls > 0) this.#addCalls(nowMs, goodCalls, faultyCalls)
     for (const value of latencies) this.#addLatency(nowMs, value)
     for (const value of throughputs) this.#addThroughput(nowMs, value)
   }
@@ -224,7 +237,8 @@ export class EndpointState {
     const restMs = Math.max(0, this.restUntilMs - nowMs)
     if (ok + failed + limited === 0 && events.length === 0 && restMs === 0) return null
     const { key, restCause } = this
-    return { key, ok, failed, limited, events, restMs, restCause, latencies: [], throughputs: [] }
+    const spans = { events, restMs, restCause, latencies: [], throughputs: [] }
+    return { key, ok, failed, limited, goodCalls: 0, faultyCalls: 0, ...spans }
   }
 
   /** True if the unsent note must be sent at once. */
@@ -238,8 +252,8 @@ export class EndpointState {
     this.#unsent = null
     this.isListed = false
     if (unsent === null) return null
-    const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = unsent
-    return { key: this.key, ok, failed, limited, events, restMs, restCause, latencies, throughputs }
+    const { isUrgent: _urgent, ...note } = unsent
+    return { key: this.key, ...note }
   }
 
   #follow(nowMs: number, event: BreakerEvent): void {
@@ -267,6 +281,11 @@ export class EndpointState {
     this.figures.count(nowMs, ok, failed)
     this.failedInRow = ok > 0 ? 0 : this.failedInRow + failed
     this.limitedInRow = ok > 0 ? 0 : this.limitedInRow + limited
+  }
+
+  #addCalls(nowMs: number, good: number, faulty: number): void {
+    this.calls ??= new CallWindow(nowMs)
+    this.calls.add(nowMs, good, faulty)
   }
 
   #addLatency(nowMs: number, ms: number): void {
@@ -314,6 +333,8 @@ export class EndpointState {
       ok: 0,
       failed: 0,
       limited: 0,
+      goodCalls: 0,
+      faultyCalls: 0,
       events: [],
       restMs: 0,
       restCause: 'limit',
@@ -329,6 +350,8 @@ interface UnsentNote {
   ok: number
   failed: number
   limited: number
+  goodCalls: number
+  faultyCalls: number
   readonly events: BreakerEvent[]
   restMs: number
   restCause: Cause

@@ -107,6 +107,11 @@ export class HealthEntry {
     }
   }
 
+  /** Counts replies with tool calls: good ones, and those with a faulty call. */
+  called(nowMs: number, good: number, faulty: number): void {
+    this.#health.called(this.state, nowMs, good, faulty)
+  }
+
   /** Notes how fast the answer was. `isStream`: its first content came as soon as there was any. */
   measured(nowMs: number, outputTokens: number, isStream: boolean): void {
     const answeredMs = this.#answeredMs
@@ -232,6 +237,11 @@ export class EndpointHealth {
     tokensPerSecond: number | null,
   ): void {
     state.measure(nowMs, latencyMs, tokensPerSecond)
+    this.#plan(state)
+  }
+
+  called(state: EndpointState, nowMs: number, good: number, faulty: number): void {
+    state.called(nowMs, good, faulty)
     this.#plan(state)
   }
 

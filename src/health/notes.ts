@@ -22,6 +22,9 @@ export interface HealthNote {
   readonly ok: number
   readonly failed: number
   readonly limited: number
+  /** Replies whose tool calls a client can run, and replies with faulty ones. */
+  readonly goodCalls: number
+  readonly faultyCalls: number
   /** In their order. */
   readonly events: readonly BreakerEvent[]
   /** The provider asks to wait for so long; 0: it does not. */
@@ -56,12 +59,15 @@ function readNote(value: unknown): HealthNote | null {
     string,
     unknown
   >
+  const { goodCalls, faultyCalls } = value as Record<string, unknown>
   if (typeof key !== 'string' || key.length > KEY_MAX_CHARS) return null
   return {
     key,
     ok: whole(ok, -COUNT_MAX),
     failed: whole(failed, 0),
     limited: whole(limited, 0),
+    goodCalls: whole(goodCalls, 0),
+    faultyCalls: whole(faultyCalls, 0),
     events: Array.isArray(events) ? events.slice(0, EVENTS_MAX).flatMap(readEvent) : [],
     restMs: span(restMs),
     restCause: causeOf(restCause),

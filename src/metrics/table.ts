@@ -48,6 +48,7 @@ const TASK_BUCKETS = [
 
 /** The outcome of a second attempt that a failure called for. */
 const RETRY_OUTCOMES = ['tried', 'over_budget']
+const HEDGE_OUTCOMES = ['won', 'lost', 'failed', 'over_budget']
 /** Changes of circuit breakers. */
 const BREAKER_CHANGES = ['opened', 'limited', 'probed', 'closed'] as const
 export type BreakerChange = (typeof BREAKER_CHANGES)[number]
@@ -219,6 +220,19 @@ export const METRICS = {
     help: 'Second attempts after a failure of an endpoint: tried, or left out because the retry budget was used up',
     labels: ['outcome'],
     fromZero: { outcome: RETRY_OUTCOMES },
+  },
+  toolCallFaults: {
+    kind: 'counter',
+    name: 'gateway_tool_call_faults_total',
+    help: 'Tool calls of models that a client cannot run: arguments that are no JSON, or an unknown name',
+    labels: ['provider', 'fault'],
+  },
+  hedges: {
+    kind: 'counter',
+    name: 'gateway_hedges_total',
+    help: 'Second attempts beside a silent first one: won, lost, failed, or left out because the retry budget was used up',
+    labels: ['outcome'],
+    fromZero: { outcome: HEDGE_OUTCOMES },
   },
   guardrailDecisions: {
     kind: 'counter',

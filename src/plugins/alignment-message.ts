@@ -60,6 +60,10 @@ const RESULTS: ReadonlySet<string> = new Set([
   'apply_patch_call_output',
   'tool_search_output',
 ])
+/** Items of tools that ask other models, whose words the client sees. */
+const SAID_BY_MODELS: ReadonlySet<string> = new Set(
+  ['fusion', 'advisor', 'subagent'].flatMap(name => [`gateway:${name}`, `openrouter:${name}`]),
+)
 /** Fields of an item of an unknown kind that say nothing, or nothing that anybody can read. */
 const SILENT: ReadonlySet<string> = new Set(['type', 'id', 'status', 'encrypted_content', 'signature'])
 /** Fields of an annotation that are no text. */
@@ -89,7 +93,9 @@ export function extractMessage(output: readonly OutputItem[], withReasoning = fa
     } else if (item.type === 'reasoning') {
       if (withReasoning) thoughts.push(...reasoningTexts(item as ReasoningItem))
     } else {
-      const call = callOf(item)
+      const told = SAID_BY_MODELS.has(item.type) ? toldByModels(item as HostedItem) : null
+      if (told !== null) texts.push(...told.texts)
+      const call = callOf(told?.rest ?? item)
       if (call !== null) calls.push(call)
       const image = imageOf(item)
       if (image !== null) images.push(image)
@@ -156,6 +162,20 @@ function callOf(item: OutputItem): JudgedCall | null {
     default:
       return hostedCall(item as HostedItem)
   }
+}
+
+/** Words of other models in an item of a tool, and the item without them and without words of the gateway. */
+function toldByModels(item: HostedItem): { readonly texts: readonly string[]; readonly rest: OutputItem } {
+  const { prompt, advice, task_name, task_description, outcome, responses, analysis, ...others } = item
+  const { model, name, instance_name, call_id, error, failure_reason, failed_models, sources, ...rest } =
+    others
+  const answers = Array.isArray(responses)
+    ? responses.map(each => (each as { content?: unknown }).content)
+    : []
+  const found = [analysis, sources].flatMap(each => (each === undefined ? [] : [JSON.stringify(each)]))
+  const said = [prompt, task_name, task_description, advice, outcome, ...answers, ...found]
+  const texts = said.filter((text): text is string => typeof text === 'string' && text !== '')
+  return { texts, rest: rest as OutputItem }
 }
 
 function hostedCall(item: HostedItem): JudgedCall | null {

@@ -60,9 +60,14 @@ class ActiveCompression implements ActivePlugin {
     return [...candidates.filter(takesHalf), ...candidates.filter(candidate => !takesHalf(candidate))]
   }
 
-  fitTo(exchange: Exchange, endpoint: Endpoint): void {
+  shortens(endpoint: Endpoint): boolean {
     const context = contextOf(endpoint)
-    if (context === Number.POSITIVE_INFINITY || (!this.#asked && context > SMALL_CONTEXT_TOKENS)) return
+    return context !== Number.POSITIVE_INFINITY && (this.#asked || context <= SMALL_CONTEXT_TOKENS)
+  }
+
+  fitTo(exchange: Exchange, endpoint: Endpoint): void {
+    if (!this.shortens(endpoint)) return
+    const context = contextOf(endpoint)
     const { prompt } = exchange
     const room = context - answerTokens(prompt, endpoint, context)
     if (this.#tokens(prompt) <= room) return

@@ -21,6 +21,7 @@ import {
   looksLikePdf,
   pdfDataUrl,
   type ReadContent,
+  sourceOf,
   textsOf,
   withDocuments,
 } from './file-parts.ts'
@@ -55,6 +56,10 @@ class ActiveFileParser implements ActivePlugin {
     this.#deps = deps
     const engine = settings.pdf?.engine ?? null
     this.#engine = engine === 'cloudflare-ai' ? 'pdf-text' : engine
+  }
+
+  reads(part: object): boolean {
+    return this.#engine !== 'native' && sourceOf(part) !== null
   }
 
   report(): PluginReport {

@@ -83,6 +83,34 @@ export type PolicyAgainst = (
   helper: { readonly model: string } | 'ocr',
 ) => string | null | Promise<string | null>
 
+/** What one search of the web has found. */
+export interface WebFindings {
+  /** JSON for the model. */
+  readonly text: string
+  readonly citations: readonly Annotation[]
+  readonly cost: PicoUsd
+  /** The name of the engine. */
+  readonly engine: string
+}
+
+/** Searches the web for plugins. */
+export interface WebSearcher {
+  /** True if the endpoint's provider can search itself, with domain lists or without. */
+  hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
+  /** True if an engine of ours is configured that requests may use without naming one. */
+  readonly hasEngine: boolean
+  /**
+   * One search with the parameters of the tool web_search; `path` is theirs, for errors. Rejects with a GatewayError,
+   * or with the reason of the signal.
+   */
+  search(
+    query: string,
+    parameters: Readonly<Record<string, unknown>>,
+    path: string,
+    signal: AbortSignal,
+  ): Promise<WebFindings>
+}
+
 /** Facts about the models of the catalogue, by their ids. */
 export interface ModelFacts {
   /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
@@ -111,6 +139,7 @@ export interface PluginDeps {
   readonly rankings: Rankings
   /** From 0 to 1, 1 excluded. */
   readonly draw: () => number
+  readonly fusionModels: FusionModels
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if the format can pass a file by its URL. */
@@ -119,6 +148,15 @@ export interface PluginDeps {
   readonly fetchPage: FetchPage | null
   /** Null: no OCR provider is configured. */
   readonly ocr: Ocr | null
+  readonly webSearcher: WebSearcher
+}
+
+/** The models of a fusion whose request names none. */
+export interface FusionModels {
+  /** Ids; empty: the catalogue has no model for it. */
+  panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
+  /** Null: the settings name none. */
+  readonly analyst: string | null
 }
 
 /** Findings of a plugin that go to the caller. */
@@ -145,6 +183,10 @@ export interface ActivePlugin {
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
+  /** True if `fitTo` cuts a prompt of any length for this endpoint, so that routing must not refuse it. */
+  shortens?(endpoint: AttemptRecord['endpoint']): boolean
+  /** True if `fitTo` turns this part of the input into text for a model that takes text only. */
+  reads?(part: object): boolean
   /**
    * Set if it never adds unscanned caller text to the prompt, so that guardrails need not scan it again. Otherwise
    * guardrails and plugins with `look` see everything new that `prepare` and `fitTo` leave in the prompt, before any

@@ -8,6 +8,7 @@ import { createBodyBuilder } from './bodybuilder.ts'
 import { createContextCompression } from './context-compression.ts'
 import { createFileParser } from './file-parser.ts'
 import { createFreeRouter } from './free-router.ts'
+import { createFusionPlugin } from './fusion.ts'
 import { createJevRouter } from './jev-router.ts'
 import { createModeration } from './moderation.ts'
 import { createParetoRouter } from './pareto-router.ts'
@@ -15,10 +16,15 @@ import type { AnyPlugin, PluginDeps } from './plugin.ts'
 import { createResponseHealing } from './response-healing.ts'
 import { createStructuredOutput } from './structured-output.ts'
 import { createSwitchyardRouter } from './switchyard-router.ts'
+import { createWeb } from './web.ts'
+import { createWebFetchPlugin } from './web-fetch.ts'
 
 const PLUGINS: readonly ((deps: PluginDeps) => AnyPlugin)[] = [
+  createFusionPlugin,
   createModeration,
   createFileParser,
+  createWeb,
+  createWebFetchPlugin,
   createAlignment,
   createContextCompression,
   createResponseHealing,

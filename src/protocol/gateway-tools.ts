@@ -55,7 +55,7 @@ export const filters = maybe(
 
 /** Settings that every spelling of the web search tool has. */
 export const searchSettings = {
-  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity')),
+  engine: maybe(oneOf('auto', 'native', 'exa', 'parallel', 'firecrawl', 'perplexity', 'searxng')),
   mode: searchMode,
   max_results: maxResults,
   max_total_results: maybe(Type.Integer({ minimum: 1 })),
@@ -94,6 +94,8 @@ const environment = maybe(
     network_policy: networkPolicy,
   }),
 )
+
+const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
 
 /** `parameters` of each tool; null where the tool has none. */
 const PARAMETERS = {
@@ -145,13 +147,30 @@ const PARAMETERS = {
     inherited_function_names: texts,
   }),
   files: Type.Object({}),
+  file_search: Type.Object({
+    vector_store_ids: texts,
+    max_num_results: positive,
+    ranking_options: maybe(
+      Type.Object({
+        ranker: text,
+        score_threshold: maybe(Type.Number({ minimum: 0, maximum: 1 })),
+      }),
+    ),
+  }),
+  memory: Type.Object({ scope: maybe(oneOf('workspace', 'end_user')) }),
+  text_editor: Type.Object({}),
   experimental__search_models: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 20 })) }),
   tool_search: Type.Object({ max_results: maybe(Type.Integer({ minimum: 1, maximum: 50 })) }),
   bash: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')), environment }),
   shell: Type.Object({
     engine: maybe(oneOf('auto', 'gateway', 'openrouter')),
     environment,
-    sleep_after_seconds: maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 })),
+    sleep_after_seconds: sleepSeconds,
+  }),
+  code_interpreter: Type.Object({
+    container: maybe(Type.Union([Type.String(), AnyObject])),
+    environment,
+    sleep_after_seconds: sleepSeconds,
   }),
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>

@@ -267,6 +267,8 @@ const FIELDS = {
     stdout: text,
     stderr: text,
     exitCode: integer,
+    container_id: text,
+    files: objects,
     status: plain,
   },
   file_search: { queries: texts, status: plain },

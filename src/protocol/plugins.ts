@@ -114,7 +114,7 @@ const SwitchyardRouter = Type.Object({
 const Web = Type.Object({
   id: Type.Literal('web'),
   enabled,
-  engine: maybe(oneOf('native', 'exa', 'firecrawl', 'parallel', 'perplexity')),
+  engine: maybe(oneOf('native', 'exa', 'firecrawl', 'parallel', 'perplexity', 'searxng')),
   max_results: maxResults,
   max_uses: maxUses,
   mode: searchMode,

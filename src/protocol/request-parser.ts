@@ -128,12 +128,12 @@ function modelPresent(request: ResponsesRequest): string | null {
   return 'model: is required: name a model, or give several in models'
 }
 
-function models(request: ResponsesRequest, { routers }: Offered): string | null {
-  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', routers)
+function models(request: ResponsesRequest, offered: Offered): string | null {
+  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', offered)
   if (found !== null) return found
   let named = request.model === undefined ? null : routerSlug(request.model)
   for (const [index, model] of (request.models ?? []).entries()) {
-    const refused = modelRefusal(model, `models[${index}]`, routers)
+    const refused = modelRefusal(model, `models[${index}]`, offered)
     if (refused !== null) return refused
     const router = routerSlug(model)
     if (router === null) continue
@@ -151,9 +151,11 @@ function models(request: ResponsesRequest, { routers }: Offered): string | null 
 /** Routers that read `models`, or answer in a form of their own: they cannot be a fallback. */
 const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router', 'bodybuilder'])
 
-function modelRefusal(model: string, path: string, routers: ReadonlySet<string>): string | null {
+function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
-  if (model.split(':').includes('online', 1)) return `${path}: the variant :online ${NOT_OFFERED}`
+  if (model.split(':').includes('online', 1) && !plugins.has('web')) {
+    return `${path}: the variant :online ${NOT_OFFERED}`
+  }
   const router = routerSlug(model)
   if (router === null || routers.has(router.name)) return null
   return `${path}: the router ${router.name} ${NOT_OFFERED}`

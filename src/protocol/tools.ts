@@ -220,3 +220,13 @@ const ForcedTool = variants(
 /** A word, or the tool to force. */
 export const ToolChoice = Type.Union([oneOf('auto', 'none', 'required'), ForcedTool])
 export type ToolChoice = Static<typeof ToolChoice>
+
+const FITTING = new RegExp(NAME_PATTERN)
+const FUNCTION_NAME_MAX_CHARS = 64
+
+/** The name of a tool of an MCP server as a model sees it: other letters than those of functions become `_`. */
+export function functionName(name: string): string {
+  if (FITTING.test(name)) return name
+  const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, FUNCTION_NAME_MAX_CHARS)
+  return /[a-zA-Z0-9]/.test(letters) ? letters : 'tool'
+}

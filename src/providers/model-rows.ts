@@ -40,6 +40,7 @@ export function modelOf(row: ModelRow, place: RowPlace): Model {
     contextLength: row.contextLength ?? null,
     maxOutputTokens: row.maxOutputTokens ?? null,
     inputModalities: row.inputModalities ?? ['text'],
+    isInputStated: row.inputModalities !== undefined,
     outputModalities,
     endpoints,
   }

@@ -96,6 +96,7 @@ export interface DataPolicy {
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
  * Of `openai-embeddings`:
  * - `output-dimension`: takes `output_dimension` instead of `dimensions`
@@ -117,6 +118,7 @@ export const QUIRKS = [
   'cache-control',
   'no-user',
   'no-relay',
+  'no-native-tools',
   'output-dimension',
   'input-type',
   'cuts-texts',
@@ -302,6 +304,8 @@ export interface Model {
   readonly contextLength: number | null
   readonly maxOutputTokens: number | null
   readonly inputModalities: readonly string[]
+  /** True: a source says the input modalities. False: text is assumed, and other input is not refused. */
+  readonly isInputStated: boolean
   readonly outputModalities: readonly string[]
   /** In the order of the row. Never empty. */
   readonly endpoints: readonly Endpoint[]

@@ -12,7 +12,6 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   audio: 'Audio',
   completions: 'Text completions',
   conversations: 'Conversations',
-  files: 'Files',
   fine_tuning: 'Fine-tuning',
   images: 'Images',
   moderations: 'Moderations',

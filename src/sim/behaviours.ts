@@ -34,6 +34,12 @@ export const SIM_MODELS = [
     does: 'calls the first tool so many times in parallel, then answers with the outputs',
     listed: true,
   },
+  {
+    name: 'search',
+    numbers: [],
+    does: 'uses the tool `web_search`, or else `web_fetch` with the first address of the user text, then answers with what it found and cites it',
+    listed: true,
+  },
   { name: 'reason', numbers: [PACE], does: 'thinks in raw text, then answers', listed: true },
   {
     name: 'reason-summary',
@@ -68,6 +74,7 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
     paceMs,
   }),
   call: (ask, [calls = 1]) => callTool(ask, calls),
+  search: searchWeb,
   reason: (ask, [paceMs = 0]) => reason(ask, 'text', paceMs),
   'reason-summary': (ask, [paceMs = 0]) => reason(ask, 'summary', paceMs),
   refuse: () => ({
@@ -104,10 +111,46 @@ function firstWord(text: string): string {
 function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
   if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
+  // Asked for a document, as the analyst of a fusion is.
+  if (tool === undefined && ask.json !== null) return saying(document(ask))
   if (tool === undefined) return saying('There is no tool that may be called.')
   const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
+}
+
+/** Asks with the words of the user, and repeats the first result as its source has it. */
+function searchWeb(ask: SimAsk): SimReply {
+  const [output] = ask.toolOutputs
+  if (output !== undefined) return saying(citing(output))
+  const [tool] = ['web_search', 'web_fetch'].flatMap(
+    name => ask.tools.find(each => each.name.startsWith(name)) ?? [],
+  )
+  if (tool === undefined) return saying('There is no tool web_search or web_fetch that may be called.')
+  const url = /https?:\/\/\S+/.exec(ask.lastUser)?.[0] ?? ''
+  const input = JSON.stringify(tool.name.startsWith('web_search') ? { query: lastText(ask) } : { url })
+  return {
+    parts: [{ kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }],
+    finish: 'calls',
+    paceMs: 0,
+  }
+}
+
+function citing(output: string): string {
+  const found = fieldsOf(parsed(output))
+  const [first = found] = listOf(found['results']).map(fieldsOf)
+  const url = textOf(first['url'])
+  const text = textOf(first['text']) || textOf(first['content'])
+  if (text === '' || !URL.canParse(url)) return `It failed: ${textOf(found['error']) || 'nothing was found'}.`
+  return `The source says: ${text} [${new URL(url).hostname}](${url})`
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
 }
 
 function reason(ask: SimAsk, form: 'text' | 'summary', paceMs: number): SimReply {

@@ -14,6 +14,7 @@ export interface SimProviderRow {
   apiKey: string
   proxy: 'none'
   batch: boolean
+  quirks: ['no-native-tools']
 }
 
 export interface SimModelRow {
@@ -56,7 +57,13 @@ export function simProvider(url: string, batch = false): SimProviderRow {
     apiKey: 'simulated',
     proxy: 'none',
     batch,
+    quirks: ['no-native-tools'],
   }
+}
+
+/** The row of its search engine, which speaks SearXNG's API and finds the simulated pages. */
+export function simEngine(url: string) {
+  return { name: SIM_SLUG, kind: 'searxng', baseUrl: url } as const
 }
 
 /** A model row for any upstream name, numbers included: `simModel('write-1000-5', 'openai-chat')`. */

@@ -16,6 +16,7 @@ import { randomText } from '../ids.ts'
 import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
 import { SimBatches, type SimJobFault } from './batch-jobs.ts'
 import { behaviourOf, embeddingsReply } from './behaviours.ts'
+import { simWebReply } from './pages.ts'
 import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
 import { answerBatchCall } from './speak-batches.ts'
 import { chatSpeaker } from './speak-chat.ts'
@@ -188,6 +189,7 @@ class Simulation implements Sim {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
+    if (text !== null && this.#answerWeb(request, response)) return
     if (text !== null && hasKey(request.headers)) {
       if (this.#answerList(request, response) || this.#answerBatchCall(request, response, text)) return
     }
@@ -227,6 +229,18 @@ class Simulation implements Sim {
       else if (ask !== null && behaviour !== null) void reply.send()
       else refuse(404, 'Unknown model')
     }
+  }
+
+  /** False: the call is none of a search engine or a reader of pages. They need no key. */
+  #answerWeb(request: IncomingMessage, response: ServerResponse): boolean {
+    if (request.method !== 'GET') return false
+    const [path = '', query = ''] = (request.url ?? '/').split('?', 2)
+    const reply = simWebReply(path, new URLSearchParams(query))
+    if (reply === null) return false
+    this.#change({ requests: this.state.requests + 1 })
+    response.writeHead(reply.status, { 'content-type': reply.type })
+    response.end(reply.body)
+    return true
   }
 
   /** False: the call does not ask for the list of models. */

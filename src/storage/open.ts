@@ -7,9 +7,11 @@ import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches.ts'
 import { createCatalogueStore } from './kysely-store/catalogue.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
+import { createFileStore } from './kysely-store/files.ts'
 import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
 import { createKeyStore } from './kysely-store/keys.ts'
 import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
+import { createMemoryStore } from './kysely-store/memory.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
@@ -123,5 +125,7 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     audit: createAuditStore(db),
     batches: createBatchStore(db, engine),
     catalogue: createCatalogueStore(db),
+    files: createFileStore(db, engine),
+    memory: createMemoryStore(db, engine),
   }
 }

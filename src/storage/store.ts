@@ -5,6 +5,7 @@
 import type { MicroUsd } from '../money.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CatalogueStore } from './catalogue.ts'
+import type { FileStore, MemoryStore } from './files.ts'
 import type {
   AppliedGuardrail,
   AssigneeKind,
@@ -134,8 +135,8 @@ export interface WorkspaceStore {
   ): Promise<WorkspaceRecord | null>
   /**
    * Removes the workspace; null if there is none. One transaction also disables its inference keys, wipes its
-   * credentials and removes its guardrails. Returns the hashes and credential ids, for cache invalidation. Management
-   * keys belong to the organization and stay valid.
+   * credentials and memory, and removes its guardrails and files. Returns the hashes and credential ids, for cache
+   * invalidation. Management keys belong to the organization and stay valid.
    */
   remove(
     organizationId: string,
@@ -386,6 +387,8 @@ export interface StoreVerbs {
   readonly audit: AuditStore
   readonly batches: BatchStore
   readonly catalogue: CatalogueStore
+  readonly files: FileStore
+  readonly memory: MemoryStore
 }
 
 export interface Store extends StoreVerbs {

@@ -5,6 +5,7 @@ import type { DataRegion, ResetInterval } from '../protocol/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
+import type { FileText } from './files.ts'
 import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
@@ -297,7 +298,42 @@ export interface CatalogueSourcesTable {
   updatedAt: string
 }
 
+/** Of removed files the bytes may still be there. */
+export interface FilesTable {
+  id: string
+  organizationId: string
+  workspaceId: string
+  number: BigInteger
+  filename: string
+  purpose: string
+  mediaType: string | null
+  bytes: BigInteger
+  status: 'arriving' | 'stored' | 'removed'
+  text: FileText
+  createdAt: string
+}
+
+/** Beside it the words: a column `words` in PostgreSQL, the table `file_words` in SQLite. */
+export interface FilePassagesTable {
+  id: Generated<BigInteger>
+  fileId: string
+  number: number
+  text: string
+}
+
+export interface MemoryTable {
+  organizationId: string
+  workspaceId: string
+  endUser: string
+  key: string
+  value: string
+  updatedAt: string
+}
+
 export interface Tables {
+  files: FilesTable
+  filePassages: FilePassagesTable
+  memory: MemoryTable
   catalogueSources: CatalogueSourcesTable
   serviceJobs: ServiceJobsTable
   apiKeys: ApiKeysTable

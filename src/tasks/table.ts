@@ -15,6 +15,7 @@ export const TASKS = {
   'repair-json': evaluation(async () => (await import('./repair-json.ts')).repairJson),
   'check-schema': evaluation(async () => (await import('./check-schema.ts')).checkSchema),
   'pdf-text': bulk(async () => (await import('./pdf-text.ts')).pdfText),
+  'page-text': bulk(async () => (await import('./page-text.ts')).pageText),
   'hash-file': bulk(async () => (await import('./hash-file.ts')).hashFile),
   'check-batch': bulk(async () => (await import('./check-batch.ts')).checkBatch),
   'store-batch': bulk(async () => {
@@ -23,6 +24,20 @@ export const TASKS = {
       import('../storage/open.ts'),
     ])
     return createBatchStoring(openStore)
+  }),
+  'index-file': bulk(async () => {
+    const [{ createFileIndexing }, { openStore }] = await Promise.all([
+      import('./index-file.ts'),
+      import('../storage/open.ts'),
+    ])
+    return createFileIndexing(openStore)
+  }),
+  'search-files': bulk(async () => {
+    const [{ createFileSearch }, { openStore }] = await Promise.all([
+      import('./search-files.ts'),
+      import('../storage/open.ts'),
+    ])
+    return createFileSearch(openStore)
   }),
   'check-batch-bodies': bulk(async () => (await import('./check-batch-bodies.ts')).checkBatchBodies),
 }

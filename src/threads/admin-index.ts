@@ -2,6 +2,7 @@
 
 /** In the order of the page. A page of the admin port is one row. */
 const PAGES: readonly { readonly path: string; readonly what: string }[] = [
+  { path: '/docs', what: 'the reference of everything that a client may ask' },
   { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
   { path: '/healthz', what: 'liveness of the process' },
   { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },
@@ -15,6 +16,12 @@ export const PAGE_HEADERS: Readonly<Record<string, string>> = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
   'cache-control': 'no-store',
+}
+
+/** The same for the reference page, which has its style within it. */
+export const STYLED_PAGE_HEADERS: Readonly<Record<string, string>> = {
+  ...PAGE_HEADERS,
+  'content-security-policy': `${PAGE_HEADERS['content-security-policy']}; style-src 'unsafe-inline'`,
 }
 
 const ROWS = PAGES.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`).join('\n')

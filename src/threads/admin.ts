@@ -1,10 +1,10 @@
 /**
- * The admin port: an index, metrics of all threads summed, liveness, readiness. Main thread; never on the public port.
+ * The admin port: an index, the reference of the interface, metrics of all threads summed, liveness, readiness. Main thread; never on the public port.
  * Every scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
-import { ADMIN_INDEX, PAGE_HEADERS } from './admin-index.ts'
+import { ADMIN_INDEX, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
   /** Prometheus text of all threads. */
@@ -13,6 +13,8 @@ export interface AdminSources {
   unreadyReason(): string | null
   /** Names of unavailable dependencies while traffic may still come. Default: none. */
   degraded?(): readonly string[]
+  /** The reference page; null, or absent: there is none yet. */
+  reference?(): string | null
 }
 
 export interface AdminServer {
@@ -60,6 +62,12 @@ export async function startAdmin(
     switch (path) {
       case '/':
         return void response.writeHead(200, PAGE_HEADERS).end(ADMIN_INDEX)
+      case '/docs': {
+        const page = sources.reference?.() ?? null
+        if (page === null)
+          return plain(response, 503, 'the reference comes with the first thread that serves\n')
+        return void response.writeHead(200, STYLED_PAGE_HEADERS).end(page)
+      }
       case '/metrics':
         return void sources.metrics().then(
           text => plain(response, 200, text, 'text/plain; version=0.0.4; charset=utf-8'),

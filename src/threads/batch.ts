@@ -15,7 +15,7 @@ import { ThreadLoop } from './messages.ts'
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)
-const { settings, log, counters, health } = loop
+const { settings, log, counters, sandbox, health } = loop
 // The first use starts the threads that resolve names and read files for all threads, at the priority of its caller.
 await stat('.')
 lowerThread(STEPS_DOWN)
@@ -27,7 +27,7 @@ let building: Promise<void> | null = null
 async function build(): Promise<void> {
   // Code that most gateways never need stays out of memory until there is a batch.
   const { buildBatching } = await import('./build-batch.ts')
-  batching = await buildBatching({ ...settings, catalogue, log, counters, health })
+  batching = await buildBatching({ ...settings, catalogue, log, counters, sandbox, health })
   // One that came meanwhile.
   if (catalogue !== null) batching.catalogue(catalogue)
   batching.load.start()

@@ -136,6 +136,10 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   checkModel('moderation.model', config.moderation?.model)
   checkModel('routers.classifier.model', config.routers.classifier?.model)
   checkModel('defaultModel', config.defaultModel)
+  checkModel('fusion.analyst', config.fusion.analyst)
+  for (const list of ['panel', 'budgetPanel', 'fastPanel'] as const) {
+    for (const [at, id] of config.fusion[list].entries()) checkModel(`fusion.${list}[${at}]`, id)
+  }
   for (const [at, { slug, apiKey }] of config.providers.entries()) {
     const provider = apiKey === undefined ? undefined : catalog.provider(slug)
     const problem = provider === undefined ? null : sharedKeyProblem(provider)

@@ -3,6 +3,7 @@
  * everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
+import { join } from 'node:path'
 import { Guardrails } from '../access/guardrails.ts'
 import { ToolPermissions } from '../access/tool-permissions.ts'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
@@ -10,11 +11,20 @@ import type { Config } from '../config/config.ts'
 import { CredentialCatalog } from '../credentials/catalog.ts'
 import { OpenedKeys } from '../credentials/opened.ts'
 import { OutgoingKeys } from '../credentials/outgoing-key.ts'
+import { createTextSeal } from '../credentials/sealed-text.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
+import { Files, openContents } from '../files/files.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
-import { createLedger, estimateInput, inputTokensOf, type Ledger } from '../gateway/accounting/account.ts'
+import {
+  createLedger,
+  estimateInput,
+  inputTokensOf,
+  isInputBelow,
+  type Ledger,
+  leastInputTokensOf,
+} from '../gateway/accounting/account.ts'
 import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import type { AskAs } from '../gateway/exchange.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
@@ -22,6 +32,8 @@ import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { createRoutableModels, RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
+import type { ReadStoredFile } from '../gateway/stored-files.ts'
+import { placeOf } from '../gateway/tool-calls.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
@@ -32,27 +44,34 @@ import { createSpending } from '../limits/spending.ts'
 import type { Log } from '../log/log.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createPins, type Pins } from '../pins/pins.ts'
-import type { AnyPlugin } from '../plugins/plugin.ts'
+import type { AnyPlugin, WebSearcher } from '../plugins/plugin.ts'
 import { createPlugins } from '../plugins/table.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
+import { createContainers } from '../sandbox/containers.ts'
+import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
+import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
-import type { Store } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
+import { createFusionModels, type FusionModels } from '../tools/fusion/models.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
+import { WebEngines } from '../tools/web/engines.ts'
+import { searchOnce } from '../tools/web/search-once.ts'
 import { awsSigner } from '../upstream/aws-signature.ts'
 import { createProxyOf, createTransports } from '../upstream/egress.ts'
-import { createPageFetcher } from '../upstream/fetch-page.ts'
+import { createPageFetcher, type FetchPage } from '../upstream/fetch-page.ts'
 import { GoogleTokens } from '../upstream/google-tokens.ts'
 import { createOcr } from '../upstream/ocr.ts'
 import type { Transport } from '../upstream/transport.ts'
 import {
   configuredParts,
   importedFile,
+  listsSim,
   metricLabels,
   modelFacts,
   ocrProviderOf,
@@ -62,6 +81,8 @@ import {
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
 import { proxiesOf } from './proxies.ts'
+import { withSimPages } from './sim-pages.ts'
+import { createTextReader } from './text-reader.ts'
 
 export interface GatewayOptions {
   readonly config: Config
@@ -87,6 +108,8 @@ export interface GatewayOptions {
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway alone. */
   readonly pins?: Pins
+  /** The containers of the main thread; default: containers of this gateway alone. */
+  readonly sandbox?: SandboxCalls
   readonly clock?: Clock
   /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
   readonly draw?: () => number
@@ -114,6 +137,7 @@ export interface BuiltGateway {
   readonly clock: Clock
   readonly log: Log
   readonly tasks: GatewayTasks
+  readonly files: Files
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -135,6 +159,8 @@ interface Base {
   /** Of service accounts of providers. */
   readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
+  readonly webEngines: WebEngines
+  readonly files: Files
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -150,10 +176,20 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
+  const containers = containersOf(base)
+  const fusionModels = createFusionModels(base)
   const quota = quotaOf(base, counting.counters, guardrails)
   const askAs = createAskAs(base.clock, () => gateway)
-  const plugins = pluginsOf(base, shared, guard, { credentials, quota, askAs })
-  const tools = createTools({ ...base, askAs })
+  const plugins = pluginsOf({ ...base, fusionModels }, shared, guard, { credentials, quota, askAs })
+  const tools = createTools({
+    ...base,
+    askAs,
+    fetchPage: webFetcher(base),
+    proxyOf: createProxyOf(proxiesOf(config)),
+    sandbox: sandboxOf(containers.calls),
+    fusionModels,
+    seal: createTextSeal(options.vaultKeys, 'subagents'),
+  })
   const parts = {
     ...shared,
     credentials,
@@ -162,6 +198,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tools,
     toolPermissions,
     guard,
+    readStoredFile: storedFileReader(base.files),
   }
   const gateway = createGateway(parts)
   return {
@@ -184,12 +221,14 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     clock,
     log,
     tasks: base.tasks,
+    files: base.files,
     changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
       await base.client.close()
       await base.tasks.close()
+      await containers.close()
       // Replies that were just cut off are accounted in this turn.
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
@@ -217,6 +256,8 @@ async function openBase(options: GatewayOptions): Promise<Base> {
   // The setting is for the whole process, so that more serve threads do not multiply the workers.
   // At least two for each, so that long tasks leave one to short ones.
   const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
+  const store = options.store ?? (await openStore(config.storage.url, { wait: false }))
+  const tasks = createTaskPool({ threads: workers, clock, metrics })
   return {
     options,
     config,
@@ -225,11 +266,19 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     catalog,
     catalogue,
     metrics,
-    store: options.store ?? (await openStore(config.storage.url, { wait: false })),
+    store,
     vault: createVault(options.vaultKeys),
     client,
     tokens: new GoogleTokens({ client, clock }),
-    tasks: createTaskPool({ threads: workers, clock, metrics }),
+    tasks,
+    webEngines: webEnginesOf(options, client, clock),
+    files: new Files({
+      store,
+      contents: openContents(config.tools.files),
+      room: config.tools.files,
+      readText: createTextReader(tasks, config.storage.url),
+      clock,
+    }),
   }
 }
 
@@ -255,6 +304,14 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
   const spending = createSpending(store, async () => undefined)
   const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
   return { counters: alone, close: () => alone.close() }
+}
+
+/** Without a supervisor the containers are of this thread alone. */
+function containersOf({ options, config, clock, log }: Base) {
+  if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
+  const folder = join(options.spoolFolder, '../sandbox')
+  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log })
+  return { calls: alone, close: () => alone.close() }
 }
 
 function guardrailsOf({ store, clock, log }: Base) {
@@ -306,7 +363,7 @@ function sharedDeps(
 
 function routingOf({ options, config, clock, metrics }: Base): Routing {
   const { draw = Math.random } = options
-  const { breakerFailures, loadBalancing } = config.routing
+  const { breakerFailures, hedgeAfterMs, loadBalancing } = config.routing
   const health = options.health ?? new EndpointHealth({ clock, breakerFailures })
   health.onChange = (provider, change) => metrics.ofProvider(provider).changed(change).inc()
   return new Routing({
@@ -315,6 +372,9 @@ function routingOf({ options, config, clock, metrics }: Base): Routing {
     random: draw,
     balances: loadBalancing,
     inputTokens: inputTokensOf,
+    leastTokens: leastInputTokensOf,
+    isInputBelow,
+    hedgeAfterMs,
   })
 }
 
@@ -336,7 +396,7 @@ interface CallerParts {
 }
 
 function pluginsOf(
-  base: Base,
+  base: Base & { readonly fusionModels: FusionModels },
   shared: SharedDeps,
   guard: ReturnType<typeof createGuard>,
   callers: CallerParts,
@@ -353,6 +413,7 @@ function pluginsOf(
     rankings: rankingsOf(config),
     draw: base.options.draw ?? Math.random,
     ...fileReading(base),
+    webSearcher: webSearcherOf(base),
     ask: createAsk({ ...shared, guard }),
     askAs: callers.askAs,
     policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
@@ -360,6 +421,13 @@ function pluginsOf(
     modelFacts: modelFacts(catalog),
     filesByLink: format => FORMATS[textFormat({ format })].filesByLink,
   })
+}
+
+function storedFileReader(files: Files): ReadStoredFile {
+  return async ({ organizationId, workspaceId }, id, maxBytes) => {
+    const file = await files.find({ organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }, id)
+    return file === null ? null : { filename: file.filename, bytes: await files.readWhole(file, maxBytes) }
+  }
 }
 
 /** The features of the tables of plugins and server tools. */
@@ -372,11 +440,52 @@ function offeredBy(
   return {
     plugins: new Set(plugins.map(({ id }) => id)),
     tools: new Set(tools.keys()),
-    routers: new Set(plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : []))),
+    routers: new Set([
+      ...plugins.flatMap(plugin => ('routers' in plugin ? (plugin.routers ?? []) : [])),
+      // The plugin `fusion` reads them.
+      'fusion',
+      'fusion-flash',
+    ]),
     // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel
     },
+  }
+}
+
+/** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
+function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
+  const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
+  const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
+  return new WebEngines({
+    client,
+    clock,
+    engines: engines.length > 0 ? engines : simulated,
+    byDefault,
+    timeoutMs,
+  })
+}
+
+/** Fetches pages for models. */
+function webFetcher({ config, clock, client, options }: Base): FetchPage {
+  const direct = createPageFetcher({
+    clock,
+    ...config.tools.webFetch,
+    proxyOf: createProxyOf(proxiesOf(config)),
+  })
+  const { simUrl } = options
+  return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
+}
+
+function webSearcherOf({ webEngines, log }: Base): WebSearcher {
+  return {
+    hosts(endpoint, limitsDomains) {
+      const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
+      return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
+    },
+    hasEngine: webEngines.byDefault !== null,
+    search: (query, parameters, path, signal) =>
+      searchOnce(webEngines, log, { query, parameters, path, signal }),
   }
 }
 

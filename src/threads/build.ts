@@ -2,6 +2,7 @@
 import { ApiKeys, callerOf } from '../access/keys.ts'
 import { createDataRegions } from '../api/inference.ts'
 import { createListing, type Listing, LiveListing } from '../api/models.ts'
+import { InterfaceDocument } from '../api/openapi.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
@@ -18,6 +19,8 @@ import { connectionCap, descriptorLimit } from './operating-system.ts'
 
 /** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
 const UPLOADS_AT_ONCE = 8
+/** So many files, in the same way. */
+const FILES_AT_ONCE = 8
 
 export type ServeOptions = GatewayOptions & FrontOptions
 
@@ -31,6 +34,8 @@ export interface Serving {
   changed(change: Invalidation): void
   /** Takes another catalogue, beside running requests. */
   catalogue(packed: PackedCatalogue): void
+  /** The interface description as JSON; made once. */
+  document(): string
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
 }
@@ -55,6 +60,8 @@ export interface FrontOptions {
 /** A server with its cache of API keys. */
 export interface BuiltServer {
   readonly server: HttpServer
+  /** The interface description as JSON; made once. */
+  document(): string
   /** The store is ready for use. */
   prepared(): void
   /** Call it after a record was changed: the next request reads it again. */
@@ -75,8 +82,9 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     changed(change)
     options.publish?.(change)
   }
+  const document = new InterfaceDocument()
   const server = createServer({
-    operations: operationsOf(built, publish),
+    operations: operationsOf(built, document, publish),
     keys,
     rate: {
       enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
@@ -94,6 +102,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   })
   return {
     server,
+    document: () => document.written.json.toString(),
     changed,
     prepared() {
       prepared = true
@@ -137,7 +146,11 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
   })
 }
 
-function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => void): readonly Operation[] {
+function operationsOf(
+  built: BuiltGateway,
+  document: InterfaceDocument,
+  publish: (change: Invalidation) => void,
+): readonly Operation[] {
   const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
   return createOperations({
@@ -167,5 +180,11 @@ function operationsOf(built: BuiltGateway, publish: (change: Invalidation) => vo
       clock,
     }),
     batchMaxBytes: config.batches.maxBytes,
+    files: built.files,
+    fileUploads: new Uploads({
+      folder: uploadsFolder(config.storage.url),
+      maxBytes: FILES_AT_ONCE * config.tools.files.maxFileBytes,
+    }),
+    document,
   })
 }

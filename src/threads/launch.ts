@@ -8,6 +8,7 @@ import type { Config } from '../config/config.ts'
 import { checkRing, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
+import { Files, openContents } from '../files/files.ts'
 import { SharedHealth } from '../health/shared-health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../invalidation/feed.ts'
@@ -152,6 +153,13 @@ async function startServices(
   started.counting = counting
   const retention = startRetention({
     store,
+    files: new Files({
+      store,
+      contents: openContents(config.tools.files),
+      room: config.tools.files,
+      readText: async () => 'none',
+      clock,
+    }),
     retention: config.retention,
     shipped: () => shipper.ship(),
     clock,

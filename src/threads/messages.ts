@@ -15,6 +15,7 @@ import { CounterClient, type CounterReply, type CounterRequest } from '../limits
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
 import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKindName } from './kinds.ts'
 
 /** Given to a thread when it is started. */
@@ -67,6 +68,7 @@ export type ToThread =
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   | CounterReply
   | PinReply
+  | SandboxAnswer
   | HealthMessage
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
@@ -76,8 +78,8 @@ export const PULSE_MS = 1_000
 
 /** From a thread to the supervisor. */
 export type FromThread =
-  /** The thread works; a serve thread takes requests. */
-  | { readonly type: 'started' }
+  /** The thread works; a serve thread takes requests, and sends the interface description as JSON. */
+  | { readonly type: 'started'; readonly document?: string }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
@@ -87,6 +89,7 @@ export type FromThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   | CounterRequest
   | PinRequest
+  | SandboxQuestion
   | HealthMessage
   /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
@@ -119,6 +122,7 @@ export class ThreadLoop {
   readonly log: ClosableLog
   readonly counters: CounterClient
   readonly pins: PinClient
+  readonly sandbox: SandboxClient
   readonly health: EndpointHealth
   readonly #kind: ThreadKindName
   readonly #port: MessagePort
@@ -134,6 +138,7 @@ export class ThreadLoop {
     this.log = createBufferedLog(this.settings.config.logLevel, { form: this.settings.logForm })
     this.counters = new CounterClient(request => this.send(request), systemClock)
     this.pins = new PinClient(request => this.send(request), systemClock)
+    this.sandbox = new SandboxClient(question => this.send(question))
     this.health = new EndpointHealth({
       clock: systemClock,
       breakerFailures: this.settings.config.routing.breakerFailures,
@@ -190,6 +195,9 @@ export class ThreadLoop {
         break
       case 'pinned':
         this.pins.receive(message.answers)
+        break
+      case 'sandboxed':
+        this.sandbox.receive(message)
         break
       case 'health':
         this.health.apply(message.notes)

@@ -4,6 +4,7 @@
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Files } from '../files/files.ts'
 import type { Log } from '../log/log.ts'
 import type { Store } from '../storage/store.ts'
 
@@ -13,6 +14,7 @@ export interface RetentionOptions {
     readonly audit: Pick<Store['audit'], 'prune'>
     readonly batches: { readonly work: Pick<Store['batches']['work'], 'prune'> }
   }
+  readonly files: Pick<Files, 'sweep'>
   readonly retention: Pick<Config['retention'], 'usageDays' | 'auditDays' | 'batchDays'>
   /**
    * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
@@ -38,7 +40,7 @@ const FIRST_MS = 60_000
 const INTERVAL_MS = 3_600_000
 
 export function startRetention(options: RetentionOptions): Retention {
-  const { clock, log, shipped, store, retention } = options
+  const { clock, log, shipped, store, files, retention } = options
   const lists = [
     { days: retention.usageDays, prune: store.ledger.prune },
     { days: retention.auditDays, prune: store.audit.prune },
@@ -46,6 +48,8 @@ export function startRetention(options: RetentionOptions): Retention {
       days: retention.batchDays,
       prune: (before: string, limit: number) => store.batches.work.prune(before, clock.nowMs(), limit),
     },
+    // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
+    { days: 1, prune: (before: string, limit: number) => files.sweep(before, limit) },
   ]
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)

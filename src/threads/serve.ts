@@ -6,13 +6,14 @@ import { ThreadLoop } from './messages.ts'
 import { warmUp } from './warm-up.ts'
 
 const loop = new ThreadLoop('serve', parentPort, workerData)
-const { settings, log, counters, pins, health } = loop
+const { settings, log, counters, pins, sandbox, health } = loop
 await warmUp({ ...settings, log })
 const serving = await buildServing({
   ...settings,
   log,
   counters,
   pins,
+  sandbox,
   health,
   publish: change => loop.send({ type: 'changed', change }),
 })
@@ -33,10 +34,12 @@ loop.follow({
   abort: () => server.close(),
 })
 
+// The bytes are there before the first caller asks for them.
+const document = serving.document()
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
-  loop.send({ type: 'started' })
+  loop.send({ type: 'started', document })
 } catch (error) {
   if (!(error instanceof ListenError)) throw error
   loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })

@@ -6,6 +6,7 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 
@@ -33,6 +34,8 @@ export interface ThreadListener {
   onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
   /** It asks for pins of conversations, or has new ones. */
   onPin(questions: readonly PinQuestion[], pins: readonly NewPin[]): void
+  /** It has a question to the sandbox. */
+  onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
 }
@@ -42,7 +45,7 @@ export class SupervisedThread {
   readonly name: string
   readonly #worker: Worker
   readonly #listener: ThreadListener
-  readonly #started = Promise.withResolvers<void>()
+  readonly #started = Promise.withResolvers<string | null>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   #scrape = 0
@@ -65,8 +68,11 @@ export class SupervisedThread {
     })
   }
 
-  /** Resolves once the thread works; a serve thread then takes requests. @throws StartError */
-  started(): Promise<void> {
+  /**
+   * Resolves once the thread works; a serve thread then takes requests, and gives the interface description as JSON.
+   * @throws StartError
+   */
+  started(): Promise<string | null> {
     return this.#started.promise
   }
 
@@ -128,6 +134,10 @@ export class SupervisedThread {
     this.#send({ type: 'pinned', answers })
   }
 
+  sandboxed(answer: SandboxAnswer): void {
+    this.#send(answer)
+  }
+
   /** Tells the thread what others have seen of endpoints. */
   health(notes: readonly HealthNote[]): void {
     this.#send({ type: 'health', notes })
@@ -147,7 +157,7 @@ export class SupervisedThread {
     this.#pulseMs = performance.now()
     switch (message.type) {
       case 'started':
-        this.#started.resolve()
+        this.#started.resolve(message.document ?? null)
         break
       case 'refused':
         this.#started.reject(new StartError(message.reason, message.portTaken))
@@ -163,6 +173,9 @@ export class SupervisedThread {
         break
       case 'pin':
         this.#listener.onPin(message.questions, message.pins)
+        break
+      case 'sandbox':
+        this.#listener.onSandbox(message)
         break
       case 'health':
         this.#listener.onHealth(message.notes)

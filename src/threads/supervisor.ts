@@ -2,6 +2,9 @@
 import type { KeyObject } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import type { JsonSchema } from '../api/openapi/json-schema.ts'
+import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -16,6 +19,8 @@ import { PinServer } from '../pins/pin-channel.ts'
 import { createPins, type Pins } from '../pins/pins.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import { SandboxServer } from '../sandbox/channel.ts'
+import { type Containers, createContainers } from '../sandbox/containers.ts'
 import { type AdminServer, startAdmin } from './admin.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
@@ -137,8 +142,12 @@ class ThreadSupervisor {
   readonly #scraper: Scraper
   readonly #pins: Pins
   readonly #health: SharedHealth
+  readonly #containers: Containers
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
+  /** The interface description as JSON, which is the same in all threads; null before the first one serves. */
+  #document: string | null = null
+  #page: string | null = null
   #watch: NodeJS.Timeout | undefined
   #watchedMs = 0
   #draining = false
@@ -149,6 +158,12 @@ class ThreadSupervisor {
     this.port = port
     this.#pins = options.pins ?? createPins(systemClock)
     this.#health = options.health ?? new SharedHealth({ clock: systemClock })
+    this.#containers = createContainers({
+      settings: options.config.tools.sandbox,
+      folder: join(options.spoolFolder, '../sandbox'),
+      clock: systemClock,
+      log: options.log,
+    })
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {
       this.#prepared = true
@@ -178,6 +193,7 @@ class ThreadSupervisor {
         },
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
+        reference: () => this.#reference(),
       })
       for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
     } catch (error) {
@@ -196,6 +212,7 @@ class ThreadSupervisor {
     else this.#hurry.resolve()
     const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
     const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
+    await this.#containers.close()
     await this.#admin?.close()
     return inTime
   }
@@ -237,6 +254,7 @@ class ThreadSupervisor {
     const spoolWriter = randomText(12)
     const counting = new CounterServer(counters, log, answers => thread.counted(answers))
     const pinning = new PinServer(this.#pins, answers => thread.pinned(answers))
+    const sandbox = new SandboxServer(this.#containers, log, answer => thread.sandboxed(answer))
     const health = this.#health.connect(notes => thread.health(notes))
     const thread: SupervisedThread = new SupervisedThread(
       kind,
@@ -246,6 +264,7 @@ class ThreadSupervisor {
         onLoad: load => this.#tellLoad(name, load),
         onCount: (takes, gives) => counting.receive(takes, gives),
         onPin: (questions, pins) => pinning.receive(questions, pins),
+        onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
       },
       entries?.[kind.name],
@@ -254,9 +273,11 @@ class ThreadSupervisor {
     void thread.exited().then(() => {
       this.#alive.delete(thread)
       health.close()
+      sandbox.close()
       this.#options.writerGone?.(spoolWriter)
     })
-    await thread.started()
+    const document = await thread.started()
+    this.#document ??= document
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
@@ -269,6 +290,14 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  /** The reference page; null before there is one. */
+  #reference(): string | null {
+    if (this.#page === null && this.#document !== null) {
+      this.#page = referencePage(JSON.parse(this.#document) as JsonSchema)
+    }
+    return this.#page
   }
 
   #tellLoad(name: string, load: LiveLoad): void {

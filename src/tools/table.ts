@@ -1,15 +1,39 @@
 /** All server tools. A new one is its file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Files } from '../files/files.ts'
 import type { AskAs } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { Catalog } from '../providers/catalog.ts'
+import type { Sandbox } from '../sandbox/sandbox.ts'
 import type { Store } from '../storage/store.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
+import type { ProxyOf } from '../upstream/egress.ts'
+import type { FetchPage } from '../upstream/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
+import { createAdvisor } from './advisor.ts'
+import { createApplyPatch } from './apply-patch.ts'
+import { createBash } from './bash.ts'
+import { createCodeInterpreter } from './code-interpreter.ts'
 import { createDatetime } from './datetime.ts'
+import { createFileSearchTool } from './file-search.ts'
+import { createFilesTool } from './files.ts'
+import type { FusionModels } from './fusion/models.ts'
+import { createFusion } from './fusion.ts'
+import { createImageGeneration } from './image-generation.ts'
+import { createMcp } from './mcp.ts'
+import { createMemory } from './memory.ts'
+import { createSearchModels } from './search-models.ts'
+import { createShell } from './shell.ts'
+import { createSubagent } from './subagent.ts'
+import type { StateSeal } from './subagent-state.ts'
+import { createTextEditor } from './text-editor.ts'
 import type { ServerTool } from './tool.ts'
+import { createToolSearch } from './tool-search.ts'
+import type { WebEngines } from './web/engines.ts'
+import { createWebFetch } from './web-fetch.ts'
+import { createWebSearch } from './web-search.ts'
 
 /** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
 export interface ToolDeps {
@@ -19,16 +43,51 @@ export interface ToolDeps {
   readonly metrics: Metrics
   readonly tasks: GatewayTasks
   readonly store: Store
+  readonly files: Files
   readonly catalog: Catalog
   readonly client: Transport
+  /** The egress proxy of an address of a caller. */
+  readonly proxyOf: ProxyOf
+  readonly sandbox: Sandbox
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
+  readonly webEngines: WebEngines
+  /** Fetches pages for models, by the settings of `tools.webFetch`. */
+  readonly fetchPage: FetchPage
+  /** Seals what a client keeps for a tool. */
+  readonly seal: StateSeal
+  readonly fusionModels: FusionModels
 }
 
-const TOOLS: readonly ((deps: ToolDeps) => ServerTool | null)[] = [createDatetime]
+/** All tools, for those that give some to the models that they ask. Empty until all are created. */
+interface WithTools {
+  readonly tools: ReadonlyMap<string, ServerTool>
+}
+
+const TOOLS: readonly ((deps: ToolDeps & WithTools) => ServerTool | null)[] = [
+  createAdvisor,
+  createSubagent,
+  createFusion,
+  createDatetime,
+  createWebSearch,
+  createWebFetch,
+  createImageGeneration,
+  createMcp,
+  createSearchModels,
+  createToolSearch,
+  createBash,
+  createCodeInterpreter,
+  createShell,
+  createFilesTool,
+  createFileSearchTool,
+  createMemory,
+  createTextEditor,
+  createApplyPatch,
+]
 
 /** The server tools by their names; one that returns null is not offered as this gateway is configured. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
-  const tools = TOOLS.flatMap(create => create(deps) ?? [])
-  return new Map(tools.map(tool => [tool.name, tool]))
+  const tools = new Map<string, ServerTool>()
+  for (const tool of TOOLS.flatMap(create => create({ ...deps, tools }) ?? [])) tools.set(tool.name, tool)
+  return tools
 }

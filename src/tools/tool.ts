@@ -29,6 +29,8 @@ export interface FunctionDeclaration {
   readonly description: string
   /** JSON schema of the arguments. */
   readonly parameters: Readonly<Record<string, unknown>>
+  /** True where a stranger wrote description and schema: guardrails see them first. */
+  readonly isForeign?: boolean
 }
 
 /** The provider runs the tool itself: this form of it goes out. */
@@ -42,6 +44,8 @@ export type ToolDeclaration = FunctionDeclaration | NativeDeclaration
 export interface ToolPlace {
   /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
   hosts(type: string): boolean
+  /** False: its own web search cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
 }
 
 /** A call of the model, its arguments parsed. */
@@ -51,6 +55,17 @@ export interface ToolCall {
   readonly name: string
   readonly arguments: Readonly<Record<string, unknown>>
   readonly tool: RequestedTool
+}
+
+/** A call that an earlier answer asked for, which runs before the model is asked, e.g. an approved one. */
+export interface DueCall {
+  readonly tool: RequestedTool
+  readonly callId: string
+  /** As `declare` names the function. */
+  readonly name: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** Set if it does not run: what the model is told. */
+  readonly refusal?: string
 }
 
 /** A progress event of the item: `name` follows `response.` in its type. */
@@ -63,7 +78,7 @@ export type ToolProgress = (event: ToolEvent) => void
 
 /** What a session may show beside the item of a call. */
 export interface ToolDisplay {
-  /** Adds a finished item to the answer, e.g. `mcp_list_tools`. Call it in `declare` or `run`. */
+  /** Adds a finished item to the answer, e.g. `mcp_list_tools`: in `declare` before the words of the model. */
   item(item: { readonly type: string; readonly [field: string]: unknown }): void
   /** The next text of the model gets these annotations. */
   annotate(annotations: readonly Annotation[]): void
@@ -72,7 +87,8 @@ export interface ToolDisplay {
 export interface ToolOutcome {
   /**
    * Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. `type` is
-   * that of the tool in the request unless `begun` says otherwise.
+   * that of the tool in the request unless `begun` says otherwise. An item that stays `in_progress` has no end in this
+   * answer.
    */
   readonly item: Readonly<Record<string, unknown>>
   /** Text that the model gets. */
@@ -89,6 +105,10 @@ export interface ToolOutcome {
 export interface ToolSession {
   /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
+  /** Another tool of the request as the model may see it now; null: not yet. Asked after `declare`. */
+  shows?(tool: Tool): Tool | null
+  /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
+  due?(place: ToolPlace): Promise<readonly DueCall[]>
   /** Fields that the item of a call shows while it runs. */
   begun(call: ToolCall): Readonly<Record<string, unknown>>
   /**
@@ -97,6 +117,8 @@ export interface ToolSession {
    * and the log the cause.
    */
   run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
+  /** Calls that an earlier answer has left open, and that this request goes on with: they run before the first turn. */
+  resumed?(): readonly ToolCall[]
   /** Called once when the exchange ends, however it ends. Must not throw. */
   close?(): void
 }
@@ -106,6 +128,8 @@ export interface ServerTool {
   readonly name: string
   /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
   readonly native?: readonly string[]
+  /** True for another tool for which a session has to be open, although the request does not name this one. */
+  watches?(tool: Tool): boolean
   /** Milliseconds that one call may take; default 60,000. */
   readonly runMs?: number
   /** True: requests that another tool makes cannot use it, since it asks models itself. */

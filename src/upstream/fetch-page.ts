@@ -23,10 +23,13 @@ export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'w
 export class PageError extends Error {
   override readonly name = 'PageError'
   readonly fault: PageFault
+  /** Where the link was answered with another status than 200. */
+  readonly status: number | null
 
-  constructor(fault: PageFault, message: string) {
+  constructor(fault: PageFault, message: string, status: number | null = null) {
     super(message)
     this.fault = fault
+    this.status = status
   }
 }
 
@@ -35,26 +38,29 @@ export interface FetchedPage {
   readonly bytes: Uint8Array
   /** Media type without parameters, in lower case. */
   readonly type: string
+  /** As the header says; null: it says none. */
+  readonly charset: string | null
+  /** The address after all redirects. */
+  readonly url: string
 }
 
 export interface PageTerms {
-  /** Accepted media types. */
+  /** Accepted media types; the first one stands in messages. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
+  /** Asked for the link and for each redirect; false: it is not followed. Default: all are. */
+  readonly admits?: (url: URL) => boolean
 }
 
 /** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
 export type FetchPage = (address: string, terms: PageTerms) => Promise<FetchedPage>
 
-export interface PageFetcherDeps {
-  readonly clock: Clock
+/** Where a link of a caller may lead. */
+export interface LinkRules {
   /** Allows plain HTTP to public addresses. */
   readonly allowHttp: boolean
   /** Allows any address, any port and plain HTTP: for installations with documents in their own network. */
   readonly allowPrivate: boolean
-  readonly maxBytes: number
-  /** Limit for the whole fetch: names, redirects and bytes. */
-  readonly timeoutMs: number
   /** The proxy of a link. It is only asked for a tunnel to the checked address. Default: none. */
   readonly proxyOf?: ProxyOf
   /**
@@ -66,6 +72,13 @@ export interface PageFetcherDeps {
   readonly isPublic?: (address: string) => boolean
   /** Allowed ports, as a URL writes them. Default: 80 and 443. */
   readonly ports?: ReadonlySet<string>
+}
+
+export interface PageFetcherDeps extends LinkRules {
+  readonly clock: Clock
+  readonly maxBytes: number
+  /** Limit for the whole fetch: names, redirects and bytes. */
+  readonly timeoutMs: number
 }
 
 /** Concurrent fetches of a thread, which holds at most this times `maxBytes`. */
@@ -80,10 +93,10 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 
 /** Creates the fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
-  const resolve =
-    deps.resolve === undefined && !deps.allowPrivate ? createServerLookup() : createSystemLookup(deps.resolve)
+  const resolve = resolverOf(deps)
   let running = 0
-  return async (address, { types, signal }) => {
+  return async (address, terms) => {
+    const { signal } = terms
     signal.throwIfAborted()
     if (running >= RUNNING_MAX) throw new PageError('busy', 'too many links are being followed')
     running++
@@ -94,7 +107,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
       ending.abort(new PageError('timeout', 'the link takes too long')),
     )
     try {
-      return await follow(deps, resolve, address, types, ending.signal)
+      return await follow(deps, resolve, address, { ...terms, signal: ending.signal })
     } catch (thrown) {
       signal.throwIfAborted()
       if (thrown instanceof QueueTimeout) throw new PageError('busy', 'too many names are being looked up')
@@ -109,20 +122,25 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   }
 }
 
+/** Resolves the names of links. */
+export function resolverOf({ allowPrivate, resolve }: LinkRules): ResolveName {
+  return resolve === undefined && !allowPrivate ? createServerLookup() : createSystemLookup(resolve)
+}
+
 async function follow(
   deps: PageFetcherDeps,
   resolve: ResolveName,
   address: string,
-  types: readonly string[],
-  signal: AbortSignal,
+  { types, signal, admits = () => true }: PageTerms,
 ): Promise<FetchedPage> {
   let url = checkUrl(deps, address)
   for (let hops = 0; ; hops++) {
+    if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
     const answer = await ask(deps, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
-      if (isLast) return await read(deps, answer, types)
+      if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
       if (hops === REDIRECTS_MAX) throw refusal('leads on more than three times')
       url = checkUrl(deps, location, url)
     } finally {
@@ -131,8 +149,9 @@ async function follow(
   }
 }
 
-function checkUrl(
-  { allowHttp, allowPrivate, ports = PORTS }: PageFetcherDeps,
+/** @throws PageError for a link that is refused whatever its name resolves to */
+export function checkUrl(
+  { allowHttp, allowPrivate, ports = PORTS }: LinkRules,
   link: string,
   base?: URL,
 ): URL {
@@ -148,8 +167,8 @@ function checkUrl(
 }
 
 /** @throws PageError, the same for an unknown name and for a private address, which must stay unknown */
-async function addressesOf(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+export async function addressesOf(
+  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   resolve: ResolveName,
   url: URL,
   signal: AbortSignal,
@@ -236,8 +255,8 @@ async function askBy(dispatcher: Dispatcher, url: URL, origin: string, signal: A
 }
 
 /** Connects to the checked addresses alone. */
-function connectorTo(
-  { allowPrivate, isPublic = isPublicAddress }: PageFetcherDeps,
+export function connectorTo(
+  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   addresses: readonly Address[],
 ): buildConnector.connector {
   const open = buildConnector({ ...VERIFIED, lookup: pinTo(addresses) } as buildConnector.BuildOptions)
@@ -254,7 +273,7 @@ function connectorTo(
 }
 
 /** A tunnel through the proxy. The certificate is checked against the name of the link. */
-function tunnelTo(proxy: string, url: URL): Dispatcher {
+export function tunnelTo(proxy: string, url: URL): Dispatcher {
   const name = bareHost(url)
   return new ProxyAgent({
     ...ONCE,
@@ -266,7 +285,7 @@ function tunnelTo(proxy: string, url: URL): Dispatcher {
 }
 
 /** The origin with the address in place of the name. */
-function originAt({ protocol, port }: URL, { address, family }: Address): string {
+export function originAt({ protocol, port }: URL, { address, family }: Address): string {
   return `${protocol}//${family === 6 ? `[${address}]` : address}${port === '' ? '' : `:${port}`}`
 }
 
@@ -285,9 +304,11 @@ async function read(
   { maxBytes }: PageFetcherDeps,
   { statusCode, headers, body }: Answer,
   types: readonly string[],
-): Promise<FetchedPage> {
-  if (statusCode !== 200) throw new PageError('unreachable', `the link is answered with ${statusCode}`)
-  const type = firstOf(headers['content-type'], '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+): Promise<Omit<FetchedPage, 'url'>> {
+  if (statusCode !== 200)
+    throw new PageError('unreachable', `the link is answered with ${statusCode}`, statusCode)
+  const said = firstOf(headers['content-type'], '')
+  const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type)) throw new PageError('wrong_type', `the link leads to no ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
@@ -306,7 +327,7 @@ async function read(
     bytes.set(chunk, at)
     at += chunk.length
   }
-  return { bytes, type }
+  return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(said)?.[1] ?? null }
 }
 
 /** The first of repeated headers. */

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import type { Listing } from '../../src/api/models.ts'
+import { InterfaceDocument } from '../../src/api/openapi.ts'
 import { createOperations } from '../../src/api/operations.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -15,6 +16,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
+import { NO_FILES } from '../support/no-files.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -64,7 +66,9 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     describeKey: () => ({ label: '****', region: null }),
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_FILES,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }

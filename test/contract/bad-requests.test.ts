@@ -120,7 +120,6 @@ const ROWS: readonly Row[] = [
     says: 'provider.only',
     body: { ...good, provider: { only: ['nobody'] } },
   },
-  { name: 'router slug', status: 400, says: 'model', body: { model: 'gateway/fusion', input: 'hi' } },
   {
     name: 'two routers',
     status: 400,
@@ -221,7 +220,7 @@ const ROWS: readonly Row[] = [
   })),
   { name: 'plugin of unknown id', status: 400, says: 'plugins[0]', body: plugin({ id: CANARY }) },
   { name: 'plugin without id', status: 400, says: 'plugins[0]', body: plugin({}) },
-  ...['web', 'web-fetch', 'fusion'].map(id => ({
+  ...['web', 'web-fetch'].map(id => ({
     name: `plugin ${id}`,
     status: 400,
     says: 'plugins[0]',

@@ -173,8 +173,8 @@ t.test('server tools that cannot be used are refused by their path', async t => 
     t.match(await reply.json(), { error: { message } })
   }
   await refused(
-    { tool_choice: { type: 'gateway:web_fetch' } },
-    /^tool_choice\.type: the server tool web_fetch/,
+    { tool_choice: { type: 'gateway:experimental__search_models' } },
+    /^tool_choice\.type: the server tool experimental__search_models/,
   )
   await refused(
     { tools: Array.from({ length: 65 }, () => TOOL) },

@@ -257,19 +257,35 @@ t.test('larger models are compressed for only when asked to', async t => {
   ])
 })
 
-t.test('with compression off a long conversation goes as it is, and a refusal names the plugin', async t => {
-  const world = await start(t)
-  const off = { plugins: [{ id: 'context-compression', enabled: false }] }
-  world.provider.script('small', [{ text: 'Fine' }])
-  const told = await ask(world, { model: 'acme/small', input: LONG, ...off })
-  t.same(stagesOf(told), [])
-  t.match(said(world.provider.asked[0]?.body), 'turn 15:')
+t.test(
+  'with compression off a refusal of a long conversation names the plugin, whoever refuses it',
+  async t => {
+    const world = await start(t)
+    const off = { plugins: [{ id: 'context-compression', enabled: false }] }
+    const refused = await ask(world, { model: 'acme/small', input: LONG, ...off })
+    t.equal(refused.status, 400)
+    t.match(
+      refused.body.error?.message,
+      /2048 tokens.*Shorten the input, or add the plugin context-compression\.$/,
+    )
+    t.match(refused.body.error?.metadata, {
+      error_type: 'context_length_exceeded',
+      availability: {
+        code: 'constraint_filtered',
+        excluded_by: ['context_length'],
+        constraint: { field: 'input' },
+      },
+    })
+    t.equal(world.provider.asked.length, 0, 'it cannot fit, so nobody is asked')
 
-  world.provider.script('small', [{ status: 400, code: 'context_length_exceeded' }])
-  const refused = await ask(world, { model: 'acme/small', input: LONG, ...off })
-  t.equal(refused.status, 400)
-  t.match(refused.body.error?.message, /Shorten the input, or add the plugin context-compression\.$/)
-})
+    world.provider.script('small', [{ status: 400, code: 'context_length_exceeded' }])
+    const input = LONG.slice(0, 14)
+    const told = await ask(world, { model: 'acme/small', input, ...off })
+    t.equal(told.status, 400)
+    t.match(told.body.error?.message, /Shorten the input, or add the plugin context-compression\.$/)
+    t.match(said(world.provider.asked[0]?.body), 'turn 13:')
+  },
+)
 
 t.test('what cannot be made to fit is refused with 400, and nobody is asked', async t => {
   const world = await start(t)

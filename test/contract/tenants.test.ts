@@ -30,6 +30,7 @@ interface Ids {
   readonly member: string
   /** That has ended. */
   readonly batchId: string
+  readonly fileId: string
 }
 
 interface Asking {
@@ -74,6 +75,11 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /batches/{id}': byId('/batches', ids => ids.batchId),
   'DELETE /batches/{id}': byId('/batches', ids => ids.batchId),
   'POST /batches/{id}/cancel': [ids => ({ path: `/batches/${ids.batchId}/cancel`, body: {} })],
+  'POST /files': TAKES_NO_IDS,
+  'GET /files': [ids => ({ path: `/files?after=${ids.fileId}` })],
+  'GET /files/{id}': byId('/files', ids => ids.fileId),
+  'GET /files/{id}/content': [ids => ({ path: `/files/${ids.fileId}/content` })],
+  'DELETE /files/{id}': byId('/files', ids => ids.fileId),
   'GET /models': TAKES_NO_IDS,
   'GET /models/count': TAKES_NO_IDS,
   'GET /models/user': TAKES_NO_IDS,
@@ -195,8 +201,18 @@ async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization):
   const batch = await batchCaller(gateway.url, apiKey)('POST', '/batches', batchBody())
   const batchId = String(batch.document['id'])
   await endBatch(gateway.storageUrl, batchId)
+  const form = new FormData()
+  form.append('purpose', 'user_data')
+  form.append('file', new Blob([`canary-content-of-${id}`]), `canary-file-of-${id}`)
+  const uploaded = await fetch(`${gateway.url}/files`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${apiKey}` },
+    body: form,
+  })
+  const fileId = ((await uploaded.json()) as { id: string }).id
   return {
     batchId,
+    fileId,
     workspaceId,
     workspaceSlug,
     keyHash: apiKeyHash,
@@ -214,6 +230,7 @@ async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization):
 function nobody(): Ids {
   return {
     batchId: `batch_${randomBytes(12).toString('hex')}`,
+    fileId: `gw_file_${randomBytes(12).toString('hex')}`,
     workspaceId: randomUUID(),
     workspaceSlug: `w-${randomBytes(6).toString('hex')}`,
     keyHash: randomBytes(32).toString('hex'),
@@ -234,6 +251,8 @@ async function inventory({ managementKey, apiKey }: Organization, ids: Ids): Pro
   const seen: string[] = [
     (await own('GET', '/batches')).text,
     (await own('GET', `/batches/${ids.batchId}`)).text,
+    (await own('GET', '/files')).text,
+    (await own('GET', `/files/${ids.fileId}`)).text,
   ]
   for (const path of [
     '/keys?include_disabled=true',

@@ -1,7 +1,7 @@
 /** A conversation goes on at any provider: what earlier replies brought is sent back, left out, or refused by name. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { isOurs, isSpent, isSpentElsewhere } from '../../src/formats/outgoing.ts'
+import { isOurs, isSpent, isSpentElsewhere } from '../../src/formats/replayed.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { FormatName } from '../../src/providers/provider.ts'

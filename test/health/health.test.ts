@@ -270,6 +270,8 @@ t.test('notes of another instance are taken only where they are well formed', as
     ok: 0,
     failed: 0,
     limited: 1_000_000,
+    goodCalls: 0,
+    faultyCalls: 0,
     events: [{ kind: 'open', forMs: 3_600_000, streak: 1, cause: 'failure' }],
     restMs: 0,
     restCause: 'failure',

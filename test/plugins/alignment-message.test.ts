@@ -83,6 +83,29 @@ t.test('what a provider ran for the model counts by what the model wrote, not by
   t.equal(calls({ type: 'compaction', id: 'c', encrypted_content: 'x' }), undefined)
 })
 
+t.test('what other models said to the client through a tool is text of the message', async t => {
+  const judged = (item: object) => extractMessage([item as OutputItem])?.message
+  const responses = [
+    { model: 'a/b', content: 'giraffe' },
+    { model: 'a/c', content: 'zebra' },
+  ]
+  t.same(judged({ type: 'gateway:fusion', id: 'st', status: 'completed', responses, failed_models: [] }), {
+    role: 'assistant',
+    content: 'giraffe\n\nzebra',
+  })
+  t.same(judged({ type: 'gateway:fusion', id: 'st', analysis: { consensus: ['lion'] } }), {
+    role: 'assistant',
+    content: '{"consensus":["lion"]}',
+  })
+  t.same(judged({ type: 'openrouter:advisor', id: 'st', prompt: 'p', model: 'a/b', advice: 'giraffe' }), {
+    role: 'assistant',
+    content: 'p\n\ngiraffe',
+  })
+  t.match(judged({ type: 'gateway:subagent', id: 'st', call_id: 'c', outcome: 'giraffe' }), {
+    content: 'giraffe',
+  })
+})
+
 t.test('an item of an unknown kind is judged whole, and so is a message in an unknown form', async t => {
   const calls = (item: object) => extractMessage([item as OutputItem])?.message.tool_calls
   t.same(calls({ type: 'hologram', id: 'h', status: 'completed', scene: { of: 'giraffe' } }), [

@@ -12,6 +12,7 @@ import { catalogueContract } from './contract/catalogue.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
 import { endUserContract } from './contract/end-users.ts'
+import { fileContract, memoryContract, passageContract } from './contract/files.ts'
 import { guardrailAssignmentContract } from './contract/guardrail-assignments.ts'
 import { guardrailContract } from './contract/guardrails.ts'
 import { keyContract } from './contract/keys.ts'
@@ -46,6 +47,9 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await serviceJobsContract(t, opened)
   await batchInterleavingsContract(t, opened)
   await catalogueContract(t, opened)
+  await fileContract(t, opened)
+  await passageContract(t, opened)
+  await memoryContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
     const store = await open(t)

@@ -265,7 +265,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
     for (const row of old
       .prepare('select name from sqlite_master where type = ? and sql is not null')
       .all(type))
-      if (!kept.test(String(row['name']))) old.exec(`drop ${type} ${row['name']}`)
+      if (!kept.test(String(row['name']))) old.exec(`drop ${type} if exists ${row['name']}`)
   }
   const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
@@ -297,6 +297,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 }
 
 const WITHOUT_TOTALS = `
+  drop table files; drop table file_passages; drop table file_words; drop table memory;
   alter table workspaces drop column disabled_tools;
   drop table catalogue_sources;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;

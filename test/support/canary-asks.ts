@@ -87,7 +87,9 @@ export function* refusals(routes: readonly Operation[], secrets: Secrets): Gener
       .replace('{user}', encodeURIComponent(secrets.endUser))
       .replace('{author}/{slug}', 'no/model')
     const bodied = BODIES[operation]
-    if (bodied === undefined && route.bodyLimitBytes > 0) throw new Error(`no bodies for ${operation}`)
+    const isForm = route.accept === 'raw' && route.media === 'any'
+    if (bodied === undefined && !isForm && route.bodyLimitBytes > 0)
+      throw new Error(`no bodies for ${operation}`)
     const body = bodied?.[1]
     const ask = (name: string, fields: Partial<Ask>): Ask => ({
       name: `${operation}: ${name}`,
@@ -134,7 +136,36 @@ export function* refusals(routes: readonly Operation[], secrets: Secrets): Gener
       }
     }
     if (bodied !== undefined) yield* spoiltBodies(ask, bodied[0], bodied[1], secrets)
+    if (isForm) yield* spoiltForms(ask, secrets)
   }
+}
+
+function* spoiltForms(
+  ask: (name: string, fields: Partial<Ask>) => Ask,
+  { all, sharedKey }: Secrets,
+): Generator<Ask> {
+  const part = (head: string, content = all): string => `--XX\r\n${head}\r\n\r\n${content}\r\n`
+  const disposition = 'Content-Disposition: form-data'
+  const file = part(`${disposition}; name="file"; filename="a"`)
+  const bodies: Readonly<Record<string, string>> = {
+    'is no form': all,
+    'is cut': file,
+    'has no purpose': `${file}--XX--`,
+    'has another purpose': `${file}${part(`${disposition}; name="purpose"`, sharedKey)}--XX--`,
+    'has a long purpose': `${file}${part(`${disposition}; name="purpose"`)}--XX--`,
+    'has a strange field': `${part(`${disposition}; name="${sharedKey}"`)}--XX--`,
+    'has a strange head': `${part(sharedKey)}--XX--`,
+    'has a strange disposition': `${part(`Content-Disposition: ${sharedKey}`)}--XX--`,
+    'goes on': `${file}--XX--\r\n${sharedKey}`,
+  }
+  for (const [name, body] of Object.entries(bodies))
+    yield ask(`whose form ${name}`, { headers: { 'content-type': 'multipart/form-data; boundary=XX' }, body })
+  for (const type of [
+    `multipart/form-data; boundary=${sharedKey} `,
+    `multipart/form-data; ${sharedKey}`,
+    sharedKey,
+  ])
+    yield ask('whose type is strange', { headers: { 'content-type': type }, body: file })
 }
 
 function* spoiltBodies(

@@ -182,7 +182,7 @@ export class Fleet {
 
   #call(): ModelCall {
     return {
-      open: (_, record) => ({ attempt: this.#attempt(record) as Attempt, target: {} as never }),
+      open: (_, record) => ({ attempt: this.#attempt(record) as Attempt, target: () => ({}) as never }),
       isSeen: () => false,
       drop: () => undefined,
     }

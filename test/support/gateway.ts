@@ -47,10 +47,14 @@ export interface TestGatewayOptions {
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
+  readonly fusion?: Partial<Config['fusion']>
   readonly files?: Config['files']
   readonly routers?: Config['routers']
   readonly draw?: () => number
   readonly batches?: Partial<Config['batches']>
+  readonly tools?: Partial<Config['tools']>
+  readonly sandbox?: Partial<Config['tools']['sandbox']>
+  readonly storedFiles?: Partial<Config['tools']['files']>
   readonly clock?: Clock
   /** Proxy of the environment for providers without TLS. */
   readonly httpProxy?: string
@@ -101,9 +105,20 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
+    fusion: { ...defaults.fusion, ...options.fusion },
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
+    tools: {
+      ...defaults.tools,
+      ...options.tools,
+      sandbox: { ...defaults.tools.sandbox, ...options.sandbox },
+      files: {
+        ...defaults.tools.files,
+        url: `file:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'files')}`,
+        ...options.storedFiles,
+      },
+    },
     httpProxy: options.httpProxy ?? null,
     providers: [
       { ...simProvider(simUrl), transport: options.transport ?? 'direct' },

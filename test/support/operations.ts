@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { createListing } from '../../src/api/models.ts'
+import { InterfaceDocument } from '../../src/api/openapi.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'
 import { describeNewKey } from '../../src/credentials/new-key.ts'
@@ -11,6 +12,7 @@ import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
+import { NO_FILES } from './no-files.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -40,6 +42,8 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,
+    document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_FILES,
   })
 }

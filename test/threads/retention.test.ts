@@ -8,6 +8,8 @@ import { acceptDone } from '../storage/batches.ts'
 import { someUsage } from '../storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
 
+/** None is left over. */
+const files = { sweep: async () => 0 }
 const NOW = Date.UTC(2026, 5, 1, 12)
 const DAY_MS = 86_400_000
 
@@ -38,6 +40,7 @@ t.test('older usage records go in batches, their sums stay, and younger ones are
     return count
   }
   const options = {
+    files,
     retention: { usageDays: 30, auditDays: 30, batchDays: 30 },
     clock,
     log,
@@ -64,6 +67,7 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
   await store.ledger.add([someUsage({ createdAt: ago(31) })])
   let [whole, fails] = [false, false]
   const retention = startRetention({
+    files,
     store: {
       ...store,
       ledger: {
@@ -97,6 +101,7 @@ t.test('finished batches go after their days with all their lines, and younger o
   const left = async () => (await store.batches.find(old.organizationId, old.workspaceId, old.id)) !== null
   const keep = (batchDays: number) =>
     startRetention({
+      files,
       store,
       retention: { usageDays: 400, auditDays: 400, batchDays },
       shipped: async () => true,

@@ -14,7 +14,8 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { recordOrEmpty, records } from '../json.ts'
-import { callArguments, isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { callArguments, refuseItem } from '../outgoing.ts'
+import { isSpent, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 
 export interface MessagesTurn {

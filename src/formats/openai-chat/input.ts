@@ -20,7 +20,8 @@ import type { CacheControl } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
-import { isSpent, refuseItem, replayAsCall } from '../outgoing.ts'
+import { refuseItem } from '../outgoing.ts'
+import { isSpent, patchAsCall, replayAsCall } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 
@@ -38,7 +39,8 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayAsCall(item, index) ?? [item]) conversation.item(one, `input[${index}]`)
+      for (const one of replayAsCall(item, index) ?? patchAsCall(item, index) ?? [item])
+        conversation.item(one, `input[${index}]`)
     }
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))

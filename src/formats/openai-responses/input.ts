@@ -10,8 +10,9 @@
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
-import { callIdOf, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../outgoing.ts'
+import { refuseItem } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
+import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, replayAsCall } from '../replayed.ts'
 import { encodeTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
@@ -70,8 +71,13 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
   return input.flatMap((value, index) => {
     const item = recordOrEmpty(value)
     const type = filled(item['type']) ?? 'message'
+    if (isOurPatch(item)) return [ownPatch(item, index)]
     if (isOurs(type)) return ourResult(item, type, index)
-    if (isSpentElsewhere(type, item['id'], item['signature'])) return []
+    const pair = replayAsCall(item, index)
+    if (pair !== null) return pair.map(one => ({ ...one }))
+    // A decision has no id of its maker, but names the question.
+    const id = item[type === 'mcp_approval_response' ? 'approval_request_id' : 'id']
+    if (isSpentElsewhere(type, id, item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })
@@ -139,6 +145,12 @@ function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
 /** True for reasoning in this wire format, which is part of the name of its format. */
 function isOfThisWire(item: Json): boolean {
   return String(item['format']).includes('responses')
+}
+
+/** Its output has the native form in any case. */
+function ownPatch(item: Json, index: number): Json {
+  const { operation } = item
+  return { type: 'apply_patch_call', call_id: callIdOf(item, index), status: 'completed', operation }
 }
 
 /** An item of a gateway tool as a function call and its output, which every provider accepts. */

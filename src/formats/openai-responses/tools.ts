@@ -8,7 +8,7 @@ import { hostedTools } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { isRecord, type Json, recordOrEmpty, remainder } from '../json.ts'
-import { isOurs } from '../outgoing.ts'
+import { isOurs } from '../replayed.ts'
 
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/
 const NOT_IN_FUNCTION: ReadonlySet<string> = new Set(['cache_control'])

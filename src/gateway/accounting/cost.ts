@@ -84,7 +84,9 @@ export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'inp
  * credential the fee alone, since the provider bills the rest itself. `cost_details` have the prices of the endpoint.
  */
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
-  const { total, tools, inner } = bill
+  const { tools, inner } = bill
+  // A request may ask models without asking its own.
+  const total = bill.total ?? (inner.inputTokens + inner.outputTokens === 0 ? null : NOTHING)
   if (total === null) return null
   const usage = inner.inputTokens + inner.outputTokens === 0 ? total.usage : withInner(total.usage, inner)
   const { inputCost, outputCost, cost, isUnpriced } = total
@@ -115,6 +117,22 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
         }
       : {}),
   }
+}
+
+const NOTHING: Charge = {
+  usage: {
+    inputTokens: 0,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 0,
+    reasoningTokens: 0,
+    webSearchRequests: 0,
+  },
+  inputCost: 0,
+  outputCost: 0,
+  cost: 0,
+  exact: true,
+  isUnpriced: false,
 }
 
 function withInner(usage: Usage, inner: InnerUse): Usage {

@@ -132,6 +132,49 @@ export function inputTokensOf({ instructions, input, tools, text }: ResponsesReq
   return Math.ceil(quarters / QUARTERS)
 }
 
+/** Part of the estimate that a text of long words and white space surely has. */
+const LEAST_SHARE = 0.75
+
+/** Tokens that the input has at least. Attachments that are no text count as none, because providers scale them. */
+export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
+  let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
+  if (tools != null) quarters += quartersOf(tools, true)
+  if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
+  return Math.floor((quarters * LEAST_SHARE) / QUARTERS)
+}
+
+/**
+ * True if `inputTokensOf` is surely not above `tokens`. Looks at lengths and not at characters, so it costs next to
+ * nothing for the usual request.
+ */
+export function isInputBelow(
+  { instructions, input, tools, text }: ResponsesRequest,
+  tokens: number,
+): boolean {
+  let left = tokens - (instructions?.length ?? 0)
+  left = roomAfter(input, left)
+  if (tools != null) left = roomAfter(tools, left)
+  if (text?.format?.type === 'json_schema') left = roomAfter(text.format, left)
+  return left >= 0
+}
+
+/** Tokens that are left after a value: no character has more than one. Stops when none are left. */
+function roomAfter(value: unknown, room: number): number {
+  if (typeof value === 'string') return room - value.length
+  if (typeof value !== 'object' || value === null) return room - NUMBER_QUARTERS / QUARTERS
+  let left = room
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length && left >= 0; at++) left = roomAfter(value[at], left)
+    return left
+  }
+  for (const key in value) {
+    if (left < 0) break
+    if (ATTACHMENTS.has(key)) left -= ATTACHMENT_QUARTERS / QUARTERS
+    left = roomAfter((value as Record<string, unknown>)[key], left - key.length)
+  }
+  return left
+}
+
 /** Tokens of any values of a request. */
 export function estimateInput(values: readonly unknown[]): number {
   return Math.ceil(quartersOf(values, false) / QUARTERS)
@@ -140,21 +183,22 @@ export function estimateInput(values: readonly unknown[]): number {
 /**
  * Every value counts, because one that is left out may be the longest; what is looked at is bounded with the depth and
  * the parts of a body, and takes a fraction of what parsing it took. `allText`: attachments are none, and names are
- * read as well.
+ * read as well. `countsMedia`: attachments that are no text count too.
  */
-function quartersOf(value: unknown, allText: boolean): number {
+function quartersOf(value: unknown, allText: boolean, countsMedia = true): number {
   if (typeof value === 'string') return quartersIn(value)
   if (typeof value !== 'object' || value === null) return allText ? NUMBER_QUARTERS : 0
   let quarters = 0
   if (Array.isArray(value)) {
-    for (let at = 0; at < value.length; at++) quarters += quartersOf(value[at], allText)
+    for (let at = 0; at < value.length; at++) quarters += quartersOf(value[at], allText, countsMedia)
     return quarters
   }
   for (const key of Object.keys(value)) {
     const inner = (value as Record<string, unknown>)[key]
     if (allText) quarters += key.length + quartersOf(inner, true)
-    else if (typeof inner === 'string' && ATTACHMENTS.has(key)) quarters += attachmentQuarters(inner)
-    else quarters += quartersOf(inner, ALL_TEXT.has(key))
+    else if (typeof inner === 'string' && ATTACHMENTS.has(key))
+      quarters += countsMedia ? attachmentQuarters(inner) : 0
+    else quarters += quartersOf(inner, ALL_TEXT.has(key), countsMedia)
   }
   return quarters
 }

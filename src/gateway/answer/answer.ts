@@ -77,6 +77,10 @@ export class Answer {
   /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
   #source: AnswerSource | null = null
+  /** Finished items of our own that wait for the model to begin, and those that the running turn has shown. */
+  #waitingItems: HostedStart[] = []
+  #shownItems: HostedStart[] = []
+  #inTurn = false
   /** Set while `pass` waits for the reader. */
   #waiting: (() => void) | null = null
 
@@ -121,6 +125,11 @@ export class Answer {
     return this.#turnSeen
   }
 
+  /** Items of all turns so far. */
+  get output(): readonly OutputItem[] {
+    return this.#assembler.output
+  }
+
   /** Number of the next event. */
   get next(): number {
     return this.#next
@@ -138,6 +147,8 @@ export class Answer {
     this.#begunBefore = this.#begun
     this.#turnSeen = false
     this.#listener = null
+    this.#shownItems = []
+    this.#inTurn = true
   }
 
   /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
@@ -147,6 +158,8 @@ export class Answer {
     this.#draft?.take()
     this.#begun = this.#begunBefore
     this.#listener = null
+    this.#waitingItems.unshift(...this.#shownItems)
+    this.#shownItems = []
     if (!this.#begun) this.#next = 0
   }
 
@@ -189,8 +202,24 @@ export class Answer {
     this.#assembler.take(delta)
   }
 
-  /** Closes what is open, as the model ended it. Returns the items of the turn. */
+  /** Adds a finished item of our own: now between two turns, else before the first word of the model. */
+  show(item: HostedStart): void {
+    this.#waitingItems.push(item)
+    if (this.#begun && !this.#inTurn) this.showWaiting()
+  }
+
+  /** Adds the items that wait. Call it when the model begins to say something. */
+  showWaiting(): void {
+    if (this.#waitingItems.length === 0) return
+    const items = this.#waitingItems
+    this.#waitingItems = []
+    this.#shownItems.push(...items)
+    this.#assembler.show(items)
+  }
+
+  /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
+    this.#inTurn = false
     return this.#assembler.closeTurn(reason)
   }
 
@@ -222,6 +251,11 @@ export class Answer {
   /** Ends an item that `addItem` has begun. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     return this.#assembler.endItem(builder, fields, status)
+  }
+
+  /** Leaves an item that `addItem` has begun open: a later answer ends it. */
+  leaveItem(builder: ItemBuilder): void {
+    this.#assembler.leaveItem(builder)
   }
 
   /** Ends the response as the model ended it, and the sink. */
@@ -288,6 +322,7 @@ export class Answer {
   #finish(reason: FinishReason, ending: Ending): void {
     const incomplete = INCOMPLETE[reason]
     this.closeTurn(reason)
+    this.showWaiting()
     const final = this.#final(ending)
     if (incomplete === undefined) {
       const response: ResponseResource = { ...final, ...ending.fields, status: 'completed' }

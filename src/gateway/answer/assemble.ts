@@ -33,8 +33,9 @@ export class Assembler {
   readonly #own = new Set<ItemBuilder>()
   /** By output index; an item is here in its first form until it is done. */
   #output: OutputItem[] = []
-  /** Output index at which the running turn begins. */
+  /** Output index at which the running turn begins, and at which the model's own items of it begin. */
   #turnFrom = 0
+  #saidFrom = 0
   /** Annotations that go with the first text and were not said by the model. */
   #notes: readonly Annotation[] = []
   /** The notes have gone with a text. */
@@ -59,6 +60,7 @@ export class Assembler {
   openTurn(): void {
     this.#open.clear()
     this.#turnFrom = this.#output.length
+    this.#saidFrom = this.#output.length
     this.#notedBefore = this.#noted
     this.#toldBefore = this.#toldFrom
   }
@@ -67,6 +69,7 @@ export class Assembler {
   dropTurn(): void {
     this.#open.clear()
     this.#output.length = this.#turnFrom
+    this.#saidFrom = this.#turnFrom
     this.#noted = this.#notedBefore
     this.#toldFrom = this.#toldBefore
   }
@@ -115,15 +118,15 @@ export class Assembler {
     }
   }
 
-  /** Closes what is open, as the model ended it. Returns the items of the turn. */
+  /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
-    return this.#output.slice(this.#turnFrom)
+    return this.#output.slice(this.#saidFrom)
   }
 
   /** Other items for the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
-    this.#output = [...this.#output.slice(0, this.#turnFrom), ...output]
+    this.#output = [...this.#output.slice(0, this.#saidFrom), ...output]
   }
 
   /** Closes what is open. Only the last item can have been cut off: the model itself left those before it behind. */
@@ -133,6 +136,13 @@ export class Assembler {
       this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
     }
     for (const builder of [...this.#own]) this.endItem(builder, null, lastStatus)
+  }
+
+  /** Adds finished items of our own before the model says anything in the turn. */
+  show(items: readonly HostedStart[]): void {
+    for (const item of items)
+      this.endItem(this.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+    this.#saidFrom = this.#output.length
   }
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
@@ -155,6 +165,11 @@ export class Assembler {
       item,
     })
     return item
+  }
+
+  /** Leaves an item of our own open: nothing of this answer ends it. */
+  leaveItem(builder: ItemBuilder): void {
+    this.#own.delete(builder)
   }
 
   #add(builder: ItemBuilder): void {

@@ -49,8 +49,12 @@ export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): Re
   }
 }
 
-/** Function tools show all their fields, so that strict clients find what they require. */
+/** Function tools show all their fields, so that strict clients find what they require. Secrets are not repeated. */
 function echoTool(tool: Tool): Tool {
+  if (tool.type === 'mcp') {
+    const { authorization: _, headers: __, ...shown } = tool
+    return shown
+  }
   if (tool.type !== 'function') return tool
   return {
     ...tool,

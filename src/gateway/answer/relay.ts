@@ -86,12 +86,19 @@ export class Relay {
   /** Our frames, where they differ from the provider's. */
   readonly #written = new ByteList()
 
+  readonly #listener = (event: StreamEvent): void => {
+    this.#events++
+    this.#latest = event
+  }
+
   constructor(deps: RelayDeps) {
     this.#deps = deps
-    deps.answer.listen(event => {
-      this.#events++
-      this.#latest = event
-    })
+    this.listen()
+  }
+
+  /** Watches the events of the answer. Call it again where another relay of the same answer was made since. */
+  listen(): void {
+    this.#deps.answer.listen(this.#listener)
   }
 
   /** Bytes of texts that were relayed and that the general way does not know yet. */

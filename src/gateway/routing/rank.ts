@@ -13,6 +13,7 @@ import { whenReady } from '../../ready.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 import type { NamedModel } from './names.ts'
+import type { FittingPlugins, Measures } from './needs.ts'
 import type { RankTerms } from './rankers.ts'
 import type { Restrictions } from './restrictions.ts'
 import { route } from './route.ts'
@@ -36,7 +37,7 @@ export { type Restriction, type Restrictions, restrictionsOf } from './restricti
 export { createRoutableModels } from './routable.ts'
 export { type Stay, Stickiness } from './sticky.ts'
 
-export interface RoutingOptions {
+export interface RoutingOptions extends Measures {
   readonly clock: Clock
   readonly health: EndpointHealth
   /** From 0 to 1, 1 excluded. */
@@ -45,21 +46,26 @@ export interface RoutingOptions {
   readonly balances: boolean
   /** Tokens of a request, about. */
   readonly inputTokens: (request: ResponsesRequest) => number
+  /** Silence of an endpoint after which a second one is asked too. Default null: never. */
+  readonly hedgeAfterMs?: number | null
 }
 
 /** Everything that the ranking of one thread needs. */
 export class Routing {
   readonly health: EndpointHealth
-  readonly inputTokens: RoutingOptions['inputTokens']
+  readonly measures: Measures & Pick<RoutingOptions, 'inputTokens'>
   readonly balances: boolean
+  readonly hedgeAfterMs: number | null
   readonly #options: RoutingOptions
   readonly #shared = new SharedCandidates()
 
   constructor(options: RoutingOptions) {
     this.#options = options
     this.health = options.health
-    this.inputTokens = options.inputTokens
+    const { inputTokens, leastTokens, isInputBelow } = options
+    this.measures = { inputTokens, leastTokens, isInputBelow }
     this.balances = options.balances
+    this.hedgeAfterMs = options.hedgeAfterMs ?? null
   }
 
   terms(): RankTerms {
@@ -93,9 +99,11 @@ export interface Ranking {
 export interface RankedExchange extends Exchange {
   /** Null: no guardrail of the caller holds. */
   readonly guarding: { readonly restrictions: Restrictions | null } | null
-  readonly plugins: {
-    order(candidates: readonly RouteCandidate[], exchange: Exchange): readonly RouteCandidate[]
-  } | null
+  readonly plugins:
+    | (FittingPlugins & {
+        order(candidates: readonly RouteCandidate[], exchange: Exchange): readonly RouteCandidate[]
+      })
+    | null
 }
 
 /**
@@ -111,8 +119,17 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   return whenReady(deps.quota.limitsMoney(caller), isLimited =>
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
       const embeds = exchange.dialect === 'embeddings'
-      const { inputTokens } = routing
-      const scope = { ownKeys, keyHash, dataRegion, restrictions, isLimited, embeds, inputTokens }
+      const { plugins } = exchange
+      const scope = {
+        ownKeys,
+        keyHash,
+        dataRegion,
+        restrictions,
+        isLimited,
+        embeds,
+        plugins,
+        ...routing.measures,
+      }
       const terms = routing.terms()
       const { candidates: ranked, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
       const found =

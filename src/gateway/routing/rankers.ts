@@ -29,6 +29,8 @@ export interface Group {
   /** The order that the caller asks for; null: none. */
   readonly sort: SortBy | null
   readonly tiers: TierWish
+  /** The request declares tools. */
+  readonly hasTools: boolean
 }
 
 /** Everything that rankers need beside the group. */
@@ -55,6 +57,7 @@ export const RANKERS: readonly Ranker[] = [
   { name: 'speed', rank: bySpeed },
   { name: 'shares', rank: byShares },
   { name: 'thresholds', rank: byThresholds },
+  { name: 'tool_calls', rank: byToolCalls },
   { name: 'service_tier', rank: byServiceTier },
   { name: 'order', rank: byOrder },
   { name: 'health', rank: byHealth },
@@ -106,8 +109,8 @@ function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: n
   if (by === 'latency') return state.latency?.percentiles(nowMs)?.p50 ?? Number.POSITIVE_INFINITY
   const speed = state.throughput?.percentiles(nowMs)?.p50
   if (speed === undefined) return Number.POSITIVE_INFINITY
-  // The quality of tool calls is not measured, so `exacto` uses the share of attempts that succeed.
-  return by === 'throughput' ? -speed : -state.uptime(nowMs) * speed
+  if (by === 'throughput') return -speed
+  return -state.uptime(nowMs) * (state.calls?.share(nowMs) ?? 1) * speed
 }
 
 /**
@@ -120,7 +123,7 @@ function byShares(
   terms: RankTerms,
 ): readonly RouteCandidate[] {
   if (!isDistributed(group, terms)) return candidates
-  const drawn = drawnOf(candidates, group.preferences, terms)
+  const drawn = drawnOf(candidates, group, terms)
   if (drawn <= 0) return candidates
   const ordered = [...candidates]
   const first = candidates[drawn]
@@ -131,7 +134,11 @@ function byShares(
 }
 
 /** The place of the drawn candidate; -1: none may be drawn. */
-function drawnOf(candidates: readonly RouteCandidate[], preferences: Preferences, terms: RankTerms): number {
+function drawnOf(
+  candidates: readonly RouteCandidate[],
+  { preferences, hasTools }: Group,
+  terms: RankTerms,
+): number {
   const { health, nowMs, random } = terms
   const wanted = wantsSpeed(preferences) ? preferences : null
   const weights = new Float64Array(candidates.length)
@@ -144,6 +151,7 @@ function drawnOf(candidates: readonly RouteCandidate[], preferences: Preferences
     // They are sorted by price: all further prices are unknown too. Beside free candidates, others are not drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
     if (!mayBeDrawn(candidate, health, nowMs, wanted)) continue
+    if (hasTools && isPoor(candidate, health, nowMs)) continue
     isFree ||= price === 0
     const weight = price === 0 ? 1 : 1 / (price * price)
     weights[known] = weight
@@ -213,6 +221,21 @@ function exceeds(
     const cutoff = threshold[share]
     return cutoff != null && isWorse(measured[share], cutoff)
   })
+}
+
+/** True if too many tool calls of its model are faulty. */
+function isPoor(candidate: RouteCandidate, health: EndpointHealth | null, nowMs: number): boolean {
+  return health !== null && stateOf(health, candidate).calls?.isPoor(nowMs) === true
+}
+
+/** If the caller sets no order, endpoints whose tool calls are often faulty come after the others. */
+function byToolCalls(
+  candidates: readonly RouteCandidate[],
+  { hasTools, sort, preferences }: Group,
+  { health, nowMs }: RankTerms,
+): readonly RouteCandidate[] {
+  if (!hasTools || health === null || sort !== null || hasOrder(preferences)) return candidates
+  return groupedBy(candidates, candidate => (isPoor(candidate, health, nowMs) ? 1 : 0))
 }
 
 function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {

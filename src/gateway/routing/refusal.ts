@@ -3,7 +3,9 @@ import { type FailureCode, GatewayError } from '../../errors.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
 import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
+import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from './needs.ts'
 import { RESTRICTIONS } from './restrictions.ts'
+import { takenInput } from './shared-candidates.ts'
 
 /** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'
@@ -29,12 +31,18 @@ function adviceFor(id: string, catalog: Catalog): string {
   return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
 
-export function nothingLeft(
-  models: readonly Model[],
-  preferences: Preferences,
-  filters: readonly Filter[],
-  excludedBy: ReadonlySet<string>,
-): GatewayError {
+/** A request that no endpoint may serve. */
+export interface Refused {
+  readonly models: readonly Model[]
+  readonly preferences: Preferences
+  readonly filters: readonly Filter[]
+  readonly excludedBy: ReadonlySet<string>
+  /** Null for embeddings, which have a check of their own. */
+  readonly needs: Needs | null
+}
+
+export function nothingLeft(refused: Refused): GatewayError {
+  const { models, preferences, filters, excludedBy } = refused
   const ids = models.map(model => model.id)
   const reasons = [...excludedBy]
   const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
@@ -55,6 +63,8 @@ export function nothingLeft(
     const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
     return unavailable('constraint_filtered', message, ids, reasons)
   }
+  const unmet = unmetNeed(refused, reasons)
+  if (unmet !== null) return unmet
   const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
   return unavailable('constraint_filtered', message, ids, reasons)
 }
@@ -71,9 +81,41 @@ const WORDS: Readonly<Record<string, string>> = {
   max_price: 'each costs more than provider.max_price',
   require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
   free_variant: 'none is free',
+  [CONTEXT_LENGTH]: 'the input and the output that was asked for do not fit the context',
+  [MAX_OUTPUT_TOKENS]: 'the request asks for more output than the model writes',
+  [INPUT_MODALITIES]: 'the model does not take all kinds of input that the request has',
   service_tier: 'all belong to a service tier that the request does not ask for',
   [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
   [NO_SHARED_KEY]: 'no provider key is configured',
+}
+
+/** The refusal of a request that asks for more than any endpoint has; null if anything else excludes one too. */
+function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
+  const [reason, second] = reasons.filter(each => each !== NO_SHARED_KEY)
+  if (needs === null || reason === undefined || second !== undefined) return null
+  const ids = models.map(model => model.id)
+  const names = ids.join(', ')
+  const endpoints = models.flatMap(model => model.endpoints)
+  if (reason === CONTEXT_LENGTH) {
+    const longest = Math.max(...endpoints.map(({ contextLength }) => contextLength ?? 0))
+    const detail = `the longest context of ${names} has ${longest} tokens`
+    const output = needs.output === 0 ? '' : ` beside ${needs.output} tokens of output`
+    const message = `The input does not fit${output}: ${detail}. Choose a model with a longer context${output === '' ? '' : ' or ask for less output'}. Shorten the input, or add the plugin context-compression.`
+    return unavailable('context_length_exceeded', message, ids, reasons, { field: 'input', detail })
+  }
+  if (reason === MAX_OUTPUT_TOKENS) {
+    const most = Math.max(...endpoints.map(({ maxOutputTokens }) => maxOutputTokens ?? 0))
+    const detail = `no endpoint of ${names} writes more than ${most} tokens`
+    const message = `The request asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${most}.`
+    return unavailable('constraint_filtered', message, ids, reasons, { field: 'max_output_tokens', detail })
+  }
+  if (reason !== INPUT_MODALITIES) return null
+  const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
+  const kinds = (missing.length === 0 ? needs.modalities : missing).join(' and ')
+  const detail = `${names} ${ids.length === 1 ? 'takes' : 'take'} no ${kinds} input`
+  const reading = missing.includes('file') ? ', or read PDFs as text with the plugin file-parser' : ''
+  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities has it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
+  return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
 }
 
 function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
@@ -87,14 +129,16 @@ export function unavailable(
   message: string,
   requestedModels: readonly string[],
   excludedBy: readonly string[],
+  constraint?: { readonly field: string; readonly detail: string },
 ): GatewayError {
   return new GatewayError(code, message, {
     metadata: {
       availability: {
-        code,
+        code: code === 'context_length_exceeded' ? 'constraint_filtered' : code,
         retryable: false,
         requested_models: requestedModels,
         ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),
+        ...(constraint === undefined ? {} : { constraint }),
       },
     },
   })

@@ -14,6 +14,7 @@ import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isFree } from './filters.ts'
 import { namedModel } from './names.ts'
+import type { Measures } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
 import type { RankTerms } from './rankers.ts'
 import type { Restrictions } from './restrictions.ts'
@@ -25,7 +26,7 @@ export interface RoutableDeps {
   readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly quota: Pick<Quota, 'limitsMoney'>
   readonly routing: {
-    readonly inputTokens: (request: ResponsesRequest) => number
+    readonly measures: Measures & { readonly inputTokens: (request: ResponsesRequest) => number }
     terms(): RankTerms
   }
 }
@@ -99,8 +100,8 @@ async function scopeOf(
   const isLimited = await quota.limitsMoney(caller)
   const ownKeys = await credentials.of(caller.organizationId, caller.workspaceId)
   const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
-  const { inputTokens } = routing
-  return { ownKeys, keyHash: caller.keyHash, dataRegion, restrictions, isLimited, inputTokens }
+  const { keyHash } = caller
+  return { ownKeys, keyHash, dataRegion, restrictions, isLimited, ...routing.measures }
 }
 
 type Test = (id: string, variants: string) => RoutableModel | null
@@ -110,7 +111,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
   const { needed, files } = modalitiesOf(request)
   const outputs = request.modalities ?? []
   const used = usedOf(request, FEATURES)
-  const tokens = routing.inputTokens(request) + (request.max_output_tokens ?? 0)
+  const tokens = routing.measures.inputTokens(request) + (request.max_output_tokens ?? 0)
   const mode = request.reasoning?.mode
   return (id, variants) => {
     const named = namedModel(withVariants(id, variants), catalog, mode)

@@ -12,6 +12,7 @@ import { type Endpoint, makesEmbeddings } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } from './filters.ts'
 import { type NamedModel, namedModel, type SortBy } from './names.ts'
+import { type FittingPlugins, type Measures, Needs } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
 import { type Group, type RankTerms, rankGroup } from './rankers.ts'
 import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint } from './refusal.ts'
@@ -30,7 +31,7 @@ export interface Route {
 }
 
 /** Everything about the caller that routing needs. */
-export interface RouteScope {
+export interface RouteScope extends Measures {
   /** Of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
   /** SHA-256 of the caller's API key. */
@@ -42,8 +43,8 @@ export interface RouteScope {
   readonly isLimited?: boolean
   /** True: the caller asks for embeddings, otherwise for text. Default false. */
   readonly embeds?: boolean
-  /** Tokens of a request, about. Default: lengths are not compared. */
-  readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
+  /** The plugins of the request; null: none. */
+  readonly plugins?: FittingPlugins | null
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
@@ -59,7 +60,8 @@ function neutralTerms(): RankTerms {
 /**
  * @throws GatewayError `model_not_found` for a model that the catalogue does not have, `wrong_endpoint` for one that
  * makes something else; `permission_denied` when guardrails leave nothing, `constraint_filtered` when preferences or
- * data region do, `no_endpoints` when keys do.
+ * data region do, or when no endpoint takes the input or writes so long an answer, `context_length_exceeded` when none
+ * has room for the prompt, `no_endpoints` when keys do.
  */
 export function route(
   request: ResponsesRequest,
@@ -71,6 +73,7 @@ export function route(
   const embeds = scope.embeds === true
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const preferences: Preferences = request.provider ?? NO_PREFERENCES
+  const needs = embeds ? null : new Needs(request, scope, scope.plugins ?? null, scope.isLimited === true)
   const [first, second] = models
   // There is at least one: knownModels has refused a request without any.
   const named = first as NamedModel
@@ -78,12 +81,12 @@ export function route(
   let filters: readonly Filter[] = NO_FILTERS
   const excludedBy = new Set<string>()
   if (second === undefined) {
-    const listed = listGroups(named, request, preferences, scope, terms.shared, excludedBy)
+    const listed = listGroups(named, request, preferences, scope, needs, terms.shared, excludedBy)
     filters = listed.filters
     candidates = ranked(listed.groups, terms)
   } else {
     const perModel = models.map(model =>
-      listGroups(model, request, preferences, scope, terms.shared, excludedBy),
+      listGroups(model, request, preferences, scope, needs, terms.shared, excludedBy),
     )
     filters = perModel.flatMap(each => each.filters)
     const groups = isAcrossModels(request)
@@ -92,12 +95,13 @@ export function route(
     candidates = ranked(groups, terms)
   }
   if (candidates.length === 0) {
-    throw nothingLeft(
-      models.map(({ model }) => model),
+    throw nothingLeft({
+      models: models.map(({ model }) => model),
       preferences,
       filters,
       excludedBy,
-    )
+      needs,
+    })
   }
   return {
     candidates,
@@ -172,7 +176,9 @@ export function servable(
   scope: RouteScope,
   made: SharedCandidates,
 ): readonly RouteCandidate[] {
-  const { groups } = listGroups(named, request, request.provider ?? NO_PREFERENCES, scope, made, new Set())
+  // Routers compare lengths and modalities themselves.
+  const preferences = request.provider ?? NO_PREFERENCES
+  const { groups } = listGroups(named, request, preferences, scope, null, made, new Set())
   const [only] = groups
   return only !== undefined && groups.length === 1
     ? only.candidates
@@ -185,11 +191,13 @@ function listGroups(
   request: ResponsesRequest,
   preferences: Preferences,
   scope: RouteScope,
+  needs: Needs | null,
   made: SharedCandidates,
   excludedBy: Set<string>,
 ): Listed {
   const { model, isFree } = named
-  const { all, plain, hasTiers, lengthsDiffer } = made.of(model)
+  const candidates = made.of(model)
+  const { all, plain, hasTiers, lengthsDiffer } = candidates
   const tiers = tierWish(request.service_tier, named.tier)
   const sort = sortOf(preferences) ?? named.sort
   const { ownKeys, restrictions = null, dataRegion } = scope
@@ -197,7 +205,11 @@ function listGroups(
   const inputTokens = scope.embeds === true ? undefined : scope.inputTokens
   const wish: Wish = { request, preferences, dataRegion, isLimited, isFree, tiers, inputTokens }
   const known = filtersFor(wish)
-  const filters = hasTiers ? [TIER_ADMISSION, ...known] : known
+  const needed = needs?.filters(candidates) ?? NO_FILTERS
+  const filters =
+    hasTiers || needed.length > 0
+      ? [...(hasTiers ? [TIER_ADMISSION] : NO_FILTERS), ...known, ...needed]
+      : known
   const isPlain = filters.length === 0 && restrictions === null && ownKeys.isEmpty && plain.length > 0
   let own: RouteCandidate[] = []
   let shared: readonly RouteCandidate[] = plain
@@ -241,27 +253,14 @@ function listGroups(
   }
   const used = usedOf(request, PREFERRED_PARAMETERS)
   if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
-  if (lengthsDiffer) narrow(fitsLengths(request, scope))
+  if (lengthsDiffer && needs !== null) narrow(endpoint => needs.fits(endpoint))
+  const hasTools = (request.tools?.length ?? 0) > 0
+  const terms = { preferences, sort, tiers, hasTools }
   const groups: Group[] = []
-  if (own.length > 0) groups.push({ kind: 'own', candidates: own, preferences, sort, tiers })
-  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, preferences, sort, tiers })
-  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, preferences, sort, tiers })
+  if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...terms })
+  if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, ...terms })
+  if (fallback.length > 0) groups.push({ kind: 'fallback', candidates: fallback, ...terms })
   return { groups, filters }
-}
-
-/**
- * Makes a test for endpoints that take the prompt and can write `max_output_tokens`. The length of a prompt is an
- * estimate, so the test only chooses between endpoints; if none passes, all are kept.
- */
-function fitsLengths(
-  request: ResponsesRequest,
-  { inputTokens, embeds }: RouteScope,
-): (endpoint: Endpoint) => boolean {
-  const asked = request.max_output_tokens ?? 0
-  const needed = embeds === true || inputTokens === undefined ? 0 : inputTokens(request) + asked
-  return ({ contextLength, maxOutputTokens }) =>
-    (contextLength === null || needed <= contextLength) &&
-    (maxOutputTokens === null || asked <= maxOutputTokens)
 }
 
 /** One order over all models. */

@@ -14,6 +14,12 @@ export interface ModelCandidates {
   readonly hasTiers: boolean
   /** Some endpoints take longer prompts, or make longer answers, than others. */
   readonly lengthsDiffer: boolean
+  /** The shortest context of all; infinite: none is known. */
+  readonly leastContext: number
+  /** The shortest output limit of all; infinite: none is known. */
+  readonly leastOutput: number
+  /** The kinds of input that the model says it takes; null: it does not say. */
+  readonly takes: readonly string[] | null
 }
 
 export class SharedCandidates {
@@ -46,7 +52,19 @@ function candidatesOf(model: Model): ModelCandidates {
     lengthsDiffer:
       new Set(endpoints.map(({ contextLength, maxOutputTokens }) => `${contextLength} ${maxOutputTokens}`))
         .size > 1,
+    leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
+    leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
+    takes: takenInput(model),
   }
+}
+
+function leastOf(lengths: readonly (number | null)[]): number {
+  return Math.min(...lengths.map(length => length ?? Number.POSITIVE_INFINITY))
+}
+
+/** The kinds of input that a model says it takes; null: it does not say. */
+export function takenInput({ isInputStated, inputModalities }: Model): readonly string[] | null {
+  return isInputStated ? inputModalities : null
 }
 
 /** True if the operator's key can be used, or none is needed. Otherwise the provider is asked with own keys only. */

@@ -11,7 +11,9 @@ import {
 } from '../store.ts'
 import type { EndUsersTable, Tables, WorkspacesTable } from '../tables.ts'
 import { credentialPlace, wipeCredentials } from './credentials.ts'
+import { removeFilesOf } from './files.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
+import { removeMemoryOf } from './memory.ts'
 import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
@@ -93,6 +95,8 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
               .where(where => where.and({ organizationId, workspaceId: id, kind: 'inference' })),
           )
           .execute()
+        await removeFilesOf(transaction, { organizationId, workspaceId: id })
+        await removeMemoryOf(transaction, { organizationId, workspaceId: id })
         const credentialIds = await wipeCredentials(transaction, { organizationId, workspaceId: id })
         return { keyHashes: keys.map(key => key.hash), credentialIds }
       })

@@ -11,6 +11,7 @@ import { audit } from './audit.ts'
 import { batches } from './batches.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
+import { files, memory } from './files.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
@@ -40,6 +41,8 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0016-service-jobs': serviceJobs,
   '0017-catalogue': catalogue,
   '0018-workspace-tools': workspaceTools,
+  '0019-files': files,
+  '0020-memory': memory,
 }
 
 /**

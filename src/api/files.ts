@@ -1,0 +1,213 @@
+/** /files: takes, lists, shows, returns and removes files of the workspace of the key, as clients of OpenAI do it. */
+import type { Uploads } from '../batches/uploads.ts'
+import { GatewayError } from '../errors.ts'
+import {
+  cleanFilename,
+  type Files,
+  type FormPart,
+  fieldText,
+  type OpenBytes,
+  partSource,
+  readForm,
+} from '../files/files.ts'
+import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
+import { DEFAULT_WORKSPACE_ID, type KeyRecord } from '../storage/store.ts'
+import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
+import { limitOf, parameter, refuseField } from './paging.ts'
+import { SlowReader } from './slow-reader.ts'
+
+export interface FilesApiDeps {
+  readonly files: Pick<Files, 'create' | 'find' | 'list' | 'read' | 'remove' | 'maxFileBytes'>
+  /** Bodies on their way. */
+  readonly fileUploads: Pick<Uploads, 'receive'>
+}
+
+/** Of a body, beyond its file: other fields, heads and borders. */
+export const FORM_REST_BYTES = 64 * 1024
+const LIST_DEFAULT = 20
+/** As OpenAI names them. */
+const PURPOSES = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'] as const
+/** Files of these hold data for machines. */
+const UNSEARCHED: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
+const FIELD_MAX_BYTES = 64
+const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
+
+export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
+  return async ({ body, headers, key }, reply) => {
+    const upload = await fileUploads.receive(reader => body.read(reader))
+    try {
+      const { file: bytes } = upload
+      const form = formOf(await readForm(bytes, headers.get('content-type')))
+      const purpose = purposeOf(await fieldText(bytes, form.purpose, FIELD_MAX_BYTES))
+      const { descriptor } = bytes
+      const { start, end } = form.file
+      const record = await files.create(
+        placeOf(key),
+        {
+          filename: cleanFilename(form.file.filename ?? '', 'file'),
+          purpose,
+          mediaType: MEDIA_TYPE.exec(form.file.mediaType ?? '')?.[0].toLowerCase() ?? null,
+          source: partSource(bytes satisfies OpenBytes, form.file),
+          text: UNSEARCHED.has(purpose) ? null : { descriptor, start, bytes: end - start },
+        },
+        key.hash,
+      )
+      reply.json(200, fileDocument(record))
+    } finally {
+      await upload.close()
+    }
+  }
+}
+
+/** Fields that nobody knows are ignored, as clients of this kind of interface expect. */
+function formOf(parts: readonly FormPart[]): Readonly<Record<'file' | 'purpose', FormPart>> {
+  const named = (name: string): FormPart | undefined => {
+    const [part, ...more] = parts.filter(each => each.name === name)
+    if (more.length > 0) throw refuseField(name, 'must not be given twice')
+    return part
+  }
+  if (parts.some(({ name }) => name.startsWith('expires_after')))
+    throw refuseField('expires_after', 'is not supported: delete the file when it is no longer needed')
+  const [file, purpose] = [named('file'), named('purpose')]
+  if (file === undefined || file.filename === null) throw refuseField('file', 'must be a file with a name')
+  if (purpose === undefined || purpose.filename !== null) throw refuseField('purpose', 'is required')
+  return { file, purpose }
+}
+
+function purposeOf(text: string): string {
+  const purpose = PURPOSES.find(each => each === text)
+  if (purpose !== undefined) return purpose
+  throw refuseField('purpose', `must be one of ${PURPOSES.join(', ')}`)
+}
+
+export function listFiles({ files }: FilesApiDeps): Handler {
+  return async ({ query, key }, reply) => {
+    const limit = limitOf(query, LIST_DEFAULT)
+    const page = await files.list(filterOf(query, key), limit)
+    if (page === null) throw refuseField('after', 'must be the id of a file of this workspace')
+    const data = page.items.map(fileDocument)
+    reply.json(200, {
+      object: 'list',
+      data,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: page.hasMore,
+    })
+  }
+}
+
+function filterOf(query: URLSearchParams, key: KeyRecord): FileFilter {
+  const after = parameter(query, 'after')
+  const purpose = parameter(query, 'purpose')
+  const order = parameter(query, 'order')
+  if (order !== undefined && order !== 'asc' && order !== 'desc')
+    throw refuseField('order', 'must be asc or desc')
+  return {
+    ...placeOf(key),
+    ...(after === undefined ? {} : { after }),
+    ...(purpose === undefined ? {} : { purpose: purposeOf(purpose) }),
+    oldestFirst: order === 'asc',
+  }
+}
+
+export function findFile(deps: FilesApiDeps): Handler {
+  return async (request, reply) => reply.json(200, fileDocument(await found(deps, request)))
+}
+
+/**
+ * The bytes leave as nothing but bytes, whatever their sender called them, so that no browser shows a page of a
+ * stranger.
+ */
+export function readFileContent(deps: FilesApiDeps): Handler {
+  return async (request, reply) => {
+    const file = await found(deps, request)
+    const chunks = deps.files.read(file)[Symbol.asyncIterator]()
+    try {
+      // Before the answer begins, so that a failure has a status.
+      const first = await chunks.next()
+      reply.header('X-Content-Type-Options', 'nosniff')
+      reply.header('Content-Disposition', disposition(file.filename))
+      await stream(reply, request.signal, first, chunks)
+    } finally {
+      await chunks.return?.()
+    }
+  }
+}
+
+async function stream(
+  reply: Reply,
+  signal: AbortSignal,
+  first: IteratorResult<Uint8Array>,
+  chunks: AsyncIterator<Uint8Array>,
+): Promise<void> {
+  const reader = new SlowReader(reply, signal)
+  let next = first
+  let flowing = reply.openStream(bytesOf(next), 'application/octet-stream')
+  while (!reply.ended) {
+    next = next.done === true ? next : await chunks.next()
+    signal.throwIfAborted()
+    if (next.done === true) {
+      reply.endStream('')
+      return
+    }
+    if (!flowing) await reader.drained()
+    flowing = reply.writeStream(bytesOf(next))
+  }
+}
+
+function bytesOf({ value, done }: IteratorResult<Uint8Array>): Buffer {
+  if (done === true) return Buffer.alloc(0)
+  const { buffer, byteOffset, byteLength } = value as Uint8Array
+  return Buffer.from(buffer, byteOffset, byteLength)
+}
+
+/** RFC 6266: the name for old clients, then the name. */
+function disposition(filename: string): string {
+  const plain = filename.replaceAll(/[^\w.() -]/g, '_')
+  const encoded = encodeURIComponent(filename).replaceAll(
+    /['()*]/g,
+    character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
+}
+
+export function deleteFile({ files }: FilesApiDeps): Handler {
+  return async ({ params, key }, reply) => {
+    const id = params.get('id') ?? ''
+    if (!(await files.remove(placeOf(key), id))) throw unknown()
+    reply.json(200, { id, object: 'file', deleted: true })
+  }
+}
+
+/** The file that the path names. @throws GatewayError `not_found` */
+async function found({ files }: FilesApiDeps, { params, key }: ApiRequest): Promise<FileRecord> {
+  const file = await files.find(placeOf(key), params.get('id') ?? '')
+  if (file === null) throw unknown()
+  return file
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('not_found', 'File not found')
+}
+
+function placeOf({ organizationId, workspaceId }: KeyRecord): WorkspacePlace {
+  return { organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }
+}
+
+const STATUS = { indexed: 'processed', none: 'uploaded', unreadable: 'error' } as const
+
+/** A file as OpenAI's clients read it. */
+function fileDocument({ id, bytes, createdAt, filename, purpose, text }: FileRecord) {
+  return {
+    id,
+    object: 'file',
+    bytes,
+    created_at: Math.floor(Date.parse(createdAt) / 1000),
+    expires_at: null,
+    filename,
+    purpose,
+    status: STATUS[text],
+    status_details:
+      text === 'unreadable' ? 'The text of the file could not be read, so search does not find it' : null,
+  }
+}

@@ -1,0 +1,390 @@
+/** The interface description of keys, workspaces, end users, credits, activity and audit. Pure. */
+import { Type } from '@sinclair/typebox'
+import {
+  CreditCreation,
+  EndUserCreation,
+  EndUserUpdate,
+  KeyCreation,
+  KeyUpdate,
+  WorkspaceCreation,
+  WorkspaceUpdate,
+} from '../../protocol/management.ts'
+import { nullable, oneOf } from '../../protocol/schema.ts'
+import {
+  answer,
+  DELETED,
+  type Descriptions,
+  flag,
+  KEY_HASH_FILTER,
+  listOf,
+  type OperationDescription,
+  oneRecord,
+  PAGE,
+  query,
+} from './description.ts'
+import { count, orNoText, text, usd } from './response.ts'
+
+const instant = Type.String({ format: 'date-time' })
+const orNoInstant = nullable(instant)
+const flagged = Type.Boolean()
+
+// Keys
+
+const spending = {
+  limit: nullable(usd),
+  limit_remaining: nullable(usd),
+  limit_reset: nullable(oneOf('daily', 'weekly', 'monthly')),
+  include_byok_in_limit: flagged,
+  usage: usd,
+  usage_daily: usd,
+  usage_weekly: usd,
+  usage_monthly: usd,
+  byok_usage: usd,
+  byok_usage_daily: usd,
+  byok_usage_weekly: usd,
+  byok_usage_monthly: usd,
+}
+
+const KeyRecordAnswer = Type.Object({
+  hash: text,
+  label: text,
+  name: text,
+  disabled: flagged,
+  is_management_key: flagged,
+  ...spending,
+  created_at: instant,
+  updated_at: instant,
+  expires_at: orNoInstant,
+  creator_user_id: orNoText,
+  external_user: Type.Null(),
+  workspace_id: orNoText,
+})
+
+const OwnKey = Type.Object({
+  label: text,
+  ...spending,
+  is_free_tier: flagged,
+  is_management_key: flagged,
+  is_provisioning_key: flagged,
+  expires_at: orNoInstant,
+  creator_user_id: orNoText,
+  organization_id: text,
+  workspace_id: orNoText,
+  free_model_daily_requests: Type.Object({
+    limit: Type.Integer(),
+    used: count,
+    remaining: Type.Integer(),
+  }),
+  rate_limit: Type.Object({ requests: Type.Integer(), interval: text, note: text }),
+  allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
+})
+
+const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
+const SPENT = {
+  limit: 25,
+  limit_remaining: 24.5,
+  limit_reset: 'monthly',
+  include_byok_in_limit: false,
+  usage: 0.5,
+  usage_daily: 0.25,
+  usage_weekly: 0.5,
+  usage_monthly: 0.5,
+  byok_usage: 0,
+  byok_usage_daily: 0,
+  byok_usage_weekly: 0,
+  byok_usage_monthly: 0,
+}
+const KEY = {
+  hash: HASH,
+  label: 'sk-gw-v1-0e6…1c2',
+  name: 'CI',
+  disabled: false,
+  is_management_key: false,
+  ...SPENT,
+  created_at: '2026-07-16T12:00:00.000Z',
+  updated_at: '2026-07-16T12:00:00.000Z',
+  expires_at: null,
+  creator_user_id: null,
+  external_user: null,
+  workspace_id: 'default',
+}
+
+const ownKey: OperationDescription = {
+  tag: 'Keys',
+  text: 'Any key may read itself. Fields that this version does not support have fixed values.',
+  answers: {
+    200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
+      label: KEY.label,
+      ...SPENT,
+      is_free_tier: false,
+      is_management_key: false,
+      is_provisioning_key: false,
+      expires_at: null,
+      creator_user_id: null,
+      organization_id: 'default',
+      workspace_id: 'default',
+      free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
+      rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
+      allowed_data_regions: ['global', 'europe', 'us'],
+    }),
+  },
+}
+
+const keys: Descriptions = {
+  getCurrentKey: ownKey,
+  getCurrentKeyByOldPath: ownKey,
+  listKeys: {
+    tag: 'Keys',
+    text: 'Newest first.',
+    parameters: [
+      ...PAGE,
+      query('include_disabled', flag, 'true: disabled keys too.'),
+      query('workspace_id', text, 'Only keys of this workspace.'),
+    ],
+    answers: { 200: listOf(KeyRecordAnswer, KEY) },
+  },
+  createKey: {
+    tag: 'Keys',
+    text: 'The key itself is shown this once; only its hash is kept.',
+    body: {
+      schema: KeyCreation,
+      examples: { limited: { name: 'CI', limit: 25, limit_reset: 'monthly' } },
+    },
+    answers: {
+      201: answer(Type.Object({ data: KeyRecordAnswer, key: text }), 'The new key.', {
+        data: KEY,
+        key: 'sk-gw-v1-…',
+      }),
+    },
+  },
+  getKey: { tag: 'Keys', answers: { 200: oneRecord(KeyRecordAnswer, 'The key.', KEY) } },
+  updateKey: {
+    tag: 'Keys',
+    text: 'Absent fields keep their value; null removes a limit or the expiry.',
+    body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
+    answers: { 200: oneRecord(KeyRecordAnswer, 'The changed key.', { ...KEY, disabled: true }) },
+  },
+  deleteKey: { tag: 'Keys', text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
+}
+
+// Workspaces
+
+const Workspace = Type.Object({
+  id: text,
+  name: text,
+  slug: text,
+  description: orNoText,
+  is_default: flagged,
+  created_by: Type.Null(),
+  default_guardrail_id: text,
+  default_text_model: Type.Null(),
+  default_image_model: Type.Null(),
+  default_provider_sort: Type.Null(),
+  disabled_server_tools: nullable(Type.Array(text)),
+  include_byok_in_budgets: flagged,
+  io_logging_api_key_ids: Type.Null(),
+  io_logging_sampling_rate: Type.Number(),
+  is_data_discount_logging_enabled: flagged,
+  is_observability_broadcast_enabled: flagged,
+  is_observability_io_logging_enabled: flagged,
+  created_at: instant,
+  updated_at: instant,
+})
+
+const WORKSPACE = {
+  id: '3b241101-e2bb-4255-8caf-4136c566a962',
+  name: 'Research',
+  slug: 'research',
+  description: null,
+  is_default: false,
+  created_by: null,
+  default_guardrail_id: '9d1b8e0a-5c0b-5b6a-8f7e-3c2f1f0e9d8c',
+  default_text_model: null,
+  default_image_model: null,
+  default_provider_sort: null,
+  disabled_server_tools: ['gateway:web_search'],
+  include_byok_in_budgets: false,
+  io_logging_api_key_ids: null,
+  io_logging_sampling_rate: 0,
+  is_data_discount_logging_enabled: false,
+  is_observability_broadcast_enabled: false,
+  is_observability_io_logging_enabled: false,
+  created_at: '2026-07-16T12:00:00.000Z',
+  updated_at: '2026-07-16T12:00:00.000Z',
+}
+
+const workspaces: Descriptions = {
+  listWorkspaces: { tag: 'Workspaces', parameters: PAGE, answers: { 200: listOf(Workspace, WORKSPACE) } },
+  createWorkspace: {
+    tag: 'Workspaces',
+    body: {
+      schema: WorkspaceCreation,
+      examples: {
+        workspace: { name: 'Research', slug: 'research', disabled_server_tools: ['gateway:web_search'] },
+      },
+    },
+    answers: { 201: oneRecord(Workspace, 'The new workspace.', WORKSPACE) },
+    failures: ['conflict'],
+  },
+  getWorkspace: { tag: 'Workspaces', answers: { 200: oneRecord(Workspace, 'The workspace.', WORKSPACE) } },
+  updateWorkspace: {
+    tag: 'Workspaces',
+    text: 'Absent fields keep their value; null clears the description and the disabled tools.',
+    body: { schema: WorkspaceUpdate, examples: { rename: { name: 'Research' } } },
+    answers: { 200: oneRecord(Workspace, 'The changed workspace.', WORKSPACE) },
+    failures: ['conflict'],
+  },
+  deleteWorkspace: {
+    tag: 'Workspaces',
+    text: 'Disables its keys, and removes its credentials and guardrails.',
+    answers: { 200: DELETED },
+  },
+}
+
+// Credits, activity, audit
+
+const CreditEntryAnswer = Type.Object({ id: text, amount: usd, note: orNoText, created_at: instant })
+const ENTRY = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-16T12:00:00.000Z' }
+
+const ActivityDay = Type.Object({
+  date: Type.String({ format: 'date' }),
+  model: orNoText,
+  model_permaslug: orNoText,
+  endpoint_id: Type.Null(),
+  provider_name: orNoText,
+  usage: usd,
+  byok_usage_inference: usd,
+  requests: count,
+  prompt_tokens: count,
+  completion_tokens: count,
+  reasoning_tokens: count,
+  workspace_id: Type.Optional(orNoText),
+})
+
+const AuditEntryAnswer = Type.Object({
+  id: text,
+  time: instant,
+  action: Type.String({ description: 'For example key.create; others may come' }),
+  actor_label: text,
+  object: Type.Object({ kind: text, id: orNoText, name: orNoText }),
+  client_address: orNoText,
+})
+
+const account: Descriptions = {
+  getCredits: {
+    tag: 'Account',
+    answers: {
+      200: oneRecord(
+        Type.Object({ total_credits: usd, total_usage: usd }),
+        'Credits and what is used of them.',
+        {
+          total_credits: 100,
+          total_usage: 0.5,
+        },
+      ),
+    },
+  },
+  addCredits: {
+    tag: 'Account',
+    text: 'A second entry with the same id adds nothing.',
+    body: { schema: CreditCreation, examples: { entry: { amount: 100, id: 'invoice-17' } } },
+    answers: {
+      200: oneRecord(CreditEntryAnswer, 'The entry exists already.', ENTRY),
+      201: oneRecord(CreditEntryAnswer, 'The new entry.', ENTRY),
+    },
+    failures: ['conflict'],
+  },
+  getActivity: {
+    tag: 'Account',
+    text: 'Today and the 30 days before (UTC), newest first: a row for each day, model and provider.',
+    parameters: [
+      query('date', Type.String({ format: 'date' }), 'Only this day.'),
+      KEY_HASH_FILTER,
+      query('user_id', text, 'Only requests of this end user.'),
+      query('workspace_id', text, 'Only requests of this workspace.'),
+      query('group_by', oneOf('workspace'), 'workspace: a row for each workspace too.'),
+    ],
+    answers: {
+      200: answer(Type.Object({ data: Type.Array(ActivityDay) }), 'Usage by day.', {
+        data: [
+          {
+            date: '2026-07-16',
+            model: 'acme/fast-1',
+            model_permaslug: 'acme/fast-1',
+            endpoint_id: null,
+            provider_name: 'Acme',
+            usage: 0.5,
+            byok_usage_inference: 0,
+            requests: 12,
+            prompt_tokens: 4096,
+            completion_tokens: 2048,
+            reasoning_tokens: 0,
+          },
+        ],
+      }),
+    },
+  },
+  listAudit: {
+    tag: 'Account',
+    text: 'Newest first. Refused operations, and those that changed nothing, have no record.',
+    parameters: PAGE,
+    answers: {
+      200: listOf(AuditEntryAnswer, {
+        id: '42',
+        time: '2026-07-16T12:00:00.000Z',
+        action: 'key.create',
+        actor_label: 'sk-gw-mgmt-0e6…1c2',
+        object: { kind: 'key', id: HASH, name: 'CI' },
+        client_address: '127.0.0.1',
+      }),
+    },
+  },
+}
+
+// End users
+
+const EndUser = Type.Object({ user: text, is_active: flagged, created_at: instant, updated_at: instant })
+const USER = {
+  user: 'customer/42',
+  is_active: true,
+  created_at: '2026-07-16T12:00:00.000Z',
+  updated_at: '2026-07-16T12:00:00.000Z',
+}
+
+const change: Omit<OperationDescription, 'parameters'> = {
+  tag: 'End users',
+  body: { schema: EndUserUpdate, examples: { activate: { is_active: true } } },
+  answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
+}
+const deactivation: Omit<OperationDescription, 'parameters'> = {
+  tag: 'End users',
+  text: 'The record stays, so that its usage can still be told apart.',
+  answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
+}
+const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]
+
+const endUsers: Descriptions = {
+  createEndUser: {
+    tag: 'End users',
+    body: { schema: EndUserCreation, examples: { user: { user: 'customer/42' } } },
+    answers: { 201: oneRecord(EndUser, 'The new end user.', USER) },
+    failures: ['conflict'],
+  },
+  listEndUsers: {
+    tag: 'End users',
+    text: 'Oldest first.',
+    parameters: [
+      ...PAGE,
+      query('user', text, 'Only this one, exactly.'),
+      query('include_inactive', flag, 'true: inactive ones too.'),
+    ],
+    answers: { 200: listOf(EndUser, USER) },
+  },
+  getEndUser: { tag: 'End users', answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
+  updateEndUser: change,
+  updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
+  deleteEndUser: deactivation,
+  deleteEndUserByQuery: { ...deactivation, parameters: named, failures: ['not_found'] },
+}
+
+export const ACCOUNT: Descriptions = { ...keys, ...workspaces, ...account, ...endUsers }

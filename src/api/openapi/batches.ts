@@ -1,0 +1,218 @@
+/** The interface description of batches. Pure. */
+import { Type } from '@sinclair/typebox'
+import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/batch-creation.ts'
+import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/batches.ts'
+import { AnyObject, nullable, oneOf } from '../../protocol/schema.ts'
+import { answer, type Descriptions, header, METADATA_HEADER, query } from './description.ts'
+import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
+
+const BatchBody = Type.Object(
+  {
+    ...BatchCreation.properties,
+    requests: Type.Array(
+      Type.Object({
+        custom_id: Type.String({ minLength: 1, maxLength: CUSTOM_ID_MAX_CHARS }),
+        body: Type.Unsafe<object>({
+          ...AnyObject,
+          description: 'A body of the endpoint, without stream. Each is checked when the batch is accepted.',
+        }),
+      }),
+      { minItems: 1 },
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const UsageOfBatch = Type.Object({
+  prompt_tokens: count,
+  completion_tokens: count,
+  total_tokens: count,
+  prompt_tokens_details: Type.Object({
+    audio_tokens: count,
+    cache_write_tokens: count,
+    cached_tokens: count,
+    file_tokens: count,
+    video_tokens: count,
+  }),
+  completion_tokens_details: Type.Object({
+    audio_tokens: count,
+    image_tokens: count,
+    reasoning_tokens: count,
+  }),
+  cache_creation: Type.Object({ ephemeral_1h_input_tokens: count, ephemeral_5m_input_tokens: count }),
+  server_tool_use: ServerToolUseCounts,
+  cost: usd,
+  cost_details: Type.Object({
+    upstream_inference_prompt_cost: usd,
+    upstream_inference_completions_cost: usd,
+    upstream_inference_cost: usd,
+  }),
+  is_byok: Type.Boolean(),
+  iterations: Type.Array(
+    Type.Object({
+      type: text,
+      input_tokens: count,
+      output_tokens: count,
+      cache_creation: Type.Null(),
+      cache_creation_input_tokens: count,
+      cache_read_input_tokens: count,
+    }),
+  ),
+  service_tier: orNoText,
+  speed: text,
+})
+
+const BatchResult = Type.Object({
+  custom_id: text,
+  id: text,
+  response: nullable(
+    Type.Object({
+      status_code: Type.Integer(),
+      request_id: text,
+      body: Type.Unsafe<object>({ ...AnyObject, description: 'The answer of the endpoint.' }),
+    }),
+  ),
+  error: nullable(Type.Object({ message: text, type: text, param: orNoText, error_type: text })),
+})
+
+const batch = {
+  id: text,
+  object: Type.Literal('batch'),
+  endpoint: oneOf(...BATCH_ENDPOINTS),
+  model: text,
+  completion_window: Type.Literal('24h'),
+  status: oneOf(...BATCH_STATUSES),
+  created_at: unixSeconds,
+  finalized_at: nullable(unixSeconds),
+  expires_at: unixSeconds,
+  provider: orNoText,
+  request_counts: Type.Object({ total: count, completed: count, failed: count }),
+  usage: nullable(UsageOfBatch),
+  error: nullable(Type.Object({ message: text })),
+}
+export const BatchAnswer = Type.Object({ ...batch, results: nullable(Type.Array(BatchResult)) })
+
+const BATCH = {
+  id: 'batch_hIknf1T5spHKHCcD7MlhVTuX',
+  object: 'batch',
+  endpoint: '/v1/responses',
+  model: 'sim/echo',
+  completion_window: '24h',
+  status: 'validating',
+  created_at: 1795384112,
+  finalized_at: null,
+  expires_at: 1795470512,
+  provider: null,
+  request_counts: { total: 1, completed: 0, failed: 0 },
+  usage: null,
+  error: null,
+  results: null,
+}
+
+const time = Type.String({ description: 'Unix seconds, or ISO 8601 with seconds and a zone; exclusive' })
+
+export const BATCHES: Descriptions = {
+  createBatch: {
+    tag: 'Batches',
+    text: 'Once it is answered, the batch survives a crash of the gateway.',
+    parameters: [
+      header(
+        'Idempotency-Key',
+        Type.String({ minLength: 1, maxLength: 255 }),
+        'Repeated requests with the same text make only one batch.',
+      ),
+      METADATA_HEADER,
+    ],
+    body: {
+      schema: BatchBody,
+      examples: {
+        responses: {
+          endpoint: '/v1/responses',
+          model: 'sim/echo',
+          requests: [{ custom_id: 'greeting', body: { input: 'Hello' } }],
+        },
+      },
+    },
+    answers: { 202: answer(BatchAnswer, 'The batch is stored.', BATCH) },
+    failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
+  },
+  listBatches: {
+    tag: 'Batches',
+    text: 'Newest first, without results.',
+    parameters: [
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
+      query('after', text, 'last_id of the page before.'),
+      query(
+        'status',
+        Type.Array(oneOf('validating', 'in_progress', 'completed', 'failed', 'expired', 'cancelled')),
+        'Only batches in one of these states.',
+      ),
+      query('created_after', time, 'Only batches from after this time.'),
+      query('created_before', time, 'Only batches from before this time.'),
+    ],
+    answers: {
+      200: answer(
+        Type.Object({
+          object: Type.Literal('list'),
+          data: Type.Array(BatchAnswer),
+          first_id: orNoText,
+          last_id: orNoText,
+          has_more: Type.Boolean(),
+        }),
+        'A page of batches.',
+        { object: 'list', data: [BATCH], first_id: BATCH.id, last_id: BATCH.id, has_more: false },
+      ),
+    },
+  },
+  getBatch: {
+    tag: 'Batches',
+    text: 'A batch that has ended has its results, in the order of the requests.',
+    answers: {
+      200: answer(BatchAnswer, 'The batch.', {
+        ...BATCH,
+        status: 'failed',
+        finalized_at: 1795384113,
+        request_counts: { total: 1, completed: 0, failed: 1 },
+        results: [
+          {
+            custom_id: 'greeting',
+            id: 'batch_req_2f7eb6af05ce3b287d9daaac',
+            response: null,
+            error: {
+              message: 'temperature: must be a number from 0 to 2',
+              type: 'invalid_request_error',
+              param: 'temperature',
+              error_type: 'invalid_request',
+            },
+          },
+        ],
+      }),
+    },
+  },
+  cancelBatch: {
+    tag: 'Batches',
+    text: 'Running requests are ended, finished results stay. A repeated call changes nothing.',
+    answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
+    failures: ['conflict'],
+  },
+  deleteBatch: {
+    tag: 'Batches',
+    text: 'Only a batch that has ended.',
+    answers: {
+      200: answer(
+        Type.Object({
+          id: text,
+          object: Type.Literal('batch'),
+          deleted: Type.Literal(true),
+          deletion: Type.Object({
+            gateway: Type.Literal('deleted'),
+            upstream: Type.Optional(Type.Object({ provider: text, status: Type.Literal('unsupported') })),
+          }),
+        }),
+        'It was deleted here; a provider keeps its copy by its own rules.',
+        { id: BATCH.id, object: 'batch', deleted: true, deletion: { gateway: 'deleted' } },
+      ),
+    },
+    failures: ['conflict'],
+  },
+}

@@ -1,0 +1,402 @@
+/** The interface description of models, endpoints, providers and records of requests. Pure. */
+import { Type } from '@sinclair/typebox'
+import { nullable, oneOf } from '../../protocol/schema.ts'
+import {
+  answer,
+  type Descriptions,
+  header,
+  KEY_HASH_FILTER,
+  oneRecord,
+  type ParameterDescription,
+  query,
+} from './description.ts'
+import { count, orNoNumber, orNoText, text, unixSeconds, usd } from './response.ts'
+
+// Models
+
+/** USD per token as decimal text; -1 where it is not known. */
+const price = Type.Optional(text)
+const prices = {
+  prompt: text,
+  completion: text,
+  input_cache_read: price,
+  input_cache_write: price,
+  input_cache_write_1h: price,
+  audio: price,
+  internal_reasoning: price,
+}
+const PricingAnswer = Type.Object(
+  {
+    ...prices,
+    request: price,
+    image: price,
+    overrides: Type.Optional(Type.Array(Type.Object({ ...prices, min_prompt_tokens: count }))),
+  },
+  { description: 'US dollars per token as decimal text; -1: not known' },
+)
+
+const Architecture = Type.Object({
+  modality: text,
+  input_modalities: Type.Array(text),
+  output_modalities: Type.Array(text),
+  tokenizer: text,
+  instruct_type: Type.Null(),
+})
+
+const orNoCount = nullable(count)
+
+const model = {
+  id: text,
+  canonical_slug: text,
+  hugging_face_id: Type.Null(),
+  name: text,
+  created: unixSeconds,
+  description: text,
+  context_length: orNoCount,
+  architecture: Architecture,
+  pricing: PricingAnswer,
+  top_provider: Type.Object({
+    context_length: orNoCount,
+    max_completion_tokens: orNoCount,
+    is_moderated: Type.Boolean(),
+  }),
+  per_request_limits: Type.Null(),
+  supported_parameters: Type.Array(text),
+  default_parameters: Type.Null(),
+  supported_voices: Type.Null(),
+  expiration_date: Type.Null(),
+  knowledge_cutoff: Type.Null(),
+  links: Type.Object({ details: text }),
+}
+export const ModelAnswer = Type.Object(model)
+
+const MODEL = {
+  id: 'acme/fast-1',
+  canonical_slug: 'acme/fast-1',
+  hugging_face_id: null,
+  name: 'Fast 1',
+  created: 1795373585,
+  description: '',
+  context_length: 128000,
+  architecture: {
+    modality: 'text->text',
+    input_modalities: ['text'],
+    output_modalities: ['text'],
+    tokenizer: 'Other',
+    instruct_type: null,
+  },
+  pricing: { prompt: '0.0000005', completion: '0.0000015', request: '0' },
+  top_provider: { context_length: 128000, max_completion_tokens: 16384, is_moderated: false },
+  per_request_limits: null,
+  supported_parameters: ['temperature', 'tools'],
+  default_parameters: null,
+  supported_voices: null,
+  expiration_date: null,
+  knowledge_cutoff: null,
+  links: { details: '/v1/models/acme/fast-1/endpoints' },
+}
+
+const percentiles = nullable(
+  Type.Object({ p50: Type.Number(), p75: Type.Number(), p90: Type.Number(), p99: Type.Number() }),
+)
+
+export const EndpointAnswer = Type.Object({
+  name: text,
+  model_id: text,
+  model_name: text,
+  tag: text,
+  provider_name: text,
+  context_length: orNoCount,
+  max_completion_tokens: orNoCount,
+  max_prompt_tokens: Type.Null(),
+  quantization: orNoText,
+  pricing: PricingAnswer,
+  supported_parameters: Type.Array(text),
+  supports_implicit_caching: Type.Boolean(),
+  supports_tool_choice: Type.Object({
+    auto: Type.Boolean(),
+    none: Type.Boolean(),
+    required: Type.Boolean(),
+    function: Type.Boolean(),
+  }),
+  status: Type.Integer(),
+  uptime_last_5m: orNoNumber,
+  uptime_last_30m: orNoNumber,
+  uptime_last_1d: orNoNumber,
+  latency_last_30m: percentiles,
+  throughput_last_30m: percentiles,
+})
+
+const ProviderAnswer = Type.Object({
+  name: text,
+  slug: text,
+  privacy_policy_url: Type.Null(),
+  terms_of_service_url: Type.Null(),
+  status_page_url: Type.Null(),
+  headquarters: Type.Null(),
+  datacenters: Type.Null(),
+})
+
+const amount = Type.Number({ minimum: 0 })
+const FIGURES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate']
+
+const FILTERS: readonly ParameterDescription[] = [
+  query('q', Type.String({ maxLength: 256 }), 'Part of the id or the name, in any case.'),
+  query('supported_parameters', text, 'Names, separated by commas, all of which an endpoint takes.'),
+  query('input_modalities', text, 'Some of text, image, file, audio, video, separated by commas.'),
+  query('output_modalities', text, 'The same of the output; all leaves no model out. Default: text.'),
+  query('context', Type.Integer({ minimum: 1 }), 'Smallest context length, in tokens.'),
+  ...['min_price', 'max_price', 'min_output_price', 'max_output_price'].map(name =>
+    query(name, amount, 'US dollars per million tokens of the prompt or the output.'),
+  ),
+  query('model_authors', text, 'First parts of ids, separated by commas.'),
+  query('providers', text, 'Slugs or names, separated by commas.'),
+  query('zdr', Type.Boolean(), 'true: an endpoint of the model keeps no data.'),
+  query('region', oneOf('eu', 'europe', 'us'), 'An endpoint of the model keeps data there.'),
+  ...['min_age_days', 'max_age_days'].map(name => query(name, amount, 'Days since the model was created.')),
+  ...FIGURES.flatMap(name => [`min_${name}`, `max_${name}`]).map(name =>
+    query(name, amount, 'No model fits: the gateway has no such figures.'),
+  ),
+]
+
+const SORTING: readonly ParameterDescription[] = [
+  query(
+    'sort',
+    oneOf(
+      'pricing-low-to-high',
+      'pricing-high-to-low',
+      'context-high-to-low',
+      'newest',
+      'throughput-high-to-low',
+      'latency-low-to-high',
+      'most-popular',
+      'top-weekly',
+      'intelligence-high-to-low',
+      'coding-high-to-low',
+      'agentic-high-to-low',
+      'design-arena-elo-high-to-low',
+    ),
+    'The order. The last six keep that of the catalogue.',
+  ),
+  query('offset', Type.Integer({ minimum: 0 }), 'Models to leave out at the beginning.'),
+  query('limit', Type.Integer({ minimum: 1, maximum: 1000 }), 'Largest number of models. Default: all.'),
+]
+
+const KNOWN = header('If-None-Match', text, 'The ETag of an earlier answer: 304 if it is still the same.')
+const UNCHANGED = { text: 'The client has the document already.', content: null }
+
+const models = answer(
+  Type.Object({
+    data: Type.Array(ModelAnswer),
+    total_count: count,
+    links: Type.Object({ next: orNoText }),
+  }),
+  'Models, and how many there are.',
+  { data: [MODEL], total_count: 1, links: { next: null } },
+)
+
+const oneModel = answer(
+  Type.Object({ ...model, object: Type.Literal('model'), owned_by: text, data: ModelAnswer }),
+  'The model, with its fields at top level and also in data.',
+  { ...MODEL, object: 'model', owned_by: 'acme', data: MODEL },
+)
+
+const ENDPOINT = {
+  name: 'Acme | acme/fast-1',
+  model_id: 'acme/fast-1',
+  model_name: 'Fast 1',
+  tag: 'acme/us',
+  provider_name: 'Acme',
+  context_length: 128000,
+  max_completion_tokens: 16384,
+  max_prompt_tokens: null,
+  quantization: 'fp8',
+  pricing: MODEL.pricing,
+  supported_parameters: ['temperature', 'tools'],
+  supports_implicit_caching: false,
+  supports_tool_choice: { auto: true, none: true, required: true, function: true },
+  status: 0,
+  uptime_last_5m: 100,
+  uptime_last_30m: 99.9,
+  uptime_last_1d: null,
+  latency_last_30m: { p50: 210, p75: 260, p90: 340, p99: 900 },
+  throughput_last_30m: null,
+}
+
+const catalogue: Descriptions = {
+  listModels: {
+    tag: 'Models',
+    parameters: [...FILTERS, ...SORTING, KNOWN],
+    answers: { 200: models, 304: UNCHANGED },
+  },
+  countModels: {
+    tag: 'Models',
+    parameters: FILTERS,
+    answers: {
+      200: oneRecord(Type.Object({ count }), 'How many models the listing has.', { count: 1 }),
+    },
+  },
+  listUserModels: {
+    tag: 'Models',
+    text: 'The listing with the models that the guardrails of the key allow.',
+    parameters: [...FILTERS, ...SORTING, KNOWN],
+    answers: { 200: models, 304: UNCHANGED },
+  },
+  listEmbeddingModels: {
+    tag: 'Models',
+    parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, KNOWN],
+    answers: { 200: models, 304: UNCHANGED },
+  },
+  getModelById: { tag: 'Models', answers: { 200: oneModel } },
+  getModel: { tag: 'Models', answers: { 200: oneModel } },
+  getModelByAlias: { tag: 'Models', answers: { 200: oneModel } },
+  listEndpoints: {
+    tag: 'Models',
+    answers: {
+      200: oneRecord(
+        Type.Object({
+          id: text,
+          name: text,
+          created: unixSeconds,
+          description: text,
+          architecture: Architecture,
+          endpoints: Type.Array(EndpointAnswer),
+        }),
+        'The model with its endpoints.',
+        {
+          id: MODEL.id,
+          name: MODEL.name,
+          created: MODEL.created,
+          description: '',
+          architecture: MODEL.architecture,
+          endpoints: [ENDPOINT],
+        },
+      ),
+    },
+  },
+  listZeroRetentionEndpoints: {
+    tag: 'Models',
+    parameters: [KNOWN],
+    answers: {
+      200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep nothing.', {
+        data: [ENDPOINT],
+      }),
+      304: UNCHANGED,
+    },
+  },
+  listProviders: {
+    tag: 'Models',
+    answers: {
+      200: answer(Type.Object({ data: Type.Array(ProviderAnswer) }), 'All known providers.', {
+        data: [
+          {
+            name: 'Acme',
+            slug: 'acme',
+            privacy_policy_url: null,
+            terms_of_service_url: null,
+            status_page_url: null,
+            headquarters: null,
+            datacenters: null,
+          },
+        ],
+      }),
+    },
+  },
+}
+
+// Generations
+
+const orNoInteger = nullable(Type.Integer())
+
+const Generation = Type.Object({
+  id: text,
+  upstream_id: orNoText,
+  request_id: text,
+  api_type: oneOf('completions', 'embeddings'),
+  model: orNoText,
+  provider_name: orNoText,
+  router: Type.Null(),
+  created_at: Type.String({ format: 'date-time' }),
+  streamed: Type.Boolean(),
+  cancelled: Type.Boolean(),
+  outcome: oneOf('completed', 'incomplete', 'failed', 'aborted'),
+  error: orNoText,
+  finish_reason: orNoText,
+  native_finish_reason: orNoText,
+  latency: orNoNumber,
+  generation_time: orNoNumber,
+  moderation_latency: Type.Null(),
+  accounting: text,
+  tokens_prompt: count,
+  tokens_completion: count,
+  native_tokens_prompt: count,
+  native_tokens_completion: count,
+  native_tokens_reasoning: count,
+  native_tokens_cached: count,
+  native_tokens_completion_images: Type.Null(),
+  total_cost: usd,
+  usage: usd,
+  cache_discount: Type.Null(),
+  upstream_inference_cost: nullable(usd),
+  is_byok: Type.Boolean(),
+  service_tier: orNoText,
+  session_id: orNoText,
+  external_user: orNoText,
+  workspace_id: orNoText,
+  data_region: text,
+  origin: text,
+  http_referer: Type.Null(),
+  user_agent: Type.Null(),
+  app_id: Type.Null(),
+  preset_id: Type.Null(),
+  web_search_engine: Type.Null(),
+  num_search_results: orNoInteger,
+  num_fetches: Type.Null(),
+  num_media_prompt: Type.Null(),
+  num_media_completion: Type.Null(),
+  num_input_audio_prompt: Type.Null(),
+  response_cache_source_id: Type.Null(),
+  provider_responses: Type.Array(
+    Type.Object({
+      provider_name: text,
+      id: Type.Optional(text),
+      routed_service_tier: Type.Optional(text),
+      model_permaslug: text,
+      status: orNoInteger,
+      is_byok: Type.Boolean(),
+      error: orNoText,
+    }),
+  ),
+})
+
+const generations: Descriptions = {
+  getGeneration: {
+    tag: 'Generations',
+    text:
+      'An inference key sees requests of its workspace, a management key those of its organization. ' +
+      'The record is there a second after the answer.',
+    parameters: [query('id', text, 'The generation id.', true)],
+    answers: {
+      200: { text: 'The record of one request.', content: { schema: Type.Object({ data: Generation }) } },
+    },
+    failures: ['not_found'],
+  },
+  listGenerations: {
+    tag: 'Generations',
+    text: 'The latest requests of the organization, newest first.',
+    parameters: [
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of records.'),
+      query('after', text, 'The id of the last record of the page before.'),
+      KEY_HASH_FILTER,
+    ],
+    answers: {
+      200: answer(
+        Type.Object({ data: Type.Array(Generation), has_more: Type.Boolean() }),
+        'A page of records.',
+        { data: [], has_more: false },
+      ),
+    },
+  },
+}
+
+export const CATALOGUE: Descriptions = { ...catalogue, ...generations }

@@ -1,0 +1,216 @@
+/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks of a stream, vectors. Pure. */
+import { Type } from '@sinclair/typebox'
+import { nullable, oneOf, variants } from '../../protocol/schema.ts'
+import {
+  AlignmentAnswer,
+  ChatCosts,
+  count,
+  facts,
+  GatewayMetadataAnswer,
+  orNoText,
+  ServerToolUseCounts,
+  text,
+  unixSeconds,
+  usd,
+} from './response.ts'
+
+export const ChatUsage = Type.Object({
+  prompt_tokens: count,
+  completion_tokens: count,
+  total_tokens: count,
+  prompt_tokens_details: Type.Object({
+    cached_tokens: count,
+    cache_write_tokens: count,
+    audio_tokens: count,
+    file_tokens: count,
+    video_tokens: count,
+  }),
+  completion_tokens_details: Type.Object({
+    reasoning_tokens: count,
+    audio_tokens: count,
+    image_tokens: count,
+  }),
+  cost: Type.Optional(usd),
+  cost_details: Type.Optional(ChatCosts),
+  is_byok: Type.Optional(Type.Boolean()),
+  server_tool_use: ServerToolUseCounts,
+  server_tool_use_details: ServerToolUseCounts,
+})
+
+const finish = nullable(oneOf('stop', 'length', 'tool_calls', 'content_filter', 'error'))
+const bytes = nullable(Type.Array(Type.Integer()))
+
+const ChatLogprobs = Type.Object({
+  content: Type.Array(
+    Type.Object({
+      token: text,
+      logprob: Type.Number(),
+      bytes,
+      top_logprobs: Type.Array(
+        Type.Object({ token: Type.Optional(text), logprob: Type.Optional(Type.Number()), bytes }),
+      ),
+    }),
+  ),
+  refusal: Type.Null(),
+})
+
+const place = { id: Type.Optional(text), format: Type.Optional(text), index: count }
+
+/** An entry of a chunk may be the next piece of the one with the same index. */
+export const ReasoningEntry = variants(
+  {
+    'reasoning.text': Type.Object({
+      type: Type.Literal('reasoning.text'),
+      text,
+      signature: Type.Optional(text),
+      ...place,
+    }),
+    'reasoning.summary': Type.Object({ type: Type.Literal('reasoning.summary'), summary: text, ...place }),
+    'reasoning.encrypted': Type.Object({ type: Type.Literal('reasoning.encrypted'), data: text, ...place }),
+    'reasoning.server_tool_call': Type.Object({
+      type: Type.Literal('reasoning.server_tool_call'),
+      tool_name: text,
+      tool_call_id: text,
+      arguments: text,
+      result: text,
+      index: count,
+    }),
+  },
+  { noun: 'reasoning detail' },
+)
+
+const annotations = Type.Array(Type.Object({ type: text }))
+const images = Type.Array(
+  Type.Object({ type: Type.Literal('image_url'), image_url: Type.Object({ url: text }) }),
+)
+
+const kind = oneOf('function', 'custom')
+const name = Type.Optional(text)
+
+/** A call of the client's. */
+const WholeCall = Type.Object({
+  index: count,
+  id: text,
+  type: kind,
+  function: Type.Optional(Type.Object({ name: text, arguments: text })),
+  custom: Type.Optional(Type.Object({ name: text, input: text })),
+})
+/** Its first piece has the name, the others more of its arguments. */
+const CallPiece = Type.Object({
+  index: count,
+  id: Type.Optional(text),
+  type: Type.Optional(kind),
+  function: Type.Optional(Type.Object({ name, arguments: text })),
+  custom: Type.Optional(Type.Object({ name, input: text })),
+})
+
+export const ChatAnswerMessage = Type.Object({
+  role: Type.Literal('assistant'),
+  content: orNoText,
+  refusal: orNoText,
+  reasoning: orNoText,
+  reasoning_details: Type.Optional(Type.Array(ReasoningEntry)),
+  tool_calls: Type.Optional(Type.Array(WholeCall)),
+  annotations: Type.Optional(annotations),
+  images: Type.Optional(images),
+})
+
+const reports = {
+  alignment: Type.Optional(AlignmentAnswer),
+  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+}
+
+export const ChatCompletion = Type.Object({
+  id: text,
+  object: Type.Literal('chat.completion'),
+  created: unixSeconds,
+  model: text,
+  provider: orNoText,
+  service_tier: orNoText,
+  system_fingerprint: Type.Null(),
+  choices: Type.Array(
+    Type.Object({
+      index: count,
+      finish_reason: finish,
+      native_finish_reason: orNoText,
+      logprobs: nullable(ChatLogprobs),
+      message: ChatAnswerMessage,
+    }),
+    { minItems: 1, maxItems: 1 },
+  ),
+  usage: nullable(ChatUsage),
+  ...reports,
+})
+
+export const ChatErrorFields = Type.Object({
+  code: Type.Integer({ description: 'The HTTP status, also where another one has left' }),
+  message: text,
+  type: text,
+  param: orNoText,
+  metadata: Type.Object({ error_type: text }),
+})
+
+export const ChatChunk = Type.Object(
+  {
+    id: text,
+    object: Type.Literal('chat.completion.chunk'),
+    created: unixSeconds,
+    model: text,
+    provider: orNoText,
+    service_tier: Type.Optional(orNoText),
+    system_fingerprint: Type.Optional(Type.Null()),
+    choices: Type.Array(
+      Type.Object({
+        index: count,
+        delta: Type.Object({
+          role: Type.Optional(Type.Literal('assistant')),
+          content: Type.Optional(text),
+          refusal: Type.Optional(text),
+          reasoning: Type.Optional(text),
+          reasoning_details: Type.Optional(Type.Array(ReasoningEntry)),
+          tool_calls: Type.Optional(Type.Array(CallPiece)),
+          annotations: Type.Optional(annotations),
+          images: Type.Optional(images),
+        }),
+        finish_reason: finish,
+        native_finish_reason: orNoText,
+        logprobs: nullable(ChatLogprobs),
+      }),
+      { maxItems: 1 },
+    ),
+    usage: Type.Optional(nullable(ChatUsage)),
+    error: Type.Optional(ChatErrorFields),
+    debug: Type.Optional(facts),
+    ...reports,
+  },
+  { description: 'One chunk of a stream. The last ones have the finish and the usage.' },
+)
+
+// Embeddings
+
+const vector = Type.Object({
+  object: Type.Literal('embedding'),
+  index: count,
+  embedding: Type.Union([
+    Type.Array(Type.Number()),
+    Type.String({ description: 'base64 of float32 numbers in little-endian order' }),
+  ]),
+})
+
+export const EmbeddingsList = Type.Object({
+  object: Type.Literal('list'),
+  data: Type.Array(vector),
+  model: text,
+  id: text,
+  provider: text,
+  usage: nullable(
+    Type.Object({
+      prompt_tokens: count,
+      total_tokens: count,
+      cost: Type.Optional(usd),
+      cost_details: Type.Optional(ChatCosts),
+      is_byok: Type.Optional(Type.Boolean()),
+    }),
+  ),
+  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+})

@@ -1,0 +1,138 @@
+/** Names of the schemas that the interface description has as components, for generated clients. Pure. */
+import type { TSchema } from '@sinclair/typebox'
+import { ChatBody, ChatTool, ChatToolChoice } from '../../dialects/chat-completions/body-schema.ts'
+import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'
+import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-schema.ts'
+import { MessageInput } from '../../dialects/messages/message-schema.ts'
+import { InputItem } from '../../protocol/items.ts'
+import {
+  AgentPart,
+  AssistantPart,
+  CacheControl,
+  InputAnnotation,
+  InputAudio,
+  InputFile,
+  InputImage,
+  InputPart,
+  InputText,
+  InputVideo,
+  PromptVariable,
+  ReplayedOutputText,
+  ReplayedRefusal,
+  ToolOutput,
+} from '../../protocol/parts.ts'
+import { PluginSettings } from '../../protocol/plugins.ts'
+import {
+  ProviderPreferences,
+  ReasoningConfig,
+  ResponsesRequest,
+  StopCondition,
+  StoredPrompt,
+  TextConfig,
+  TextFormat,
+} from '../../protocol/request.ts'
+import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
+import { BatchAnswer } from './batches.ts'
+import { EndpointAnswer, ModelAnswer } from './catalogue.ts'
+import {
+  ChatAnswerMessage,
+  ChatChunk,
+  ChatCompletion,
+  ChatErrorFields,
+  ChatUsage,
+  EmbeddingsList,
+  ReasoningEntry,
+} from './chat.ts'
+import { ResponseEvent } from './events.ts'
+import { ENVELOPES } from './failures.ts'
+import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
+import {
+  AlignmentAnswer,
+  AnnotationAnswer,
+  ChatCosts,
+  GatewayMetadataAnswer,
+  HostedItemAnswer,
+  LogprobAnswer,
+  OutputCustomCall,
+  OutputFunctionCall,
+  OutputItemAnswer,
+  OutputMessage,
+  OutputPartAnswer,
+  OutputReasoning,
+  ResponseAnswer,
+  ServerToolUseCounts,
+  UsageAnswer,
+} from './response.ts'
+
+/** First those whose members get their names from elsewhere in the list. */
+export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[] = Object.entries({
+  // Parts of requests
+  InputText,
+  InputImage,
+  InputFile,
+  InputAudio,
+  InputVideo,
+  InputPart,
+  ReplayedOutputText,
+  ReplayedRefusal,
+  AssistantPart,
+  AgentPart,
+  InputAnnotation,
+  ToolOutput,
+  CacheControl,
+  PromptVariable,
+  FunctionTool,
+  CustomTool,
+  Tool,
+  ToolChoice,
+  InputItem,
+  PluginSettings,
+  ProviderPreferences,
+  ReasoningConfig,
+  StopCondition,
+  StoredPrompt,
+  TextFormat,
+  TextConfig,
+  ResponsesRequest,
+  ChatMessage,
+  ChatTool,
+  ChatToolChoice,
+  ChatRequest: ChatBody,
+  MessageInput,
+  MessagesToolChoice,
+  MessagesRequest: MessagesBody,
+  // Answers
+  OutputMessage,
+  OutputReasoning,
+  OutputFunctionCall,
+  OutputCustomCall,
+  OutputHostedItem: HostedItemAnswer,
+  OutputItem: OutputItemAnswer,
+  OutputPart: OutputPartAnswer,
+  Annotation: AnnotationAnswer,
+  Logprob: LogprobAnswer,
+  Usage: UsageAnswer,
+  ServerToolUse: ServerToolUseCounts,
+  Alignment: AlignmentAnswer,
+  GatewayMetadata: GatewayMetadataAnswer,
+  Response: ResponseAnswer,
+  ResponseEvent,
+  ChatCosts,
+  ChatUsage,
+  ChatReasoning: ReasoningEntry,
+  ChatAnswerMessage,
+  ChatCompletion,
+  ChatError: ChatErrorFields,
+  ChatChunk,
+  EmbeddingsList,
+  MessageUsage,
+  MessageBlock,
+  Message: MessageAnswer,
+  MessageFailure,
+  MessageEvent,
+  Failure: ENVELOPES.Gateway,
+  ChatFailure: ENVELOPES.Chat,
+  Batch: BatchAnswer,
+  Model: ModelAnswer,
+  Endpoint: EndpointAnswer,
+})

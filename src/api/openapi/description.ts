@@ -1,0 +1,149 @@
+/**
+ * What the interface description says of an operation beyond its row: tag, parameters, body, answers, examples. Pure.
+ * A new operation adds its description to the file of its resource; test/api/openapi.test.ts names those without one.
+ */
+import { type TSchema, Type } from '@sinclair/typebox'
+import type { FailureCode } from '../../errors.ts'
+import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import { oneOf } from '../../protocol/schema.ts'
+import { count } from './response.ts'
+
+/** In the order of the document. */
+export const TAGS = {
+  Inference: 'Ask a model: one JSON document, or a stream of events.',
+  Batches: 'Many requests that run within a day.',
+  Models: 'The catalogue: models, their endpoints, providers.',
+  Generations: 'Records of requests.',
+  Keys: 'API keys.',
+  Workspaces: 'Workspaces of the organization.',
+  Account: 'Credits, usage by day, audit.',
+  'End users': "Tracking strings of the caller's own users.",
+  'Provider credentials': 'Keys of the organization at providers.',
+  Guardrails: 'Rules on what goes in and out, and whom they hold for.',
+  Files: 'Files that requests and tools use.',
+  Interface: 'This description.',
+} as const
+export type TagName = keyof typeof TAGS
+
+export interface ParameterDescription {
+  readonly name: string
+  readonly in: 'query' | 'header'
+  readonly schema: TSchema
+  readonly text: string
+  readonly required?: true
+}
+
+/** A body, or an answer. */
+export interface ContentDescription {
+  readonly schema: TSchema
+  /** By a name of few words; each fits the schema. */
+  readonly examples?: Readonly<Record<string, unknown>>
+  /** Default: JSON. */
+  readonly media?: string
+}
+
+export interface AnswerDescription {
+  readonly text: string
+  /** Null: an answer without a body. */
+  readonly content: ContentDescription | null
+  /** Events of the answer where the client asks for a stream. */
+  readonly stream?: { readonly schema: TSchema; readonly example: string }
+}
+
+export interface OperationDescription {
+  readonly tag: TagName
+  readonly text?: string
+  readonly parameters?: readonly ParameterDescription[]
+  readonly body?: ContentDescription
+  /** By status. */
+  readonly answers: Readonly<Record<number, AnswerDescription>>
+  /** Failures that are particular to it; document.ts adds those that follow from its row. */
+  readonly failures?: readonly FailureCode[]
+}
+
+/** By operationId. */
+export type Descriptions = Readonly<Record<string, OperationDescription>>
+
+/** Parameters in paths, by name. */
+export const PATH_PARAMETERS: Readonly<Record<string, { readonly schema: TSchema; readonly text: string }>> =
+  {
+    id: { schema: Type.String({ minLength: 1 }), text: 'The id of the record.' },
+    hash: {
+      schema: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+      text: 'The hash of the API key: SHA-256 in lowercase hexadecimal.',
+    },
+    ref: {
+      schema: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+      text: 'The id or the slug of the workspace.',
+    },
+    user: {
+      schema: Type.String({ minLength: 1, maxLength: IDENTIFIER_MAX_CHARS }),
+      text: 'The tracking string, percent-encoded.',
+    },
+    author: { schema: Type.String({ minLength: 1 }), text: 'The part of the model id before the slash.' },
+    slug: { schema: Type.String({ minLength: 1 }), text: 'The part of the model id after the slash.' },
+    model: {
+      schema: Type.String({ minLength: 1 }),
+      text: 'The whole model id, percent-encoded: acme%2Ffast-1.',
+    },
+  }
+
+export function query(name: string, schema: TSchema, text: string, required?: true): ParameterDescription {
+  return { name, in: 'query', schema, text, ...(required === undefined ? {} : { required }) }
+}
+
+export function header(name: string, schema: TSchema, text: string): ParameterDescription {
+  return { name, in: 'header', schema, text }
+}
+
+/** The page of a listing of records. */
+export const PAGE: readonly ParameterDescription[] = [
+  query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Elements to leave out at the beginning.'),
+  query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of elements.'),
+]
+
+export const KEY_HASH_FILTER = query(
+  'api_key_hash',
+  Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  'Only requests of the API key with this hash.',
+)
+
+export const flag = Type.Unsafe<boolean>({ type: 'boolean', default: false })
+
+/** `X-Gateway-Metadata`. */
+export const METADATA_HEADER = header(
+  'X-Gateway-Metadata',
+  oneOf('disabled', 'enabled'),
+  'enabled: the answer has gateway_metadata, which says how the request was routed.',
+)
+
+export const SESSION_HEADER = header(
+  'X-Session-Id',
+  Type.String({ maxLength: IDENTIFIER_MAX_CHARS }),
+  'session_id for a body without one.',
+)
+
+export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {
+  return {
+    text,
+    content: { schema, ...(example === undefined ? {} : { examples: { answer: example } }) },
+  }
+}
+
+/** `{"data": …}`. */
+export function oneRecord(schema: TSchema, text: string, example: unknown): AnswerDescription {
+  return answer(Type.Object({ data: schema }), text, { data: example })
+}
+
+/** A page of records with the number of all. */
+export function listOf(schema: TSchema, example: unknown): AnswerDescription {
+  return answer(
+    Type.Object({ data: Type.Array(schema), total_count: count }),
+    'A page of records, and how many there are.',
+    { data: [example], total_count: 1 },
+  )
+}
+
+export const DELETED = answer(Type.Object({ deleted: Type.Literal(true) }), 'It was deleted.', {
+  deleted: true,
+})

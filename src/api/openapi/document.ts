@@ -1,0 +1,245 @@
+/**
+ * The OpenAPI document: the table of operations, with what the descriptions say of each. Pure. It names no host, and
+ * holds nothing of the configuration.
+ */
+import { type TSchema, Type } from '@sinclair/typebox'
+import type { Operation } from '../operation.ts'
+import { ACCOUNT } from './account.ts'
+import { BATCHES } from './batches.ts'
+import { CATALOGUE } from './catalogue.ts'
+import { NAMED_SCHEMAS } from './components.ts'
+import {
+  type AnswerDescription,
+  type ContentDescription,
+  type Descriptions,
+  type OperationDescription,
+  PATH_PARAMETERS,
+  TAGS,
+} from './description.ts'
+import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
+import { INFERENCE } from './inference.ts'
+import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
+import { text } from './response.ts'
+import { RULES } from './rules.ts'
+
+/** The part of a row that the document is made of. */
+export type DescribedRow = Pick<
+  Operation,
+  'id' | 'summary' | 'method' | 'path' | 'key' | 'accept' | 'dialect' | 'generates' | 'bodyLimitBytes'
+>
+
+const INTERFACE: Descriptions = {
+  getInterface: {
+    tag: 'Interface',
+    text: 'OpenAPI 3.1, without a key. It changes with the version of the gateway only.',
+    answers: {
+      200: {
+        text: 'The description of all operations.',
+        content: {
+          schema: Type.Object({ openapi: text, info: Type.Object({ title: text, version: text }) }),
+          examples: { head: { openapi: '3.1.0', info: { title: 'Sluice', version: '1.0.0' } } },
+        },
+      },
+      304: { text: 'The client has the document already.', content: null },
+    },
+  },
+}
+
+export const DESCRIPTIONS: Descriptions = {
+  ...INFERENCE,
+  ...BATCHES,
+  ...CATALOGUE,
+  ...ACCOUNT,
+  ...RULES,
+  ...INTERFACE,
+}
+
+/** Of an operation that has no description yet. A test names each of them. */
+const UNDESCRIBED: OperationDescription = {
+  tag: 'Interface',
+  answers: { 200: { text: 'The answer.', content: null } },
+}
+
+const INFO = {
+  title: 'Sluice',
+  version: '1.0.0',
+  summary: 'One interface in front of many AI model providers.',
+  description:
+    'Every path is below /v1 and, with the same meaning, below /api/v1. Keys go in the header Authorization as a ' +
+    'bearer token, or in X-Api-Key. HEAD works where GET does. In requests null means absent. Unknown query ' +
+    'parameters are ignored. Answers may get new fields.',
+  license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
+}
+
+const SECURITY = {
+  apiKey: { type: 'http', scheme: 'bearer', description: 'An API key (sk-gw-v1-…): for inference.' },
+  managementKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'A management key (sk-gw-mgmt-…): for everything about the organization.',
+  },
+  keyHeader: { type: 'apiKey', in: 'header', name: 'X-Api-Key', description: 'A key of either kind.' },
+}
+
+const SCHEMES = {
+  none: [],
+  inference: [{ apiKey: [] }, { keyHeader: [] }],
+  management: [{ managementKey: [] }, { keyHeader: [] }],
+  any: [{ apiKey: [] }, { managementKey: [] }, { keyHeader: [] }],
+} satisfies Record<Operation['key'], object[]>
+
+const HEADERS = {
+  'X-Request-Id': { description: 'The id of the request, for logs and support.', schema: { type: 'string' } },
+  'X-Generation-Id': { description: 'The generation id; GET /generation?id= has its record.' },
+  'Retry-After': { description: 'Seconds to wait before the next try, where they are known.' },
+  ETag: { description: 'Changes with the document: send it as If-None-Match.' },
+}
+const REQUEST_ID = { 'X-Request-Id': { $ref: '#/components/headers/X-Request-Id' } }
+const GENERATION_ID = { 'X-Generation-Id': { $ref: '#/components/headers/X-Generation-Id' } }
+const RETRY_AFTER = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } }
+const ETAG = { ETag: { $ref: '#/components/headers/ETag' } }
+
+/** `descriptions`: by operationId. */
+export function createDocument(rows: readonly DescribedRow[], descriptions = DESCRIPTIONS): JsonSchema {
+  const writer = createSchemaWriter(NAMED_SCHEMAS)
+  const failures = new Map<string, JsonSchema>()
+  const paths: Record<string, Record<string, JsonSchema>> = {}
+  for (const row of rows) {
+    const description = descriptions[row.id] ?? UNDESCRIBED
+    const path = paths[row.path] ?? {}
+    path[row.method.toLowerCase()] = operation(row, description, writer, failures)
+    paths[row.path] = path
+  }
+  const used = new Set(rows.map(({ id }) => (descriptions[id] ?? UNDESCRIBED).tag))
+  return {
+    openapi: '3.1.0',
+    info: INFO,
+    servers: [{ url: '/v1' }, { url: '/api/v1', description: 'The same, for clients that prepend this.' }],
+    tags: Object.entries(TAGS).flatMap(([name, about]) =>
+      used.has(name as keyof typeof TAGS) ? [{ name, description: about }] : [],
+    ),
+    paths,
+    components: {
+      schemas: writer.components(),
+      responses: Object.fromEntries([...failures].sort(([a], [b]) => (a < b ? -1 : 1))),
+      headers: Object.fromEntries(
+        Object.entries(HEADERS).map(([name, about]) => [name, { schema: { type: 'string' }, ...about }]),
+      ),
+      securitySchemes: SECURITY,
+    },
+  }
+}
+
+function operation(
+  row: DescribedRow,
+  description: OperationDescription,
+  writer: SchemaWriter,
+  failures: Map<string, JsonSchema>,
+): JsonSchema {
+  const { id, summary, accept, bodyLimitBytes } = row
+  const { tag, text: about, body, parameters = [], answers } = description
+  const inPath = [...row.path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameter(name, writer))
+  const all = [...inPath, ...parameters.map(each => parameter(each, writer))]
+  const responses: Record<string, JsonSchema> = {}
+  for (const [status, each] of Object.entries(answers))
+    responses[status] = response(each, row, answers, writer)
+  for (const status of statusesOf(row, description.failures)) {
+    responses[status] = failure(status, row, writer, failures)
+  }
+  return {
+    operationId: id,
+    summary,
+    ...(about === undefined ? {} : { description: about }),
+    tags: [tag],
+    security: SCHEMES[row.key],
+    ...(all.length === 0 ? {} : { parameters: all }),
+    ...(body === undefined || accept === 'none'
+      ? {}
+      : {
+          requestBody: {
+            description: `At most ${bodyLimitBytes} bytes.`,
+            required: true,
+            content: content(body, writer),
+          },
+        }),
+    responses,
+  }
+}
+
+function pathParameter(name: string, writer: SchemaWriter): JsonSchema {
+  const { schema, text: about } = PATH_PARAMETERS[name] ?? { schema: text, text: `The ${name}.` }
+  return { name, in: 'path', required: true, description: about, schema: writer.write(schema) }
+}
+
+function parameter(
+  each: NonNullable<OperationDescription['parameters']>[number],
+  writer: SchemaWriter,
+): JsonSchema {
+  return {
+    name: each.name,
+    in: each.in,
+    description: each.text,
+    ...(each.required === true ? { required: true } : {}),
+    schema: writer.write(each.schema),
+  }
+}
+
+function response(
+  { text: about, content: whole, stream }: AnswerDescription,
+  { dialect, generates }: DescribedRow,
+  answers: OperationDescription['answers'],
+  writer: SchemaWriter,
+): JsonSchema {
+  const headers = {
+    ...REQUEST_ID,
+    ...(dialect !== null && generates !== false ? GENERATION_ID : {}),
+    ...(answers[304] === undefined ? {} : ETAG),
+  }
+  if (whole === null) return { description: about, headers }
+  const events = stream === undefined ? {} : { 'text/event-stream': eventStream(stream, writer) }
+  return { description: about, headers, content: { ...content(whole, writer), ...events } }
+}
+
+/** A stream is text; what one frame of it has as its data is the schema of its content. */
+function eventStream(stream: NonNullable<AnswerDescription['stream']>, writer: SchemaWriter): JsonSchema {
+  return {
+    schema: {
+      type: 'string',
+      description:
+        'Frames of server-sent events; the data of each is JSON. Lines that begin with a colon are heartbeats.',
+      contentMediaType: 'text/event-stream',
+      contentSchema: writer.write(stream.schema),
+    },
+    examples: { frame: { value: stream.example } },
+  }
+}
+
+function content({ schema, examples, media }: ContentDescription, writer: SchemaWriter): JsonSchema {
+  const shown = Object.entries(examples ?? {}).map(([name, value]) => [name, { value }] as const)
+  return {
+    [media ?? 'application/json']: {
+      schema: writer.write(schema),
+      ...(shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }),
+    },
+  }
+}
+
+function failure(
+  status: number,
+  row: DescribedRow,
+  writer: SchemaWriter,
+  failures: Map<string, JsonSchema>,
+): JsonSchema {
+  const family = familyOf(row)
+  const name = `${family}${status}`
+  if (!failures.has(name)) {
+    const schema: TSchema = ENVELOPES[family]
+    const waits = status === 429 || status === 503 ? RETRY_AFTER : {}
+    failures.set(name, {
+      description: `Error of type ${errorTypesOf(status).join(' or ')}.`,
+      headers: { ...REQUEST_ID, ...waits },
+      content: { 'application/json': { schema: writer.write(schema) } },
+    })
+  }
+  return { $ref: `#/components/responses/${name}` }
+}

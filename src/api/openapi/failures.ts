@@ -1,0 +1,99 @@
+/** Errors of operations in the interface description: which statuses an operation may have, and their envelopes. Pure. */
+import { type TSchema, Type } from '@sinclair/typebox'
+import { FAILURES, type FailureCode } from '../../errors.ts'
+import type { DialectName } from '../../protocol/request.ts'
+import { ChatErrorFields, ChatUsage } from './chat.ts'
+import { MessageFailure } from './message.ts'
+import { GatewayMetadataAnswer, text, UsageAnswer } from './response.ts'
+
+const availability = {
+  error_type: Type.Optional(text),
+  http_status: Type.Optional(Type.Integer()),
+  availability: Type.Optional(Type.Unknown({ description: 'Why nobody could serve the request' })),
+}
+const about = { gateway_metadata: Type.Optional(GatewayMetadataAnswer) }
+const generation = Type.Optional(Type.String({ description: 'The generation id; only beside usage' }))
+
+const Failure = Type.Object({
+  id: generation,
+  error: Type.Object({
+    code: Type.Integer({ description: 'The HTTP status' }),
+    message: text,
+    metadata: Type.Object({ error_type: text }),
+    ...availability,
+  }),
+  usage: Type.Optional(UsageAnswer),
+  ...about,
+})
+
+const ChatFailure = Type.Object({
+  id: generation,
+  error: Type.Object({ ...ChatErrorFields.properties, ...availability }),
+  user_id: Type.Null(),
+  usage: Type.Optional(ChatUsage),
+  ...about,
+})
+
+type Family = 'Gateway' | 'Chat' | 'Messages'
+
+export const ENVELOPES: Readonly<Record<Family, TSchema>> = {
+  Gateway: Failure,
+  Chat: ChatFailure,
+  Messages: MessageFailure,
+}
+
+const FAMILIES: Readonly<Record<DialectName, Family>> = {
+  responses: 'Gateway',
+  'chat-completions': 'Chat',
+  embeddings: 'Chat',
+  messages: 'Messages',
+}
+
+/** The row of an operation, as far as its errors follow from it. */
+export interface FailingRow {
+  readonly path: string
+  readonly key: 'none' | 'inference' | 'management' | 'any'
+  readonly accept: 'json' | 'none' | 'raw'
+  readonly dialect: { readonly name: DialectName } | null
+  readonly generates?: false
+}
+
+export function familyOf({ dialect }: FailingRow): Family {
+  return dialect === null ? 'Gateway' : FAMILIES[dialect.name]
+}
+
+/** Failures that no operation is particular for: of connections, framing and unknown paths. */
+const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
+  'method_not_allowed',
+  'expectation_failed',
+  'headers_too_large',
+  'not_implemented',
+  'client_closed',
+])
+/** Failures of operations with a body. */
+const OF_BODIES: readonly FailureCode[] = [
+  'deadline_exceeded',
+  'length_required',
+  'payload_too_large',
+  'unsupported_media_type',
+]
+
+/** The statuses of all its failures, in order. */
+export function statusesOf(row: FailingRow, own: readonly FailureCode[] = []): readonly number[] {
+  const codes: FailureCode[] = ['invalid_request', 'internal', 'service_unavailable', ...own]
+  if (row.key !== 'none') codes.push('authentication', 'rate_limit_exceeded')
+  if (row.key === 'inference' || row.key === 'management') codes.push('permission_denied')
+  if (row.path.includes('{')) codes.push('not_found')
+  if (row.accept !== 'none') codes.push(...OF_BODIES)
+  if (row.dialect !== null && row.generates !== false) {
+    const all = Object.keys(FAILURES) as FailureCode[]
+    codes.push(...all.filter(code => code !== 'conflict' && !ELSEWHERE.has(code)))
+  }
+  return [...new Set(codes.map(code => FAILURES[code].status))].sort((a, b) => a - b)
+}
+
+/** The types of errors that have a status. */
+export function errorTypesOf(status: number): readonly string[] {
+  const types = Object.values(FAILURES).filter(failure => failure.status === status)
+  return [...new Set(types.map(({ errorType }) => errorType))]
+}

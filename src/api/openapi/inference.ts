@@ -1,0 +1,284 @@
+/** The interface description of the operations that ask a model. Pure. */
+import { Type } from '@sinclair/typebox'
+import { ChatBody } from '../../dialects/chat-completions/body-schema.ts'
+import { EmbeddingsBody } from '../../dialects/embeddings/body-schema.ts'
+import { MessagesBody } from '../../dialects/messages/body-schema.ts'
+import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
+import { ResponsesRequest } from '../../protocol/request.ts'
+import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
+import { answer, type Descriptions, header, METADATA_HEADER, SESSION_HEADER } from './description.ts'
+import { ResponseEvent } from './events.ts'
+import { MessageAnswer, MessageEvent } from './message.ts'
+import { count, ResponseAnswer, text } from './response.ts'
+
+const HEADERS = [METADATA_HEADER, SESSION_HEADER]
+const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
+const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
+const CREATED = 1795373585
+const USAGE = {
+  input_tokens: 5,
+  input_tokens_details: { cached_tokens: 0 },
+  output_tokens: 3,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 8,
+  cost: 0.000007,
+}
+
+const RESPONSE = {
+  id: ID,
+  object: 'response',
+  created_at: CREATED,
+  completed_at: CREATED + 1,
+  status: 'completed',
+  error: null,
+  incomplete_details: null,
+  instructions: null,
+  model: 'sim/echo',
+  output: [
+    {
+      type: 'message',
+      id: 'msg_1',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'output_text', text: 'Hello', annotations: [] }],
+    },
+  ],
+  output_text: 'Hello',
+  parallel_tool_calls: true,
+  tool_choice: 'auto',
+  tools: [],
+  text: { format: { type: 'text' } },
+  temperature: null,
+  top_p: null,
+  frequency_penalty: null,
+  presence_penalty: null,
+  top_logprobs: null,
+  max_output_tokens: null,
+  max_tool_calls: null,
+  metadata: null,
+  background: false,
+  previous_response_id: null,
+  prompt_cache_key: null,
+  reasoning: null,
+  safety_identifier: null,
+  service_tier: null,
+  store: false,
+  truncation: 'disabled',
+  user: null,
+  usage: USAGE,
+}
+
+const CHAT_USAGE = {
+  prompt_tokens: 5,
+  completion_tokens: 3,
+  total_tokens: 8,
+  prompt_tokens_details: {
+    cached_tokens: 0,
+    cache_write_tokens: 0,
+    audio_tokens: 0,
+    file_tokens: 0,
+    video_tokens: 0,
+  },
+  completion_tokens_details: { reasoning_tokens: 0, audio_tokens: 0, image_tokens: 0 },
+  cost: 0.000007,
+  server_tool_use: { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 },
+  server_tool_use_details: { tool_calls_executed: 0, tool_calls_requested: 0, web_search_requests: 0 },
+}
+
+const COMPLETION = {
+  id: ID,
+  object: 'chat.completion',
+  created: CREATED,
+  model: 'sim/echo',
+  provider: 'Simulated',
+  service_tier: null,
+  system_fingerprint: null,
+  choices: [
+    {
+      index: 0,
+      finish_reason: 'stop',
+      native_finish_reason: 'stop',
+      logprobs: null,
+      message: { role: 'assistant', content: 'Hello', refusal: null, reasoning: null },
+    },
+  ],
+  usage: CHAT_USAGE,
+}
+
+const MESSAGE = {
+  id: ID,
+  type: 'message',
+  role: 'assistant',
+  model: 'sim/echo',
+  provider: 'Simulated',
+  diagnostics: null,
+  content: [{ type: 'text', text: 'Hello', citations: null }],
+  stop_reason: 'end_turn',
+  stop_sequence: null,
+  stop_details: null,
+  container: null,
+  usage: {
+    input_tokens: 5,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 0,
+    cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },
+    output_tokens: 3,
+    output_tokens_details: { thinking_tokens: 0 },
+    server_tool_use: null,
+    service_tier: null,
+    speed: null,
+    inference_geo: null,
+  },
+}
+
+const DELTA =
+  'event: response.output_text.delta\n' +
+  'data: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1","output_index":0,' +
+  '"content_index":0,"delta":"Hello","logprobs":[]}\n\n'
+
+const CHUNK =
+  `data: {"id":"${ID}","object":"chat.completion.chunk","created":${CREATED},"model":"sim/echo",` +
+  '"provider":"Simulated","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null,' +
+  '"native_finish_reason":null,"logprobs":null}]}\n\n'
+
+const BLOCK =
+  'event: content_block_delta\n' +
+  'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}\n\n'
+
+// Embeddings
+
+const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: TOKEN_ID_MAX }), { minItems: 1 })
+const filled = Type.String({ minLength: 1 })
+const parts = Type.Object({
+  content: Type.Array(
+    Type.Union([
+      Type.Object({ type: Type.Literal('text'), text }),
+      Type.Object({ type: Type.Literal('image_url'), image_url: Type.Object({ url: filled }) }),
+    ]),
+    { minItems: 1 },
+  ),
+})
+const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
+
+/** body-schema.ts leaves `input` to a check of its own. */
+const EmbeddingsInput = Type.Object({
+  ...EmbeddingsBody.properties,
+  input: Type.Union([
+    filled,
+    tokens,
+    Type.Array(filled, most),
+    Type.Array(tokens, most),
+    Type.Array(parts, most),
+  ]),
+})
+
+const COUNTED = Type.Object({
+  ...MessagesBody.properties,
+  max_tokens: Type.Optional(MessagesBody.properties.max_tokens),
+})
+
+const HELLO = [{ role: 'user', content: 'Hello' }]
+const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
+
+export const INFERENCE: Descriptions = {
+  createResponse: {
+    tag: 'Inference',
+    text:
+      'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
+      'Unknown fields go on to providers that speak this format.',
+    parameters: HEADERS,
+    body: {
+      schema: ResponsesRequest,
+      examples: {
+        text: { model: 'sim/echo', input: 'Hello' },
+        tool: { model: 'sim/call', input: 'What time is it?', tools: [ZONE], stream: true },
+        schema: {
+          model: 'sim/echo',
+          input: [{ role: 'user', content: [{ type: 'input_text', text: 'Hello' }] }],
+          text: { format: { type: 'json_schema', name: 'greeting', schema: { type: 'object' } } },
+        },
+        routing: {
+          models: ['acme/fast-1', 'acme/fast-2'],
+          input: 'Hello',
+          provider: { sort: 'price', zdr: true },
+          plugins: [{ id: 'alignment', rules: ['Give no medical advice'] }],
+        },
+      },
+    },
+    answers: {
+      200: {
+        ...answer(ResponseAnswer, 'The response or, with stream, its events.', RESPONSE),
+        stream: { schema: ResponseEvent, example: DELTA },
+      },
+    },
+  },
+  createChatCompletion: {
+    tag: 'Inference',
+    text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
+    parameters: HEADERS,
+    body: {
+      schema: ChatBody,
+      examples: {
+        text: { model: 'sim/echo', messages: HELLO },
+        function: {
+          model: 'sim/call',
+          messages: HELLO,
+          tools: [{ type: 'function', function: { name: 'greet', parameters: { type: 'object' } } }],
+        },
+      },
+    },
+    answers: {
+      200: {
+        ...answer(ChatCompletion, 'The completion or, with stream, its chunks.', COMPLETION),
+        stream: { schema: ChatChunk, example: CHUNK },
+      },
+    },
+  },
+  createEmbeddings: {
+    tag: 'Inference',
+    text: 'One document, never a stream.',
+    parameters: [METADATA_HEADER],
+    body: {
+      schema: EmbeddingsInput,
+      examples: { texts: { model: 'sim/embed', input: ['Hello', 'Bye'], dimensions: 3 } },
+    },
+    answers: {
+      200: answer(EmbeddingsList, 'A vector for each input, in their order.', {
+        object: 'list',
+        data: [{ object: 'embedding', index: 0, embedding: [0.28, -0.96] }],
+        model: 'sim/embed',
+        id: ID,
+        provider: 'Simulated',
+        usage: { prompt_tokens: 3, total_tokens: 3, cost: 3e-7 },
+      }),
+    },
+  },
+  createMessage: {
+    tag: 'Inference',
+    text: 'A stream has one event in each frame, and ends with message_stop or error.',
+    parameters: [...HEADERS, BETAS],
+    body: {
+      schema: MessagesBody,
+      examples: { text: { model: 'sim/echo', max_tokens: 100, messages: HELLO } },
+    },
+    answers: {
+      200: {
+        ...answer(MessageAnswer, 'The message or, with stream, its events.', MESSAGE),
+        stream: { schema: MessageEvent, example: BLOCK },
+      },
+    },
+  },
+  countMessageTokens: {
+    tag: 'Inference',
+    text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
+    parameters: [BETAS],
+    body: { schema: COUNTED, examples: { text: { model: 'sim/echo', messages: HELLO } } },
+    answers: {
+      200: answer(Type.Object({ input_tokens: count, estimated: Type.Literal(true) }), 'The estimate.', {
+        input_tokens: 5,
+        estimated: true,
+      }),
+    },
+    failures: ['unprocessable'],
+  },
+}

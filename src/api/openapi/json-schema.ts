@@ -1,0 +1,137 @@
+/**
+ * JSON Schema (2020-12) out of TypeBox schemas, for the interface description. Pure. Schemas with a name become
+ * components that others refer to; kinds of a named union become components too. Symbols and functions stay behind.
+ */
+import { KindGuard, type TSchema } from '@sinclair/typebox'
+import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/schema.ts'
+
+export type JsonSchema = Readonly<Record<string, unknown>>
+
+export interface SchemaWriter {
+  /** The schema itself or, where it has a name, a reference to its component. */
+  write(schema: TSchema): JsonSchema
+  /** All components that were referred to so far, sorted by name. @throws Error when two schemas want one name */
+  components(): Readonly<Record<string, JsonSchema>>
+}
+
+const COMPONENTS = '#/components/schemas/'
+const NULL: JsonSchema = { type: 'null' }
+
+export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>): SchemaWriter {
+  const names = new Map<unknown, string>()
+  const written = new Map<string, JsonSchema>()
+  const waiting = new Map<string, TSchema>()
+  const name = (schema: TSchema, text: string): string => {
+    const known = names.get(identityOf(schema))
+    if (known !== undefined) return known
+    if (waiting.has(text)) throw new Error(`two schemas are named ${text}`)
+    names.set(identityOf(schema), text)
+    waiting.set(text, schema)
+    return text
+  }
+  const write = (schema: TSchema): JsonSchema => {
+    const known = names.get(identityOf(schema))
+    return known === undefined ? plain(schema, null) : refer(known)
+  }
+  const refer = (text: string): JsonSchema => {
+    const schema = waiting.get(text)
+    if (schema !== undefined && !written.has(text)) {
+      // First, for a schema that leads back to itself.
+      written.set(text, {})
+      written.set(text, plain(schema, text))
+    }
+    return { $ref: COMPONENTS + text }
+  }
+  const plain = (schema: TSchema, ownName: string | null): JsonSchema => {
+    if (isVariants(schema)) return kinds(schema, ownName)
+    if (Array.isArray(schema['anyOf'])) return { ...noted(schema), ...union(schema['anyOf'] as TSchema[]) }
+    return Object.fromEntries(
+      Object.entries(schema).flatMap(([key, value]): [string, unknown][] => {
+        if (value === undefined) return []
+        if (key === 'properties') {
+          const properties = Object.entries(value as Record<string, TSchema>)
+          return [[key, Object.fromEntries(properties.map(([field, each]) => [field, write(each)]))]]
+        }
+        const isSchema = (key === 'items' || key === 'additionalProperties') && typeof value === 'object'
+        return [[key, isSchema ? write(value as TSchema) : value]]
+      }),
+    )
+  }
+  const kinds = (schema: VariantsSchema, ownName: string | null): JsonSchema => {
+    const rule = schema[Rule]
+    if (ownName !== null) {
+      for (const [kind, member] of rule.table) name(member.schema, ownName + pascal(kind))
+    }
+    const members = new Map<TSchema, JsonSchema>()
+    for (const { schema: member } of rule.table.values()) {
+      if (!members.has(member)) members.set(member, write(member))
+    }
+    const anyOf = [...members.values()]
+    if (rule.open) return { ...noted(schema), anyOf: [...anyOf, otherKind(rule)] }
+    const mapping = [...rule.table].map(([kind, { schema: member }]) => [kind, members.get(member)?.['$ref']])
+    if (rule.absent !== null || mapping.some(([, target]) => target === undefined)) {
+      return { ...noted(schema), anyOf }
+    }
+    const discriminator = { propertyName: rule.tag, mapping: Object.fromEntries(mapping) as object }
+    return { ...noted(schema), anyOf, discriminator }
+  }
+  /** Words as one list, and null where a type can say so, because readers see these more than anything else. */
+  const union = (members: readonly TSchema[]): JsonSchema => {
+    const flat = members.flatMap(member =>
+      names.has(identityOf(member)) || !KindGuard.IsUnion(member) ? [member] : member.anyOf,
+    )
+    const words = flat.filter(member => KindGuard.IsLiteral(member)).map(member => member.const as unknown)
+    const rest = flat.filter(member => !KindGuard.IsLiteral(member))
+    const withNull = rest.some(member => KindGuard.IsNull(member))
+    const others = rest.filter(member => !KindGuard.IsNull(member)).map(write)
+    const all = words.length === 0 ? others : [wordsOf(words), ...others]
+    const [only] = all
+    if (only === undefined) return NULL
+    if (!withNull) return all.length === 1 ? only : { anyOf: all }
+    const isTyped = all.length === 1 && typeof only['type'] === 'string' && only['const'] === undefined
+    if (!isTyped) return { anyOf: [...all, NULL] }
+    const orNull = { ...only, type: [only['type'], 'null'] }
+    return Array.isArray(only['enum']) ? { ...orNull, enum: [...(only['enum'] as unknown[]), null] } : orNull
+  }
+  for (const [text, schema] of named) name(schema, text)
+  return {
+    write,
+    components: () => Object.fromEntries([...written].sort(([a], [b]) => (a < b ? -1 : 1))),
+  }
+}
+
+function isVariants(schema: TSchema): schema is VariantsSchema {
+  return KindGuard.IsKindOf(schema, 'Variants')
+}
+
+/** The same for a schema and its optional form, which is a copy with the same parts. */
+function identityOf(schema: TSchema): unknown {
+  return schema['anyOf'] ?? schema['properties'] ?? schema
+}
+
+function noted({ description }: TSchema): JsonSchema {
+  return description === undefined ? {} : { description }
+}
+
+function otherKind({ tag }: VariantsRule): JsonSchema {
+  return {
+    type: 'object',
+    properties: { [tag]: { type: 'string', minLength: 1 } },
+    required: [tag],
+    description: 'A kind that is not listed here; it passes as it is.',
+  }
+}
+
+function wordsOf(words: readonly unknown[]): JsonSchema {
+  const types = [...new Set(words.map(word => typeof word))]
+  const typed = types.length === 1 ? { type: types[0] } : {}
+  return words.length === 1 ? { ...typed, const: words[0] } : { ...typed, enum: words }
+}
+
+/** `gateway:web_search` -> `GatewayWebSearch`. */
+function pascal(kind: string): string {
+  return kind
+    .split(/[^A-Za-z0-9]+/)
+    .map(part => part.slice(0, 1).toUpperCase() + part.slice(1))
+    .join('')
+}

@@ -1,0 +1,259 @@
+/**
+ * The reference page: the OpenAPI document as HTML for people, without scripts and without anything from elsewhere.
+ * Main thread, once per process. Pure.
+ */
+import type { JsonSchema } from './json-schema.ts'
+import { PAGE_STYLE } from './page-style.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+interface PlacedOperation {
+  readonly method: string
+  readonly path: string
+  readonly operation: Fields
+}
+
+const COMPONENT = '#/components/'
+const METHODS = ['get', 'post', 'put', 'patch', 'delete']
+/** Deeper objects are named, and their fields are left out. Those with a name have a place of their own. */
+const DEPTH_MAX = 8
+
+/** @param document as createDocument makes it */
+export function referencePage(document: JsonSchema): string {
+  const info = fields(document['info'])
+  const operations = operationsOf(document)
+  const tags = list(document['tags']).map(fields)
+  const schemas = Object.entries(fields(fields(document['components'])['schemas']))
+  const groups = tags.map(tag => group(tag, operations, document)).join('\n')
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${safe(info['title'])}: reference of the interface</title>
+<style>${PAGE_STYLE}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the operations</a>
+<header>
+<h1>${safe(info['title'])}: reference</h1>
+<p>${safe(info['summary'])} ${safe(info['description'])}</p>
+<p>The same for programs: <code>GET /openapi.json</code> on the public port, without a key. Licence: ${safe(fields(info['license'])['identifier'])}.</p>
+</header>
+<nav aria-label="Operations">
+${tags.map(tag => contents(tag, operations)).join('\n')}
+<p><a href="#schemas">Schemas</a></p>
+</nav>
+<main id="main">
+${groups}
+<section aria-labelledby="schemas">
+<h2 id="schemas">Schemas</h2>
+${schemas.map(([name, schema]) => component(name, fields(schema))).join('\n')}
+</section>
+</main>
+</body>
+</html>
+`
+}
+
+function operationsOf(document: JsonSchema): readonly PlacedOperation[] {
+  return Object.entries(fields(document['paths'])).flatMap(([path, item]) =>
+    METHODS.flatMap(method => {
+      const operation = fields(item)[method]
+      return isObject(operation) ? [{ method: method.toUpperCase(), path, operation }] : []
+    }),
+  )
+}
+
+function inTag({ name }: Fields, operations: readonly PlacedOperation[]): readonly PlacedOperation[] {
+  return operations.filter(({ operation }) => list(operation['tags']).includes(name))
+}
+
+function contents(tag: Fields, operations: readonly PlacedOperation[]): string {
+  const links = inTag(tag, operations).map(
+    ({ method, path, operation }) =>
+      `<li><a href="#${safe(operation['operationId'])}">${method} ${breakable(path)}</a></li>`,
+  )
+  return `<details><summary>${safe(tag['name'])}</summary><ul>${links.join('')}</ul></details>`
+}
+
+function group(tag: Fields, operations: readonly PlacedOperation[], document: JsonSchema): string {
+  const name = safe(tag['name'])
+  const id = `tag-${name.replace(/\W+/g, '-').toLowerCase()}`
+  const all = inTag(tag, operations).map(each => article(each, document))
+  return `<section aria-labelledby="${id}">
+<h2 id="${id}">${name}</h2>
+<p>${safe(tag['description'])}</p>
+${all.join('\n')}
+</section>`
+}
+
+function article({ method, path, operation }: PlacedOperation, document: JsonSchema): string {
+  const id = safe(operation['operationId'])
+  const about = operation['description'] === undefined ? '' : `<p>${safe(operation['description'])}</p>`
+  const body = fields(operation['requestBody'])
+  return `<article aria-labelledby="${id}">
+<h3 id="${id}"><span class="method">${method}</span> <code>${breakable(path)}</code></h3>
+<p><strong>${safe(operation['summary'])}.</strong> ${keyOf(operation)} <span class="quiet">operationId ${id}</span></p>
+${about}
+${parameters(list(operation['parameters']).map(fields))}
+${operation['requestBody'] === undefined ? '' : `<h4>Body</h4><p>${safe(body['description'])}</p>${contentOf(body, 'body', id)}`}
+${answers(fields(operation['responses']), id, document)}
+</article>`
+}
+
+const KEYS: Readonly<Record<string, string>> = { apiKey: 'API key', managementKey: 'management key' }
+
+function keyOf(operation: Fields): string {
+  const names = list(operation['security']).flatMap(each => Object.keys(fields(each)))
+  const kinds = names.flatMap(name => KEYS[name] ?? [])
+  return kinds.length === 0
+    ? 'Needs no key.'
+    : `Needs ${kinds
+        .map(kind => `a ${kind}`)
+        .join(' or ')
+        .replace('a API', 'an API')}.`
+}
+
+function parameters(all: readonly Fields[]): string {
+  if (all.length === 0) return ''
+  const rows = all.map(each => {
+    const need = each['required'] === true ? ' <em>required</em>' : ''
+    return `<li><code>${safe(each['name'])}</code> <span class="type">in ${safe(each['in'])}, ${typeOf(fields(each['schema']))}</span>${need}: ${safe(each['description'])}</li>`
+  })
+  return `<details><summary>Parameters (${all.length})</summary><ul>${rows.join('')}</ul></details>`
+}
+
+function answers(all: Fields, id: string, document: JsonSchema): string {
+  const own: string[] = []
+  const failures: string[] = []
+  for (const [status, value] of Object.entries(all)) {
+    const answer = fields(value)
+    const target = answer['$ref']
+    if (typeof target !== 'string') {
+      own.push(
+        `<h4>Answer ${safe(status)}</h4><p>${safe(answer['description'])}</p>${contentOf(answer, 'answer', `${id}-${status}`)}`,
+      )
+      continue
+    }
+    const failure = resolve(document, target)
+    const schema = fields(fields(fields(failure['content'])['application/json'])['schema'])
+    failures.push(`<li><code>${safe(status)}</code> ${safe(failure['description'])} ${typeOf(schema)}</li>`)
+  }
+  return `${own.join('\n')}
+<details><summary>Errors (${failures.length})</summary><ul>${failures.join('')}</ul></details>`
+}
+
+function contentOf(holder: Fields, what: string, label: string): string {
+  return Object.entries(fields(holder['content']))
+    .map(([media, value]) => {
+      const { schema, examples } = fields(value)
+      const shown = Object.entries(fields(examples)).map(([name, example]) => {
+        const { value: sample } = fields(example)
+        const text = typeof sample === 'string' ? sample : JSON.stringify(sample, null, 2)
+        const title = `Example of the ${what}: ${safe(name)}`
+        return `<details><summary>${title}</summary><pre tabindex="0" role="region" aria-label="${title}, ${safe(label)}">${safe(text)}</pre></details>`
+      })
+      return `<div><code>${safe(media)}</code>: ${described(fields(schema), 0)}</div>${shown.join('')}`
+    })
+    .join('\n')
+}
+
+function component(name: string, schema: Fields): string {
+  const id = safe(name)
+  return `<details><summary>${id}</summary><div id="schema-${id}">${described(schema, 0)}</div></details>`
+}
+
+/** The type and, of an object, its fields. */
+function described(schema: Fields, depth: number): string {
+  const about = schema['description'] === undefined ? '' : ` ${safe(schema['description'])}`
+  return `<span class="type">${typeOf(schema)}</span>${about}${fieldsOf(schema, depth)}`
+}
+
+function fieldsOf(schema: Fields, depth: number): string {
+  if (depth >= DEPTH_MAX) return ''
+  const needed = new Set(list(schema['required']))
+  const rows = Object.entries(fields(schema['properties'])).map(([name, value]) => {
+    const need = needed.has(name) ? ' <em>required</em>' : ''
+    return `<li><code>${safe(name)}</code>${need}: ${described(fields(value), depth + 1)}</li>`
+  })
+  const own = rows.length === 0 ? '' : `<ul>${rows.join('')}</ul>`
+  const items = isObject(schema['items']) ? fieldsOf(schema['items'], depth + 1) : ''
+  const members = list(schema['anyOf']).map(member => fieldsOf(fields(member), depth + 1))
+  return own + items + members.join('')
+}
+
+/** A few words, with links to schemas that have a name. */
+function typeOf(schema: Fields): string {
+  const { $ref: target, const: word, enum: words, anyOf, items, type, contentSchema } = schema
+  if (typeof target === 'string') return link(target)
+  if (isObject(contentSchema)) return `stream of ${typeOf(contentSchema)}`
+  if (word !== undefined) return `<code>${safe(JSON.stringify(word))}</code>`
+  if (Array.isArray(words))
+    return words.map(each => `<code>${safe(JSON.stringify(each))}</code>`).join(' or ')
+  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(each => typeOf(fields(each))))].join(' or ')
+  const names = Array.isArray(type) ? type.map(String) : [typeof type === 'string' ? type : 'any value']
+  const all = names.map(name => (name === 'array' && isObject(items) ? `array of ${typeOf(items)}` : name))
+  return all.join(' or ') + bounds(schema)
+}
+
+const BOUNDS: readonly (readonly [keyword: string, words: string])[] = [
+  ['minimum', 'at least'],
+  ['exclusiveMinimum', 'above'],
+  ['maximum', 'at most'],
+  ['minLength', 'characters at least'],
+  ['maxLength', 'characters at most'],
+  ['minItems', 'elements at least'],
+  ['maxItems', 'elements at most'],
+  ['pattern', 'pattern'],
+  ['format', 'format'],
+  ['default', 'default'],
+]
+
+function bounds(schema: Fields): string {
+  const found = BOUNDS.flatMap(([keyword, words]) =>
+    schema[keyword] === undefined ? [] : [`${words} ${safe(schema[keyword])}`],
+  )
+  return found.length === 0 ? '' : ` (${found.join(', ')})`
+}
+
+function link(target: string): string {
+  const name = safe(target.slice(target.lastIndexOf('/') + 1))
+  return `<a href="#schema-${name}">${name}</a>`
+}
+
+function resolve(document: JsonSchema, target: string): Fields {
+  let found: Fields = fields(document['components'])
+  for (const part of target.slice(COMPONENT.length).split('/')) found = fields(found[part])
+  return found
+}
+
+/** A long path may go on in the next line after a slash. */
+function breakable(path: string): string {
+  return safe(path).replaceAll('/', '/<wbr>')
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function fields(value: unknown): Fields {
+  return isObject(value) ? value : {}
+}
+
+function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+function safe(value: unknown): string {
+  return String(value ?? '').replace(/[&<>"']/g, character => ESCAPES[character] ?? '')
+}

@@ -1,0 +1,25 @@
+/** Waits for a client that reads a long answer slowly. */
+import type { Reply } from './operation.ts'
+
+export class SlowReader {
+  readonly #signal: AbortSignal
+  #wake: () => void = () => undefined
+
+  constructor(reply: Reply, signal: AbortSignal) {
+    this.#signal = signal
+    reply.onProgress(drained => {
+      if (drained) this.#wake()
+    })
+    signal.addEventListener('abort', () => this.#wake(), { once: true })
+  }
+
+  /** Resolves when the client has taken what was written. Rejects with the reason of the abort. */
+  async drained(): Promise<void> {
+    if (!this.#signal.aborted) {
+      await new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+    }
+    this.#signal.throwIfAborted()
+  }
+}

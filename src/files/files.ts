@@ -1,0 +1,178 @@
+/**
+ * Files of workspaces: what is known of them is in the Store, their bytes are in a folder or bucket. The door of this
+ * room. Serve threads; the main thread removes what is left over.
+ */
+import { type Clock, isoInstant } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import { GatewayError } from '../errors.ts'
+import { fileId } from '../ids.ts'
+import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../storage/files.ts'
+import type { Store } from '../storage/store.ts'
+import type { ContentSource, FileContents } from './contents.ts'
+import { createFolderContents } from './folder.ts'
+import { createS3Contents } from './s3.ts'
+
+export { bytesSource, type ContentSource } from './contents.ts'
+export { cleanFilename } from './filename.ts'
+export { type FormPart, fieldText, type OpenBytes, partSource, readForm } from './multipart.ts'
+
+/** Reads the text of a new file, so that search finds it. Never rejects. */
+export type ReadText = (fileId: string, source: TextSource, keyHash: string) => Promise<FileText>
+
+/** Bytes for another thread: in memory, or a part of an open file. */
+export type TextSource =
+  | { readonly content: Uint8Array }
+  | { readonly descriptor: number; readonly start: number; readonly bytes: number }
+
+export interface FilesDeps {
+  readonly store: Pick<Store, 'files'>
+  readonly contents: FileContents
+  readonly room: Pick<Config['tools']['files'], 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
+  readonly readText: ReadText
+  readonly clock: Clock
+}
+
+/** A file that is about to be kept. */
+export interface Incoming {
+  readonly filename: string
+  readonly purpose: string
+  readonly mediaType: string | null
+  readonly source: ContentSource
+  /** Null: its text is not made searchable. */
+  readonly text: TextSource | null
+}
+
+/** Where the bytes are, as the settings say. */
+export function openContents({ url, endpoint, region, ...keys }: Config['tools']['files']): FileContents {
+  if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
+  const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
+  const { accessKeyId, secretAccessKey } = keys
+  // The configuration was checked.
+  if (accessKeyId === null || secretAccessKey === null) throw new TypeError('a bucket needs credentials')
+  return createS3Contents({
+    bucket,
+    prefix: prefix.filter(part => part !== '').join('/'),
+    endpoint,
+    region,
+    accessKeyId,
+    secretAccessKey,
+  })
+}
+
+export class Files {
+  readonly #deps: FilesDeps
+  readonly #rows: FileStore
+
+  constructor(deps: FilesDeps) {
+    this.#deps = deps
+    this.#rows = deps.store.files
+  }
+
+  get maxFileBytes(): number {
+    return this.#deps.room.maxFileBytes
+  }
+
+  /**
+   * Keeps a file. It is visible, and found by search, once this resolves.
+   * @param keyHash on whose behalf its text is read
+   * @throws GatewayError `payload_too_large`, `conflict` when the workspace is full, or `service_unavailable`
+   */
+  async create(place: WorkspacePlace, incoming: Incoming, keyHash: string): Promise<FileRecord> {
+    const { contents, clock, room, readText } = this.#deps
+    const { filename, purpose, mediaType, source, text } = incoming
+    if (source.bytes > room.maxFileBytes) {
+      throw new GatewayError(
+        'payload_too_large',
+        `The file is too large: the limit is ${room.maxFileBytes} bytes`,
+      )
+    }
+    const id = fileId()
+    const { organizationId, workspaceId } = place
+    const createdAt = isoInstant(clock.nowMs())
+    const full = await this.#rows.open(
+      { id, organizationId, workspaceId, filename, purpose, mediaType, bytes: source.bytes, createdAt },
+      { files: room.maxFiles, bytes: room.maxBytes },
+    )
+    if (full !== null) throw fullWorkspace(full, room)
+    try {
+      await contents.put(id, source)
+      const record = await this.#rows.complete(id, text === null ? 'none' : await readText(id, text, keyHash))
+      if (record !== null) return record
+    } catch (thrown) {
+      await this.#discard(id)
+      throw thrown
+    }
+    await this.#discard(id)
+    throw new GatewayError('conflict', 'The workspace was removed meanwhile')
+  }
+
+  find(place: WorkspacePlace, id: string): Promise<FileRecord | null> {
+    return this.#rows.find(place, id)
+  }
+
+  newest(place: WorkspacePlace, filename: string): Promise<FileRecord | null> {
+    return this.#rows.newest(place, filename)
+  }
+
+  list: FileStore['list'] = (filter, limit) => this.#rows.list(filter, limit)
+
+  /** The bytes, one chunk in memory at a time. */
+  read({ id }: FileRecord): AsyncIterable<Uint8Array> {
+    return this.#deps.contents.read(id)
+  }
+
+  /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */
+  async readWhole(file: FileRecord, maxBytes: number): Promise<Buffer> {
+    if (file.bytes > maxBytes) {
+      throw new GatewayError(
+        'payload_too_large',
+        `The file is too large: the limit here is ${maxBytes} bytes`,
+      )
+    }
+    const chunks: Uint8Array[] = []
+    let bytes = 0
+    for await (const chunk of this.read(file)) {
+      bytes += chunk.byteLength
+      if (bytes > file.bytes) break
+      chunks.push(chunk)
+    }
+    return Buffer.concat(chunks)
+  }
+
+  /** True if there was one. */
+  async remove(place: WorkspacePlace, id: string): Promise<boolean> {
+    const removed = await this.#rows.remove(place, id)
+    if (removed) await this.#discard(id)
+    return removed
+  }
+
+  /** Removes the bytes of files that are gone, or never were whole. Returns their number. */
+  async sweep(before: string, limit: number): Promise<number> {
+    const ids = await this.#rows.leftovers(before, limit)
+    for (const id of ids) await this.#drop(id)
+    return ids.length
+  }
+
+  /** What fails here is left over, and removed later. */
+  async #discard(id: string): Promise<void> {
+    try {
+      await this.#drop(id)
+    } catch {
+      // See sweep.
+    }
+  }
+
+  async #drop(id: string): Promise<void> {
+    // The row goes last: without it nobody would know of the bytes.
+    await this.#deps.contents.remove(id)
+    await this.#rows.forget(id)
+  }
+}
+
+function fullWorkspace(full: 'files' | 'bytes', { maxFiles, maxBytes }: FilesDeps['room']): GatewayError {
+  const limit = full === 'files' ? `${maxFiles} files` : `${maxBytes} bytes`
+  return new GatewayError(
+    'conflict',
+    `The workspace may have ${limit}: delete files that are no longer needed`,
+  )
+}

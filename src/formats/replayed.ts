@@ -1,0 +1,145 @@
+/**
+ * Items of earlier turns that a client sends back, where the format has no form of its own for them. Pure. One rule
+ * holds for all formats, so that a conversation can go on at another provider:
+ * - an encoder omits an item that a provider ran by itself (`isSpent`);
+ * - a call of a tool that the gateway ran becomes a function call and its output, because later turns may ask for it;
+ * - an encoder refuses any other item with its path. The client or its tools said or did something there, or it is
+ *   sealed history, and omitting it would change the conversation.
+ * Reasoning is neither: each encoder sends back reasoning that its provider can verify and omits the rest.
+ */
+import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
+import type { InputItem } from '../protocol/items.ts'
+import { functionName } from '../protocol/tools.ts'
+import { filled, isRecord, type Json, parseJson } from './json.ts'
+
+const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
+
+/** Both prefixes of tools and items that run on the gateway. */
+const OURS = /^(gateway|openrouter):/
+
+/** Prefixes of ids that the gateway or Anthropic gives to hosted items. */
+const IDS_OF_OTHERS = /^(st|srvtoolu|mcptoolu)_/
+
+/** True for a type of tool or item that runs on the gateway; no provider knows it. */
+export function isOurs(type: string): boolean {
+  return OURS.test(type)
+}
+
+/**
+ * True if an encoder may omit an item of this type where its format has no form for it: a provider or the gateway ran
+ * the tool, and the model's own words after it hold the result.
+ */
+export function isSpent(type: string): boolean {
+  return SPENT.has(type) || isOurs(type)
+}
+
+/**
+ * True for a spent item that has the form of the Responses format but comes from another provider. A Responses provider
+ * would look up its id, or miss fields that only its own items have. Gemini signs its items.
+ */
+export function isSpentElsewhere(type: string, id: unknown, signature: unknown): boolean {
+  return (
+    SPENT.has(type) && (typeof signature === 'string' || (typeof id === 'string' && IDS_OF_OTHERS.test(id)))
+  )
+}
+
+type Call = Extract<InputItem, { type: 'function_call' }>
+type Output = Extract<InputItem, { type: 'function_call_output' }>
+type Fields = Readonly<Record<string, unknown>>
+
+/** The fields of a replayed item that this file reads. */
+interface Replayed {
+  readonly type?: unknown
+  readonly id?: unknown
+  readonly call_id?: unknown
+  readonly action?: unknown
+  readonly operation?: unknown
+  readonly output?: unknown
+  readonly status?: unknown
+}
+
+/** Fields of the item that were the arguments of its call, and those that were its result. */
+const REPLAYED: {
+  readonly [name in string]?: { readonly said: readonly string[]; readonly got: readonly string[] }
+} = {
+  datetime: { said: ['timezone'], got: ['datetime', 'timezone'] },
+  bash: { said: ['command'], got: ['stdout', 'stderr', 'exitCode', 'error'] },
+  shell: { said: ['action'], got: ['output', 'error'] },
+  code_interpreter: { said: ['code'], got: ['stdout', 'stderr', 'exitCode'] },
+  web_search: { said: ['action'], got: ['sources'] },
+  web_fetch: { said: ['url'], got: ['title', 'content', 'error'] },
+  files: { said: ['operation', 'file_id', 'filename'], got: ['result', 'error'] },
+  memory: { said: ['action', 'key'], got: ['value'] },
+  advisor: { said: ['prompt'], got: ['advice', 'error'] },
+  subagent: { said: ['task_name', 'task_description'], got: ['outcome', 'error'] },
+  fusion: { said: [], got: ['analysis', 'responses', 'error'] },
+}
+
+const UNFINISHED: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
+
+/**
+ * A replayed item of these tools, of an MCP tool that the gateway has called, or of a patch that it asked the client to
+ * apply, as function calls and outputs, which every format can express; null for others. Later turns may ask for the
+ * result, and the client itself may have run a command.
+ */
+export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+  if (isOurPatch(item)) return patchCall(item, index)
+  if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
+  const name = typeof item.type === 'string' && isOurs(item.type) ? item.type.replace(OURS, '') : ''
+  const fields = Object.hasOwn(REPLAYED, name) ? REPLAYED[name] : undefined
+  if (fields === undefined || UNFINISHED.has(item.status)) return null
+  const call_id = callIdOf(item, index)
+  const { sources, ...asked } = isRecord(item.action) ? item.action : {}
+  const said = isRecord(item.action) ? asked : pick(item, fields.said)
+  const got = pick({ ...item, sources }, fields.got)
+  // An item that tells no result has nothing that a later turn could need.
+  if (Object.keys(got).length === 0) return null
+  return [
+    { type: 'function_call', call_id, name, arguments: JSON.stringify(said) },
+    { type: 'function_call_output', call_id, output: JSON.stringify(got) },
+  ]
+}
+
+function replayMcpCall({ id, name, arguments: said, output, error }: Fields): readonly [Call, Output] | null {
+  // Those of providers have other ids, and forms of their own where the format has one.
+  if (typeof id !== 'string' || !id.startsWith('st_')) return null
+  const text = typeof said === 'string' && isRecord(parseJson(said)) ? said : '{}'
+  const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
+  return [
+    { type: 'function_call', call_id: id, name: functionName(String(name)), arguments: text },
+    { type: 'function_call_output', call_id: id, output: result },
+  ]
+}
+
+function pick(item: object, names: readonly string[]): Json {
+  const entries = names.map(name => [name, Reflect.get(item, name) as unknown] as const)
+  return Object.fromEntries(entries.filter(([, value]) => value != null))
+}
+
+const PATCH = /^(?:gateway|openrouter):apply_patch$/
+
+/** True for a patch that the gateway asked the client to apply; one that was wrong the client never had. */
+export function isOurPatch({ type, operation }: Replayed): boolean {
+  return PATCH.test(String(type)) && isRecord(operation)
+}
+
+/** A native patch, or what became of one, as function call or output, for formats without a form of their own. */
+export function patchAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+  if (item.type === 'apply_patch_call') return patchCall(item, index)
+  return item.type === 'apply_patch_call_output' ? patchOutput(item) : null
+}
+
+function patchCall(item: Replayed, index: number): readonly Call[] {
+  const call_id = callIdOf(item, index)
+  return [{ type: 'function_call', call_id, name: 'apply_patch', arguments: JSON.stringify(item.operation) }]
+}
+
+function patchOutput({ call_id, output, status }: Replayed): readonly Output[] | null {
+  if (typeof call_id !== 'string') return null
+  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status) }]
+}
+
+/** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */
+export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unknown }, index: number): string {
+  return filled(item.call_id) ?? filled(item.id) ?? `call_${index}`
+}

@@ -1,0 +1,152 @@
+/**
+ * Needs of a request that the catalogue can compare: kinds of input, room for the prompt, length of the answer. Pure.
+ * Hot path. Endpoints whose rows do not say what they take are never left out. Lengths of prompts are estimates: an
+ * endpoint is left out only if even the least length is too long, and comes after the others if the likely one is.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import type { Filter } from './filters.ts'
+import type { ModelCandidates } from './shared-candidates.ts'
+
+/** Ways to measure a request. */
+export interface Measures {
+  /** Tokens of the input, about. Absent: lengths are not compared. */
+  readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
+  /** Tokens that the input has at least. Default: `inputTokens`. */
+  readonly leastTokens?: ((request: ResponsesRequest) => number) | undefined
+  /** True if `inputTokens` is surely not above the number; next to no work. Default: `inputTokens` is compared. */
+  readonly isInputBelow?: ((request: ResponsesRequest, tokens: number) => boolean) | undefined
+}
+
+/** The plugins of a request, as far as they make it fit. */
+export interface FittingPlugins {
+  /** True if a plugin cuts prompts of any length for this endpoint. */
+  shortens(endpoint: Endpoint): boolean
+  /** True if a plugin turns this part of the input into text. */
+  reads(part: object): boolean
+}
+
+export const CONTEXT_LENGTH = 'context_length'
+export const MAX_OUTPUT_TOKENS = 'max_output_tokens'
+export const INPUT_MODALITIES = 'input_modalities'
+
+/** The modality of a content part, by its type. */
+const MODALITIES: Readonly<Record<string, string>> = {
+  input_image: 'image',
+  input_file: 'file',
+  input_audio: 'audio',
+  input_video: 'video',
+}
+
+const NONE: readonly never[] = []
+const NOBODY = (): boolean => false
+
+/** The needs of one request. Each is worked out when the first model asks for it. */
+export class Needs {
+  readonly #request: ResponsesRequest
+  readonly #measures: Measures
+  readonly #plugins: FittingPlugins | null
+  readonly #isCapped: boolean
+  #modalities: readonly string[] | null = null
+  #tokens: number | null = null
+  #least: number | null = null
+
+  /** `isCapped`: limits of money hold for the caller, so that its output is capped to what the endpoint can write. */
+  constructor(
+    request: ResponsesRequest,
+    measures: Measures,
+    plugins: FittingPlugins | null,
+    isCapped: boolean,
+  ) {
+    this.#request = request
+    this.#measures = measures
+    this.#plugins = plugins
+    this.#isCapped = isCapped
+  }
+
+  /** Tokens of output that the caller asks for; 0: it does not say. */
+  get output(): number {
+    return this.#request.max_output_tokens ?? 0
+  }
+
+  /** Kinds of input beside text that no plugin turns into text. */
+  get modalities(): readonly string[] {
+    this.#modalities ??= modalitiesIn(this.#request, this.#plugins)
+    return this.#modalities
+  }
+
+  /** The filters that leave out endpoints of this model; usually none. */
+  filters({ leastContext, leastOutput, takes }: ModelCandidates): readonly Filter[] {
+    let filters: Filter[] | null = null
+    const add = (excludedBy: string, admits: Filter['admits']): void => {
+      filters ??= []
+      filters.push({ excludedBy, applies: () => true, admits })
+    }
+    const hasParts = typeof this.#request.input !== 'string'
+    if (hasParts && takes !== null && this.modalities.some(each => !takes.includes(each)))
+      add(INPUT_MODALITIES, NOBODY)
+    if (this.output > leastOutput && !this.#isCapped)
+      add(MAX_OUTPUT_TOKENS, ({ endpoint }) => this.output <= (endpoint.maxOutputTokens ?? this.output))
+    if (this.#mayExceed(leastContext)) add(CONTEXT_LENGTH, ({ endpoint }) => this.#hasRoom(endpoint))
+    return filters ?? NONE
+  }
+
+  /** True if the endpoint probably takes the whole request. */
+  fits({ contextLength, maxOutputTokens }: Endpoint): boolean {
+    const { inputTokens } = this.#measures
+    if (maxOutputTokens !== null && this.output > maxOutputTokens) return false
+    if (contextLength === null || inputTokens === undefined) return true
+    this.#tokens ??= inputTokens(this.#request)
+    return this.#tokens + this.output <= contextLength
+  }
+
+  #mayExceed(leastContext: number): boolean {
+    const { inputTokens, isInputBelow } = this.#measures
+    if (leastContext === Number.POSITIVE_INFINITY || inputTokens === undefined) return false
+    const room = leastContext - this.output
+    if (isInputBelow !== undefined) return !isInputBelow(this.#request, room)
+    return inputTokens(this.#request) > room
+  }
+
+  #hasRoom(endpoint: Endpoint): boolean {
+    const { contextLength, maxOutputTokens } = endpoint
+    if (contextLength === null) return true
+    const output = this.#isCapped ? Math.min(this.output, maxOutputTokens ?? this.output) : this.output
+    if (output < contextLength && this.#isShortened(endpoint)) return true
+    const { inputTokens, leastTokens = inputTokens } = this.#measures
+    this.#least ??= leastTokens?.(this.#request) ?? 0
+    return this.#least + output <= contextLength
+  }
+
+  /** The provider, or a plugin, cuts what is too long. */
+  #isShortened(endpoint: Endpoint): boolean {
+    return this.#request.truncation === 'auto' || this.#plugins?.shortens(endpoint) === true
+  }
+}
+
+function modalitiesIn({ input }: ResponsesRequest, plugins: FittingPlugins | null): readonly string[] {
+  if (typeof input === 'string') return NONE
+  let found: Set<string> | null = null
+  for (const item of input) {
+    for (const parts of partsOf(item)) {
+      for (const part of parts) {
+        const modality = MODALITIES[part.type ?? '']
+        if (modality === undefined || plugins?.reads(part) === true) continue
+        found ??= new Set()
+        found.add(modality)
+      }
+    }
+  }
+  return found === null ? NONE : [...found]
+}
+
+interface Part {
+  readonly type?: string
+}
+
+/** The parts of a message, and those of the output of a tool. */
+function* partsOf(item: object): Generator<readonly Part[]> {
+  const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
+  if (Array.isArray(content)) yield content as readonly Part[]
+  if (Array.isArray(output)) yield output as readonly Part[]
+}

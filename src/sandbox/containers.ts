@@ -1,0 +1,387 @@
+/**
+ * All containers of this process: who may use which, how many there may be, when they end, and how many runs go at
+ * once. Main thread.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import { GatewayError } from '../errors.ts'
+import { randomText } from '../ids.ts'
+import type { Log } from '../log/log.ts'
+import { createBubblewrap } from './bubblewrap.ts'
+import { createDocker } from './docker.ts'
+import { createEmbedded } from './embedded/embedded.ts'
+import type { Engine, EngineContainer, EngineLimits, EngineResult, RunOutput, Stop } from './engine.ts'
+import { filePath } from './paths.ts'
+import { RunQueue } from './run-queue.ts'
+import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
+
+export type SandboxSettings = Config['tools']['sandbox']
+
+export interface ContainersOptions {
+  readonly settings: SandboxSettings
+  /** For the files of containers, where the engine needs a folder. */
+  readonly folder: string
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault'>
+}
+
+export interface Containers extends SandboxCalls {
+  /** How many there are. */
+  readonly count: number
+  close(): Promise<void>
+}
+
+const MIB = 1024 * 1024
+/** Files, folders and links of one container. */
+const FILES_MAX = 2_000
+/** Ids that the gateway makes; no caller may name a container so. */
+const MADE = 'cntr_'
+const MADE_CHARS = 32
+const NAME = /^[\w-]{1,40}$/
+const SWEEP_MS = 5_000
+/** Calls that wait for one container. */
+const PENDING_MAX = 16
+const WAITING_FACTOR = 8
+
+interface Held {
+  readonly key: string
+  readonly workspace: string
+  readonly networkPolicy: ContainerTerms['networkPolicy']
+  readonly engine: EngineContainer
+  sleepMs: number
+  usedMs: number
+  /** Calls that run or wait. */
+  pending: number
+  /** The end of the last call. */
+  tail: Promise<unknown>
+}
+
+export function createContainers(options: ContainersOptions): Containers {
+  return new HeldContainers(options)
+}
+
+class HeldContainers implements Containers {
+  readonly #options: ContainersOptions
+  /** Null: no engine is chosen. */
+  readonly #engine: Engine | null
+  readonly #queue: RunQueue
+  /** The one used longest ago first. */
+  readonly #held = new Map<string, Held>()
+  /** Containers that are being made, by key. */
+  readonly #opening = new Map<string, Promise<Held>>()
+  #refusal: Promise<string | null> | null = null
+  readonly #ending = new AbortController()
+  #sweep: Timer | null = null
+
+  constructor(options: ContainersOptions) {
+    const { running } = options.settings
+    this.#options = options
+    this.#engine = engineOf(options)
+    this.#queue = new RunQueue({
+      running,
+      waitingPerWorkspace: Math.ceil((running * WAITING_FACTOR) / 2),
+      waiting: running * WAITING_FACTOR,
+    })
+  }
+
+  get count(): number {
+    return this.#held.size
+  }
+
+  async check(terms: ContainerTerms) {
+    await this.#offered()
+    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
+  }
+
+  async open(owner: ContainerOwner, id: string | null, terms: ContainerTerms) {
+    const engine = await this.#offered()
+    if (id !== null && !NAME.test(id)) throw notFound()
+    const known = id === null ? null : this.#find(owner, id)
+    if (known !== null && known.networkPolicy !== terms.networkPolicy) {
+      throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
+    }
+    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
+    if (known !== null) {
+      known.sleepMs = terms.sleepAfterSeconds * 1000
+      this.#use(known)
+      return { id: id ?? '', isNew: false }
+    }
+    if (id?.startsWith(MADE) === true) throw notFound()
+    const name = id ?? `${MADE}${randomText(MADE_CHARS)}`
+    const key = keyOf(owner, name)
+    const opening = this.#opening.get(key) ?? this.#create(engine, owner, key, terms)
+    this.#opening.set(key, opening)
+    try {
+      await opening
+    } finally {
+      this.#opening.delete(key)
+    }
+    return { id: name, isNew: true }
+  }
+
+  async run(owner: ContainerOwner, id: string, run: RunRequest, signal: AbortSignal): Promise<RunReply> {
+    const { timeoutMs, outputBytes, ...limits } = this.#options.settings
+    const asked = {
+      codes: run.codes,
+      timeoutMs: Math.max(1, Math.min(run.timeoutMs ?? timeoutMs, timeoutMs)),
+      outputBytes,
+    }
+    const held = this.#get(owner, id)
+    const result = await this.#inTurn(held, async () => {
+      const ending = AbortSignal.any([signal, this.#ending.signal])
+      const queued = this.#queue.run(held.workspace, ending, () => held.engine.run(asked, ending))
+      if (queued === null) throw busy()
+      return await queued
+    })
+    this.#makeRoom(held.workspace, 0)
+    return replyOf(result, run, limits)
+  }
+
+  async list(owner: ContainerOwner, id: string) {
+    const held = this.#get(owner, id)
+    const files = await this.#inTurn(held, () => held.engine.list())
+    return files.toSorted((one, other) => other.changedMs - one.changedMs)
+  }
+
+  async read(owner: ContainerOwner, id: string, path: string) {
+    const held = this.#get(owner, id)
+    const below = filePath(path)
+    return below === null ? null : await this.#inTurn(held, () => held.engine.read(below))
+  }
+
+  async write(owner: ContainerOwner, id: string, path: string, content: Uint8Array) {
+    const held = this.#get(owner, id)
+    const below = filePath(path)
+    if (below === null)
+      throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
+    const written = await this.#inTurn(held, () => held.engine.write(below, content))
+    if (!written) throw new GatewayError('payload_too_large', 'The container has no room for this file')
+  }
+
+  async end(owner: ContainerOwner, id: string) {
+    const held = this.#find(owner, id)
+    if (held !== null) await this.#end(held)
+  }
+
+  async close() {
+    this.#ending.abort(busy())
+    this.#sweep?.cancel()
+    const tails = Array.from(this.#held.values(), ({ tail }) => tail)
+    await Promise.allSettled(tails)
+    this.#held.clear()
+    await this.#engine?.close()
+  }
+
+  /** @throws GatewayError, naming the setting */
+  async #offered(): Promise<Engine> {
+    if (this.#engine === null) throw notOffered('it is turned off')
+    if (this.#ending.signal.aborted) throw busy()
+    this.#refusal ??= this.#engine.refusal().catch(thrown => {
+      this.#options.log.fault('sandbox failed', thrown)
+      return 'its engine does not work on this machine'
+    })
+    const refusal = await this.#refusal
+    if (refusal !== null) throw notOffered(refusal)
+    return this.#engine
+  }
+
+  async #create(engine: Engine, owner: ContainerOwner, key: string, terms: ContainerTerms): Promise<Held> {
+    const workspace = workspaceOf(owner)
+    if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
+    const held: Held = {
+      key,
+      workspace,
+      networkPolicy: terms.networkPolicy,
+      engine: await engine.create(randomText(MADE_CHARS)),
+      sleepMs: terms.sleepAfterSeconds * 1000,
+      usedMs: 0,
+      pending: 0,
+      tail: Promise.resolve(),
+    }
+    this.#use(held)
+    this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
+    return held
+  }
+
+  /**
+   * Ends containers that nobody uses now until there is room for so many more: of the workspace when it has too many,
+   * otherwise of the one that has most. So no workspace can push out the containers of others.
+   */
+  #makeRoom(workspace: string, more: number): boolean {
+    const { containers, containersPerWorkspace, storeMb } = this.#options.settings
+    for (;;) {
+      const all = [...this.#held.values()]
+      const own = all.filter(each => each.workspace === workspace)
+      const bytes = all.reduce((sum, { engine }) => sum + engine.bytes(), 0)
+      const isOwnFull = own.length + Math.min(more, 1) > containersPerWorkspace
+      const isFull = all.length + more > containers || bytes > storeMb * MIB
+      if (!isOwnFull && !isFull) return true
+      const from = isOwnFull ? workspace : largestOf(all, bytes > storeMb * MIB)
+      const oldest = all.find(each => each.workspace === from && each.pending === 0)
+      if (oldest === undefined) return false
+      this.#remove(oldest)
+    }
+  }
+
+  #find(owner: ContainerOwner, id: string): Held | null {
+    const held = this.#held.get(keyOf(owner, id))
+    if (held === undefined) return null
+    if (held.pending > 0 || !this.#isAsleep(held)) return held
+    this.#remove(held)
+    return null
+  }
+
+  #get(owner: ContainerOwner, id: string): Held {
+    const held = this.#find(owner, id)
+    if (held === null) throw notFound()
+    return held
+  }
+
+  /** One call at a time, in order. */
+  async #inTurn<T>(held: Held, work: () => Promise<T>): Promise<T> {
+    if (held.pending >= PENDING_MAX) throw busy()
+    held.pending++
+    this.#use(held)
+    const turn = held.tail.then(work)
+    held.tail = turn.catch(() => undefined)
+    try {
+      return await turn
+    } finally {
+      held.pending--
+      if (this.#held.get(held.key) === held) this.#use(held)
+    }
+  }
+
+  #use(held: Held): void {
+    held.usedMs = this.#options.clock.monotonicMs()
+    this.#held.delete(held.key)
+    this.#held.set(held.key, held)
+  }
+
+  #isAsleep({ usedMs, sleepMs }: Held): boolean {
+    return this.#options.clock.monotonicMs() - usedMs >= sleepMs
+  }
+
+  #endSleeping(): void {
+    for (const held of [...this.#held.values()]) {
+      if (held.pending === 0 && this.#isAsleep(held)) this.#remove(held)
+    }
+    this.#sweep =
+      this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
+  }
+
+  #remove(held: Held): void {
+    void this.#end(held).catch((thrown: unknown) => this.#options.log.fault('sandbox failed', thrown))
+  }
+
+  #end(held: Held): Promise<void> {
+    this.#held.delete(held.key)
+    const ended = held.tail.then(() => held.engine.end())
+    held.tail = ended
+    return ended
+  }
+}
+
+function engineOf({ settings, folder, clock }: ContainersOptions): Engine | null {
+  const limits: EngineLimits = {
+    cpuSeconds: settings.cpuSeconds,
+    memoryBytes: settings.memoryMb * MIB,
+    fileBytes: settings.fileMb * MIB,
+    files: FILES_MAX,
+  }
+  switch (settings.engine) {
+    case 'none':
+      return null
+    case 'embedded':
+      return createEmbedded(limits, clock)
+    case 'bubblewrap':
+      return createBubblewrap({ limits, folder, clock })
+    case 'docker':
+      return createDocker({ limits, folder, clock })
+  }
+}
+
+function workspaceOf({ organizationId, workspaceId }: ContainerOwner): string {
+  return JSON.stringify([organizationId, workspaceId])
+}
+
+/** Ids have no line break, so no id of one workspace is one of another. */
+function keyOf(owner: ContainerOwner, id: string): string {
+  return `${workspaceOf(owner)}\n${id}`
+}
+
+function largestOf(all: readonly Held[], byBytes: boolean): string {
+  const sums = new Map<string, number>()
+  for (const { workspace, engine } of all) {
+    sums.set(workspace, (sums.get(workspace) ?? 0) + (byBytes ? engine.bytes() : 1))
+  }
+  const [first] = [...sums].toSorted(([, one], [, other]) => other - one)
+  return first?.[0] ?? ''
+}
+
+function notOffered(reason: string): GatewayError {
+  return new GatewayError(
+    'invalid_request',
+    `The sandbox is not available here: ${reason} (setting tools.sandbox)`,
+  )
+}
+
+function withoutNetwork(): GatewayError {
+  return new GatewayError(
+    'invalid_request',
+    'The sandbox has no network here (setting tools.sandbox.network): the network policy must be disabled',
+  )
+}
+
+function notFound(): GatewayError {
+  return new GatewayError('not_found', 'There is no container of this id; it may have been deleted')
+}
+
+function busy(): GatewayError {
+  return new GatewayError('overloaded', 'The sandbox has no room for this now', { retryAfterSeconds: 5 })
+}
+
+function replyOf(
+  { outputs, stopped, lost }: EngineResult,
+  { maxOutputLength }: RunRequest,
+  limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
+): RunReply {
+  const shown = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
+  const said = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
+  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: said }
+}
+
+const LOST = {
+  changes: ' The files are as they were before this call',
+  files: ' All files were deleted',
+}
+
+function stoppedOutput(stopped: Stop): RunOutput {
+  return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
+}
+
+function stopWords(
+  stopped: Stop,
+  { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
+): string {
+  switch (stopped) {
+    case 'time':
+      return 'The run took too long and was stopped'
+    case 'cpu':
+      return `The run was stopped: it used more than ${cpuSeconds} s of processor time`
+    case 'memory':
+      return `The run was stopped: it used more than ${memoryMb} MB of memory`
+    case 'output':
+      return 'The run was stopped: it wrote too much'
+    case 'files':
+      return `The files of the container may have ${fileMb} MB and ${FILES_MAX} names at most`
+    case 'failed':
+      return 'The run could not be started'
+  }
+}
+
+function cutOutput(output: RunOutput, maxLength: number | null): RunOutput {
+  if (maxLength === null) return output
+  const cut = (text: string): string => text.slice(0, maxLength).toWellFormed()
+  return { ...output, stdout: cut(output.stdout), stderr: cut(output.stderr) }
+}

@@ -1,0 +1,127 @@
+/**
+ * The child process of the embedded engine: reads one request, runs its code in a shell with files in memory and
+ * without network, writes one reply, and ends. confine.ts was loaded before it. Child process of the sandbox.
+ */
+import { Bash, type IFileSystem } from 'just-bash'
+import { type Code, DATA_FOLDER } from '../engine.ts'
+import { filePath } from '../paths.ts'
+import { type ChildOutput, type ChildRequest, type Entry, readRequest, writeFrame } from './frames.ts'
+
+const ENVIRONMENT = { HOME: '/home/user', USER: 'user', LANG: 'C.UTF-8' }
+/** Files of the code itself, and of Python's, beside those of the container. */
+const OTHER_FILE_BYTES = 32 * 1024 * 1024
+/** Repetitions are bounded by time; this is more than fits into the longest run. */
+const REPETITIONS_MAX = 2_000_000
+
+async function main(): Promise<void> {
+  const { request, entries } = readRequest(await standardInput())
+  const bash = createShell(request)
+  for (const folder of ['/tmp', ENVIRONMENT.HOME, DATA_FOLDER])
+    await bash.fs.mkdir(folder, { recursive: true })
+  await putEntries(bash.fs, entries)
+  const outputs: ChildOutput[] = []
+  const endMs = performance.now() + request.timeoutMs
+  for (const code of request.codes) {
+    const leftMs = Math.max(1, Math.floor(endMs - performance.now()))
+    const output = await runCode(bash, code, leftMs, request.outputBytes)
+    outputs.push(output)
+    if (output.timedOut) break
+  }
+  const kept = await takeEntries(bash.fs, request)
+  for (const piece of writeFrame({ outputs }, kept)) process.stdout.write(piece)
+}
+
+async function standardInput(): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  for await (const piece of process.stdin) pieces.push(piece as Buffer)
+  return Buffer.concat(pieces)
+}
+
+function createShell({ timeoutMs, outputBytes, fileBytes }: ChildRequest): Bash {
+  return new Bash({
+    python: true,
+    cwd: DATA_FOLDER,
+    env: ENVIRONMENT,
+    executionLimitProfile: 'hardened',
+    executionLimits: {
+      maxExecutionTimeMs: timeoutMs,
+      maxPythonTimeoutMs: timeoutMs,
+      maxSqliteTimeoutMs: timeoutMs,
+      maxOutputSize: outputBytes,
+      maxFileSystemBytes: fileBytes + OTHER_FILE_BYTES,
+      maxCommandCount: REPETITIONS_MAX,
+      maxLoopIterations: REPETITIONS_MAX,
+      maxAwkIterations: REPETITIONS_MAX,
+      maxSedIterations: REPETITIONS_MAX,
+      maxJqIterations: REPETITIONS_MAX,
+    },
+  })
+}
+
+async function runCode(bash: Bash, code: Code, leftMs: number, outputBytes: number): Promise<ChildOutput> {
+  const startMs = performance.now()
+  const late = AbortSignal.timeout(leftMs)
+  try {
+    const { stdout, stderr, exitCode } = await (code.language === 'shell'
+      ? bash.exec(code.text, { rawScript: true, signal: late })
+      : bash.exec('python3 -', { stdin: code.text, signal: late }))
+    const timedOut = exitCode === 124 && performance.now() - startMs >= leftMs - 50
+    return { stdout: cut(stdout, outputBytes), stderr: cut(stderr, outputBytes), exitCode, timedOut }
+  } catch (thrown) {
+    const isLate = late.aborted
+    const stderr = isLate ? '' : cut(String(thrown instanceof Error ? thrown.message : thrown), outputBytes)
+    return { stdout: '', stderr, exitCode: isLate ? 124 : 1, timedOut: isLate }
+  }
+}
+
+function cut(text: string, bytes: number): string {
+  const whole = Buffer.from(text)
+  return whole.length <= bytes ? text : whole.subarray(0, bytes).toString()
+}
+
+async function putEntries(fs: IFileSystem, entries: readonly Entry[]): Promise<void> {
+  for (const { path, kind, mode, changedMs, target, content } of entries) {
+    const full = `${DATA_FOLDER}/${path}`
+    if (kind === 'folder') await fs.mkdir(full, { recursive: true })
+    else if (kind === 'link') await fs.symlink(target, full)
+    else await fs.writeFile(full, content)
+    if (kind === 'link') continue
+    await fs.chmod(full, mode)
+    await fs.utimes(full, new Date(changedMs), new Date(changedMs))
+  }
+}
+
+/** Folders before what is in them. Null: too many, or too large. */
+async function takeEntries(
+  fs: IFileSystem,
+  { files, fileBytes }: ChildRequest,
+): Promise<readonly Entry[] | null> {
+  const entries: Entry[] = []
+  const open = ['']
+  let bytes = 0
+  for (let folder = open.pop(); folder !== undefined; folder = open.pop()) {
+    for (const name of await fs.readdir(`${DATA_FOLDER}/${folder}`)) {
+      const path = folder === '' ? name : `${folder}/${name}`
+      if (filePath(path) !== path) continue
+      const full = `${DATA_FOLDER}/${path}`
+      const { isSymbolicLink, isDirectory, mode, mtime } = await fs.lstat(full)
+      const kind = isSymbolicLink ? 'link' : isDirectory ? 'folder' : 'file'
+      const content = kind === 'file' ? await fs.readFileBuffer(full) : new Uint8Array()
+      const target = kind === 'link' ? await fs.readlink(full) : ''
+      bytes += content.length
+      if (kind === 'folder') open.push(path)
+      entries.push({
+        path,
+        kind,
+        mode: mode & 0o777,
+        changedMs: Math.max(0, mtime.getTime()),
+        target,
+        content,
+      })
+      if (entries.length > files || bytes > fileBytes) return null
+    }
+  }
+  return entries
+}
+
+await main()

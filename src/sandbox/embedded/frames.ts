@@ -1,0 +1,142 @@
+/**
+ * What the gateway and the child process of the embedded engine say to each other: one frame there, one back. A frame
+ * is a head in JSON and the bytes of all files, one after the other. The child may send anything, so `readReply`
+ * believes nothing. Pure.
+ */
+import type { Code } from '../engine.ts'
+import { filePath } from '../paths.ts'
+
+/** A file, link or folder below the folder of files. */
+export interface Entry {
+  readonly path: string
+  readonly kind: 'file' | 'folder' | 'link'
+  readonly mode: number
+  readonly changedMs: number
+  /** Of a link. */
+  readonly target: string
+  readonly content: Uint8Array
+}
+
+export interface ChildRequest {
+  readonly codes: readonly Code[]
+  readonly timeoutMs: number
+  readonly outputBytes: number
+  readonly fileBytes: number
+  readonly files: number
+}
+
+export interface ChildOutput {
+  readonly stdout: string
+  readonly stderr: string
+  readonly exitCode: number
+  readonly timedOut: boolean
+}
+
+export interface ChildReply {
+  readonly outputs: readonly ChildOutput[]
+  /** Null: there are too many files, or they are too large. */
+  readonly entries: readonly Entry[] | null
+}
+
+const LENGTH_BYTES = 4
+/** Characters of the target of a link. */
+const TARGET_MAX_CHARS = 4_096
+/** Room for the head of an entry, beside its path and content. */
+const ENTRY_BYTES = 8_192
+
+type Head = Record<string, unknown>
+
+/** The frame in pieces, so that no content is copied. */
+export function writeFrame(head: object, entries: readonly Entry[] | null): Uint8Array[] {
+  const rows = entries?.map(({ path, kind, mode, changedMs, target, content }) => [
+    path,
+    kind,
+    mode,
+    changedMs,
+    target,
+    content.length,
+  ])
+  const text = Buffer.from(JSON.stringify({ ...head, entries: rows ?? null }))
+  const length = Buffer.alloc(LENGTH_BYTES)
+  length.writeUInt32BE(text.length)
+  return [length, text, ...(entries?.map(({ content }) => content) ?? [])]
+}
+
+/** The most bytes that a reply may have. */
+export function replyMaxBytes({ codes, outputBytes, fileBytes, files }: ChildRequest): number {
+  // One byte of output is six characters of JSON at most.
+  return LENGTH_BYTES + codes.length * (6 * outputBytes + 4_096) + fileBytes + files * ENTRY_BYTES
+}
+
+/** Null for anything but a whole frame. */
+function readFrame(bytes: Buffer): { head: Head; entries: Entry[] | null } | null {
+  if (bytes.length < LENGTH_BYTES) return null
+  const start = LENGTH_BYTES + bytes.readUInt32BE(0)
+  if (start > bytes.length) return null
+  const head = objectIn(bytes.toString('utf8', LENGTH_BYTES, start))
+  const rows = head?.['entries']
+  if (head === null || (rows !== null && !Array.isArray(rows))) return null
+  if (rows === null) return { head, entries: null }
+  let at = start
+  const entries: Entry[] = []
+  for (const row of rows as unknown[]) {
+    const entry = Array.isArray(row) ? entryOf(row as unknown[], bytes, at) : null
+    if (entry === null) return null
+    at += entry.content.length
+    entries.push(entry)
+  }
+  return at === bytes.length ? { head, entries } : null
+}
+
+function objectIn(text: string): Head | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Head) : null
+  } catch {
+    return null
+  }
+}
+
+function entryOf(
+  [path, kind, mode, changedMs, target, length]: unknown[],
+  bytes: Buffer,
+  at: number,
+): Entry | null {
+  if (typeof path !== 'string' || filePath(path) !== path) return null
+  if (kind !== 'file' && kind !== 'folder' && kind !== 'link') return null
+  if (!isCount(mode) || !isCount(changedMs) || !isCount(length) || at + length > bytes.length) return null
+  if (typeof target !== 'string' || target.length > TARGET_MAX_CHARS) return null
+  if (kind !== 'file' && length > 0) return null
+  return { path, kind, mode: mode & 0o777, changedMs, target, content: bytes.subarray(at, at + length) }
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+/** In the child: the request comes from the gateway. */
+export function readRequest(bytes: Buffer): { request: ChildRequest; entries: readonly Entry[] } {
+  const frame = readFrame(bytes)
+  if (frame === null) throw new Error('no whole request')
+  return { request: frame.head as unknown as ChildRequest, entries: frame.entries ?? [] }
+}
+
+/** Null: the child did not keep to the form, or passed a limit of the request. */
+export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | null {
+  const frame = readFrame(bytes)
+  const said = frame?.head['outputs']
+  if (frame === null || !Array.isArray(said) || said.length > request.codes.length) return null
+  const outputs: ChildOutput[] = []
+  for (const each of said as unknown[]) {
+    if (typeof each !== 'object' || each === null) return null
+    const { stdout, stderr, exitCode, timedOut } = each as Head
+    if (typeof stdout !== 'string' || typeof stderr !== 'string' || !isCount(exitCode)) return null
+    outputs.push({ stdout, stderr, exitCode: exitCode & 0xff, timedOut: timedOut === true })
+  }
+  const { entries } = frame
+  if (entries === null) return { outputs, entries }
+  const total = entries.reduce((sum, { content }) => sum + content.length, 0)
+  const paths = new Set(entries.map(({ path }) => path))
+  const fits = entries.length <= request.files && total <= request.fileBytes && paths.size === entries.length
+  return { outputs, entries: fits ? entries : null }
+}

@@ -1,0 +1,140 @@
+/**
+ * The files of a container in a folder of this machine, for engines that mount it. Code of the container made what is
+ * in it: no link is followed, and only regular files are read. Nothing of the container runs meanwhile. Main thread.
+ */
+import { constants } from 'node:fs'
+import { chmod, chown, lstat, mkdir, open, readdir, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { ContainerFile, EngineLimits } from './engine.ts'
+import { filePath } from './paths.ts'
+
+/** User and group ids of the code of containers. */
+export interface User {
+  readonly uid: number
+  readonly gid: number
+}
+
+export interface Folder {
+  readonly path: string
+  list(): Promise<readonly ContainerFile[]>
+  read(path: string): Promise<Uint8Array | null>
+  write(path: string, content: Uint8Array): Promise<boolean>
+  /** As of the last listing or change by the gateway. */
+  bytes(): number
+  /** False: more than the limits. */
+  fits(): Promise<boolean>
+  remove(): Promise<void>
+}
+
+const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants
+/** Entries that are counted beyond the limit before a walk ends. */
+const SPARE_ENTRIES = 1_000
+
+/** `user`: null where containers run as the user of the gateway. */
+export async function createFolder(path: string, limits: EngineLimits, user: User | null): Promise<Folder> {
+  let known = 0
+  await mkdir(path, { recursive: true, mode: 0o700 })
+  await own(path)
+
+  async function own(target: string): Promise<void> {
+    if (user !== null) await chown(target, user.uid, user.gid)
+  }
+
+  /** Null: more entries than the limits allow. */
+  async function walk(): Promise<ContainerFile[] | null> {
+    const found: ContainerFile[] = []
+    const folders = ['']
+    let entries = 0
+    known = 0
+    await makeReadable()
+    for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+      for (const entry of await readdir(join(path, folder), { withFileTypes: true })) {
+        if (++entries > limits.files + SPARE_ENTRIES) return null
+        const below = folder === '' ? entry.name : `${folder}/${entry.name}`
+        // A name that is no text cannot be asked for, but its size counts.
+        const stat = await lstat(join(path, below)).catch(() => null)
+        if (stat === null) continue
+        known += stat.size
+        if (filePath(below) !== below) continue
+        if (stat.isDirectory()) folders.push(below)
+        else if (stat.isFile())
+          found.push({ path: below, bytes: stat.size, changedMs: Math.floor(stat.mtimeMs) })
+      }
+    }
+    return entries > limits.files ? null : found
+  }
+
+  /** The code may have closed its folders to everybody. */
+  async function makeReadable(): Promise<void> {
+    const folders = [path]
+    for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+      await chmod(folder, 0o700).catch(() => undefined)
+      for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+        if (entry.isDirectory()) folders.push(join(folder, entry.name))
+      }
+    }
+  }
+
+  /** True if each folder on the way to the file is one, and no link. */
+  async function isReached(below: string): Promise<boolean> {
+    for (let folder = dirname(below); folder !== '.'; folder = dirname(folder)) {
+      const stat = await lstat(join(path, folder)).catch(() => null)
+      if (stat === null || !stat.isDirectory()) return false
+    }
+    return true
+  }
+
+  async function write(below: string, content: Uint8Array): Promise<boolean> {
+    const files = await walk()
+    if (files === null || files.length >= limits.files) return false
+    const before = files.find(file => file.path === below)?.bytes ?? 0
+    if (known - before + content.length > limits.fileBytes) return false
+    const parts = below.split('/').slice(0, -1)
+    for (let at = 1; at <= parts.length; at++) {
+      const folder = join(path, ...parts.slice(0, at))
+      const made = await mkdir(folder, { mode: 0o755 }).then(
+        () => true,
+        () => false,
+      )
+      if (made) await own(folder)
+    }
+    if (!(await isReached(below))) return false
+    const target = join(path, below)
+    const handle = await open(target, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o644).catch(
+      () => null,
+    )
+    if (handle === null) return false
+    try {
+      if (!(await handle.stat()).isFile()) return false
+      await handle.writeFile(content)
+      if (user !== null) await handle.chown(user.uid, user.gid)
+    } finally {
+      await handle.close()
+    }
+    known += content.length - before
+    return true
+  }
+
+  return {
+    path,
+    write,
+    list: async () => (await walk()) ?? [],
+    bytes: () => known,
+    async read(below) {
+      if (!(await isReached(below))) return null
+      const handle = await open(join(path, below), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => null)
+      if (handle === null) return null
+      try {
+        const stat = await handle.stat()
+        return stat.isFile() && stat.size <= limits.fileBytes ? await handle.readFile() : null
+      } finally {
+        await handle.close()
+      }
+    },
+    fits: async () => (await walk()) !== null && known <= limits.fileBytes,
+    async remove() {
+      await makeReadable()
+      await rm(path, { recursive: true, force: true })
+    },
+  }
+}

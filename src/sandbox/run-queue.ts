@@ -1,0 +1,78 @@
+/** Lets a bounded number of runs go at once. Workspaces take turns, and none can fill the queue alone. Pure. */
+
+export interface RunQueueOptions {
+  readonly running: number
+  /** Runs of one workspace that may wait. */
+  readonly waitingPerWorkspace: number
+  readonly waiting: number
+}
+
+interface Waiting {
+  readonly workspace: string
+  readonly begin: () => void
+}
+
+export class RunQueue {
+  readonly #options: RunQueueOptions
+  readonly #running = new Map<string, number>()
+  readonly #waiting: Waiting[] = []
+  #count = 0
+
+  constructor(options: RunQueueOptions) {
+    this.#options = options
+  }
+
+  /** Runs now or in turn. Null: too many wait. Rejects with the reason of the signal while it waits. */
+  run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
+    if (this.#count < this.#options.running) return this.#begin(workspace, work)
+    const own = this.#waiting.filter(each => each.workspace === workspace).length
+    const { waiting, waitingPerWorkspace } = this.#options
+    if (own >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
+    return new Promise<T>((resolve, reject) => {
+      const abort = (): void => {
+        this.#waiting.splice(this.#waiting.indexOf(entry), 1)
+        reject(signal.reason as Error)
+      }
+      const entry: Waiting = {
+        workspace,
+        begin: () => {
+          signal.removeEventListener('abort', abort)
+          this.#begin(workspace, work).then(resolve, reject)
+        },
+      }
+      if (signal.aborted) return reject(signal.reason as Error)
+      signal.addEventListener('abort', abort, { once: true })
+      this.#waiting.push(entry)
+    })
+  }
+
+  async #begin<T>(workspace: string, work: () => Promise<T>): Promise<T> {
+    this.#count++
+    this.#running.set(workspace, (this.#running.get(workspace) ?? 0) + 1)
+    try {
+      return await work()
+    } finally {
+      this.#count--
+      const left = (this.#running.get(workspace) ?? 1) - 1
+      if (left === 0) this.#running.delete(workspace)
+      else this.#running.set(workspace, left)
+      this.#next()
+    }
+  }
+
+  /** The first one of the workspace that runs least. */
+  #next(): void {
+    let best: Waiting | null = null
+    let least = Number.POSITIVE_INFINITY
+    for (const entry of this.#waiting) {
+      const running = this.#running.get(entry.workspace) ?? 0
+      if (running < least) {
+        best = entry
+        least = running
+      }
+    }
+    if (best === null) return
+    this.#waiting.splice(this.#waiting.indexOf(best), 1)
+    best.begin()
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * The door of the sandbox: containers in which code of a model runs, with files that stay between runs. A container
+ * belongs to one workspace; for all others it does not exist. The contract, and what is made of the calls of either
+ * end: the containers themselves (containers.ts, main thread), or the way to them (channel.ts, other threads).
+ */
+import type { Code, ContainerFile, RunOutput } from './engine.ts'
+
+export type { Code, ContainerFile, RunOutput } from './engine.ts'
+export { DATA_FOLDER } from './engine.ts'
+
+/** To whom a container belongs. */
+export interface ContainerOwner {
+  readonly organizationId: string
+  readonly workspaceId: string | null
+}
+
+export interface ContainerTerms {
+  /** A container that nobody uses for so long is deleted with its files. */
+  readonly sleepAfterSeconds: number
+  readonly networkPolicy: 'disabled' | 'allowlist'
+}
+
+export interface RunRequest {
+  /** One after the other. */
+  readonly codes: readonly Code[]
+  /** For all of them; null or more than the setting: that of the setting. */
+  readonly timeoutMs: number | null
+  /** Characters of stdout and of stderr of each; null: as many as the setting allows. */
+  readonly maxOutputLength: number | null
+}
+
+export interface RunReply {
+  /** As many as have begun, at least one. */
+  readonly outputs: readonly RunOutput[]
+  /** What else happened, in words for the model; null: nothing. */
+  readonly notice: string | null
+}
+
+export interface OpenedContainer {
+  readonly id: string
+  /** It was made by this call. */
+  readonly isNew: boolean
+}
+
+/** What may be asked, as plain data: it travels between threads. Rejections are GatewayErrors. */
+export interface SandboxCalls {
+  /** Rejects with `invalid_request` where no container may have these terms; the message names the setting. */
+  check(terms: ContainerTerms): Promise<void>
+  open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<OpenedContainer>
+  run(owner: ContainerOwner, id: string, run: RunRequest, signal: AbortSignal): Promise<RunReply>
+  list(owner: ContainerOwner, id: string): Promise<readonly ContainerFile[]>
+  read(owner: ContainerOwner, id: string, path: string): Promise<Uint8Array | null>
+  write(owner: ContainerOwner, id: string, path: string, content: Uint8Array): Promise<void>
+  end(owner: ContainerOwner, id: string): Promise<void>
+}
+
+export interface Container extends OpenedContainer {
+  /** Rejects with the reason of the signal, or with `not_found` once the container has been deleted. */
+  run(run: RunRequest, signal: AbortSignal): Promise<RunReply>
+  /** Regular files below `/mnt/data`, the latest change first. */
+  list(): Promise<readonly ContainerFile[]>
+  /** Null: there is no regular file at this path. */
+  read(path: string): Promise<Uint8Array | null>
+  /** Rejects with `payload_too_large` where it has no room, and with `invalid_request` for a bad path. */
+  write(path: string, content: Uint8Array): Promise<void>
+  end(): Promise<void>
+}
+
+export interface Sandbox {
+  /** See SandboxCalls. */
+  check(terms: ContainerTerms): Promise<void>
+  /**
+   * Opens the container of this id; null, or a name of the workspace's own that is not in use, makes one. Rejects with
+   * `invalid_request` where the sandbox is not offered, `not_found`, `conflict` or `overloaded`.
+   */
+  open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<Container>
+}
+
+export function sandboxOf(calls: SandboxCalls): Sandbox {
+  return {
+    check: terms => calls.check(terms),
+    async open(owner, asked, terms) {
+      const { id, isNew } = await calls.open(owner, asked, terms)
+      return {
+        id,
+        isNew,
+        run: (run, signal) => calls.run(owner, id, run, signal),
+        list: () => calls.list(owner, id),
+        read: path => calls.read(owner, id, path),
+        write: (path, content) => calls.write(owner, id, path, content),
+        end: () => calls.end(owner, id),
+      }
+    },
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * A small web of the simulator: a search engine that speaks SearXNG's API, and the pages that it finds. It says the
+ * same each time, and each text says that it is simulated. Pure.
+ */
+
+/** No DNS knows a name under `.invalid`. */
+export const SIM_PAGES_HOST = 'pages.sim.invalid'
+const RESULTS = 3
+
+export interface SimWebReply {
+  readonly status: number
+  readonly type: string
+  readonly body: string
+}
+
+/** The reply to a GET; null: the path is none of this web. */
+export function simWebReply(path: string, query: URLSearchParams): SimWebReply | null {
+  if (path === '/search') {
+    const asked = query.get('q') ?? ''
+    const results = Array.from({ length: RESULTS }, (_, at) => ({
+      url: `https://${SIM_PAGES_HOST}/${slugOf(asked)}/${at + 1}`,
+      title: `Simulated page ${at + 1} about ${asked}`,
+      content: `This is simulated result ${at + 1} for "${asked}".`,
+      engine: 'sim',
+    }))
+    return { status: 200, type: 'application/json', body: JSON.stringify({ query: asked, results }) }
+  }
+  if (!path.startsWith('/pages/')) return null
+  const [, , topic = '', number = ''] = path.split('/')
+  if (!/^[1-3]$/.test(number)) return { status: 404, type: 'text/html', body: '<p>No such page</p>' }
+  const words = `Simulated page ${number} about ${topic.replace(/[^\p{L}\p{N}-]/gu, '').replaceAll('-', ' ')}`
+  const body = `<!doctype html><html><head><title>${words}</title></head><body><h1>${words}</h1><p>This page is simulated. It is here so that web_fetch has something to read.</p></body></html>`
+  return { status: 200, type: 'text/html; charset=utf-8', body }
+}
+
+/** The words of a search as a part of a path. */
+function slugOf(text: string): string {
+  return (text.toLowerCase().match(/[a-z0-9]+/g) ?? ['nothing']).slice(0, 6).join('-')
+}

@@ -1,0 +1,135 @@
+/**
+ * The texts of files by their words: FTS5 in SQLite, text search vectors in PostgreSQL. Each passage also has a word of
+ * its workspace, so that the index itself keeps workspaces apart and a search costs nothing for the texts of others.
+ */
+import { createHash } from 'node:crypto'
+import { type Kysely, type RawBuilder, sql } from 'kysely'
+import type { Engine } from '../engine.ts'
+import type { FileStore, FoundPassage, NewPassage, PassageQuery, WorkspacePlace } from '../files.ts'
+import type { Tables } from '../tables.ts'
+import { inTransaction } from './rows.ts'
+
+/** Rows of one statement: far below the number of parameters that an engine takes. */
+const ROWS_MAX = 256
+
+type PassageVerbs = Pick<FileStore, 'addPassages' | 'removePassages' | 'search'>
+
+export function createPassageStore(db: Kysely<Tables>, engine: Engine): PassageVerbs {
+  return {
+    addPassages: (fileId, passages) =>
+      inTransaction(db, async transaction => {
+        const file = await transaction
+          .selectFrom('files')
+          .select(['organizationId', 'workspaceId'])
+          .where('id', '=', fileId)
+          .executeTakeFirst()
+        if (file === undefined) return
+        const scope = scopeOf(file)
+        for (let at = 0; at < passages.length; at += ROWS_MAX) {
+          const part = passages.slice(at, at + ROWS_MAX)
+          if (engine.name === 'postgres') await addVectors(transaction, fileId, scope, part)
+          else await addWords(transaction, fileId, scope, part)
+        }
+      }),
+    removePassages: fileId => inTransaction(db, transaction => removePassages(transaction, engine, fileId)),
+    search: (query, limit) => searchPassages(db, engine, query, limit),
+  }
+}
+
+export async function removePassages(db: Kysely<Tables>, engine: Engine, fileId: string): Promise<void> {
+  if (engine.name === 'sqlite') {
+    await sql`
+      delete from file_words where rowid in (select id from file_passages where file_id = ${fileId})
+    `.execute(db)
+  }
+  await db.deleteFrom('filePassages').where('fileId', '=', fileId).execute()
+}
+
+async function addVectors(
+  db: Kysely<Tables>,
+  fileId: string,
+  scope: string,
+  passages: readonly NewPassage[],
+): Promise<void> {
+  const rows = passages.map(
+    ({ number, text, words }) =>
+      sql`(${fileId}, ${number}, ${text}, to_tsvector('simple', ${`${scope} ${words}`}))`,
+  )
+  if (rows.length === 0) return
+  await sql`insert into file_passages (file_id, number, text, words) values ${sql.join(rows)}`.execute(db)
+}
+
+async function addWords(
+  db: Kysely<Tables>,
+  fileId: string,
+  scope: string,
+  passages: readonly NewPassage[],
+): Promise<void> {
+  for (const { number, text, words } of passages) {
+    const { id } = await db
+      .insertInto('filePassages')
+      .values({ fileId, number, text })
+      .returning('id')
+      .executeTakeFirstOrThrow()
+    await sql`insert into file_words (rowid, words) values (${Number(id)}, ${`${scope} ${words}`})`.execute(
+      db,
+    )
+  }
+}
+
+async function searchPassages(
+  db: Kysely<Tables>,
+  engine: Engine,
+  query: PassageQuery,
+  limit: number,
+): Promise<readonly FoundPassage[]> {
+  const { words, fileIds, organizationId, workspaceId } = query
+  if (words.length === 0 || fileIds?.length === 0) return []
+  const amongFiles: RawBuilder<unknown> =
+    fileIds === null ? sql`` : sql`and files.id in (${sql.join([...fileIds])})`
+  // The word of the workspace selects; the columns decide.
+  const isOwn = sql`
+    files.status = 'stored' and files.text = 'indexed'
+    and files.organization_id = ${organizationId} and files.workspace_id = ${workspaceId} ${amongFiles}
+  `
+  const scope = scopeOf(query)
+  const columns = sql`
+    file_passages.file_id as "fileId", files.filename as "filename",
+    file_passages.number as "number", file_passages.text as "text"
+  `
+  const { rows } =
+    engine.name === 'postgres'
+      ? await sql<FoundPassage>`
+          with query as (select ${vectorQuery(scope, words)} as terms)
+          select ${columns} from query, file_passages join files on files.id = file_passages.file_id
+          where file_passages.words @@ query.terms and ${isOwn}
+          order by ts_rank(file_passages.words, query.terms) desc, file_passages.id limit ${limit}
+        `.execute(db)
+      : await sql<FoundPassage>`
+          select ${columns} from file_words
+          join file_passages on file_passages.id = file_words.rowid
+          join files on files.id = file_passages.file_id
+          where file_words match ${wordQuery(scope, words)} and ${isOwn}
+          order by bm25(file_words), file_passages.id limit ${limit}
+        `.execute(db)
+  return rows.map(row => ({ ...row, number: Number(row.number) }))
+}
+
+/** Each word in quotes, so that none is an operator. */
+function wordQuery(scope: string, words: readonly string[]): string {
+  const quoted = words.map(word => `"${word.replaceAll('"', '""')}"`)
+  return `"${scope}" AND (${quoted.join(' OR ')})`
+}
+
+function vectorQuery(scope: string, words: readonly string[]): RawBuilder<unknown> {
+  const terms = words.map(word => sql`plainto_tsquery('simple', ${word})`)
+  return sql`plainto_tsquery('simple', ${scope}) && (${sql.join(terms, sql` || `)})`
+}
+
+/** A word that no text has: the letter keeps databases from reading it as a number. */
+function scopeOf({ organizationId, workspaceId }: WorkspacePlace): string {
+  const hash = createHash('sha256')
+    .update(JSON.stringify([organizationId, workspaceId]))
+    .digest('hex')
+  return `w${hash.replaceAll(/\d/g, digit => 'ghijklmnop'[Number(digit)] ?? '')}`
+}

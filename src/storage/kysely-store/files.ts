@@ -1,0 +1,129 @@
+/** Files of workspaces in the database; file-passages.ts has their texts. */
+import { type ExpressionBuilder, type Kysely, type Selectable, sql } from 'kysely'
+import type { Engine } from '../engine.ts'
+import type { FileRecord, FileStore, WorkspacePlace } from '../files.ts'
+import type { FilesTable, Tables } from '../tables.ts'
+import { createPassageStore, removePassages } from './file-passages.ts'
+import { inTransaction } from './rows.ts'
+
+export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
+  const visibleIn = (place: WorkspacePlace) =>
+    db.selectFrom('files').where(inPlace(place)).where('status', '=', 'stored')
+
+  return {
+    ...createPassageStore(db, engine),
+    open(file, room) {
+      const { organizationId, workspaceId } = file
+      return inTransaction(db, async transaction => {
+        await engine.serialize(transaction, `files ${organizationId} ${workspaceId}`)
+        const { count, bytes, last } = await transaction
+          .selectFrom('files')
+          .where(inPlace(file))
+          .select([
+            sql<number | string>`count(*)`.as('count'),
+            sql<number | string | null>`sum(bytes)`.as('bytes'),
+            sql<number | string | null>`max(number)`.as('last'),
+          ])
+          .executeTakeFirstOrThrow()
+        if (Number(count) >= room.files) return 'files'
+        if (Number(bytes ?? 0) + file.bytes > room.bytes) return 'bytes'
+        await transaction
+          .insertInto('files')
+          .values({ ...file, number: Number(last ?? 0) + 1, status: 'arriving', text: 'none' })
+          .execute()
+        return null
+      })
+    },
+    async complete(id, text) {
+      const row = await db
+        .updateTable('files')
+        .set({ status: 'stored', text })
+        .where('id', '=', id)
+        .where('status', '=', 'arriving')
+        .returningAll()
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async list({ purpose, nameHas, after, oldestFirst = false, ...place }, limit) {
+      let listed = visibleIn(place)
+      if (after !== undefined) {
+        const last = await visibleIn(place).select('number').where('id', '=', after).executeTakeFirst()
+        if (last === undefined) return null
+        listed = listed.where('number', oldestFirst ? '>' : '<', last.number)
+      }
+      if (purpose !== undefined) listed = listed.where('purpose', '=', purpose)
+      if (nameHas !== undefined) listed = listed.where(hasName(nameHas))
+      const rows = await listed
+        .selectAll()
+        .orderBy('number', oldestFirst ? 'asc' : 'desc')
+        .limit(limit + 1)
+        .execute()
+      return { items: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit }
+    },
+    async find(place, id) {
+      const row = await visibleIn(place).selectAll().where('id', '=', id).executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async newest(place, filename) {
+      const row = await visibleIn(place)
+        .selectAll()
+        .where('filename', '=', filename)
+        .orderBy('number', 'desc')
+        .limit(1)
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async remove(place, id) {
+      const { numUpdatedRows } = await db
+        .updateTable('files')
+        .set({ status: 'removed' })
+        .where(inPlace(place))
+        .where('id', '=', id)
+        .where('status', '=', 'stored')
+        .executeTakeFirst()
+      return numUpdatedRows > 0n
+    },
+    async leftovers(before, limit) {
+      const rows = await db
+        .selectFrom('files')
+        .select('id')
+        .where('status', '<>', 'stored')
+        .where(({ or, eb, and }) =>
+          or([
+            eb('status', '=', 'removed'),
+            and([eb('status', '=', 'arriving'), eb('createdAt', '<', before)]),
+          ]),
+        )
+        .orderBy('createdAt')
+        .limit(limit)
+        .execute()
+      return rows.map(({ id }) => id)
+    },
+    async forget(id) {
+      await inTransaction(db, async transaction => {
+        await removePassages(transaction, engine, id)
+        await transaction.deleteFrom('files').where('id', '=', id).where('status', '<>', 'stored').execute()
+      })
+    },
+  }
+}
+
+/** The files of a removed workspace become invisible; their bytes are removed with the leftovers. */
+export async function removeFilesOf(transaction: Kysely<Tables>, place: WorkspacePlace): Promise<void> {
+  await transaction.updateTable('files').set({ status: 'removed' }).where(inPlace(place)).execute()
+}
+
+function inPlace({ organizationId, workspaceId }: WorkspacePlace) {
+  return ({ and, eb }: ExpressionBuilder<Tables, 'files'>) =>
+    and([eb('organizationId', '=', organizationId), eb('workspaceId', '=', workspaceId)])
+}
+
+/** Both engines fold the case of ASCII alone in the same way. */
+function hasName(part: string) {
+  const pattern = `%${part.toLowerCase().replaceAll(/[\\%_]/g, found => `\\${found}`)}%`
+  return sql<boolean>`lower(filename) like ${pattern} escape '\\'`
+}
+
+function recordOf({ status: _, number, bytes, ...same }: Selectable<FilesTable>): FileRecord {
+  return { ...same, number: Number(number), bytes: Number(bytes) }
+}

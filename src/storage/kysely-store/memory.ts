@@ -1,0 +1,81 @@
+/** The memory of tools in the database. */
+import type { ExpressionBuilder, Kysely } from 'kysely'
+import type { Engine } from '../engine.ts'
+import type { MemoryPlace, MemoryStore, WorkspacePlace } from '../files.ts'
+import type { Tables } from '../tables.ts'
+import { COUNTED, inTransaction } from './rows.ts'
+
+export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemoryStore {
+  return {
+    async find(place, key) {
+      const row = await db
+        .selectFrom('memory')
+        .select(['key', 'value', 'updatedAt'])
+        .where(inPlace(place))
+        .where('key', '=', key)
+        .executeTakeFirst()
+      return row ?? null
+    },
+    async list(place, limit) {
+      return await db
+        .selectFrom('memory')
+        .select(['key', 'value', 'updatedAt'])
+        .where(inPlace(place))
+        .orderBy('key')
+        .limit(limit)
+        .execute()
+    },
+    write(place, entry, room) {
+      const { organizationId, workspaceId, endUser } = place
+      return inTransaction(db, async transaction => {
+        await engine.serialize(transaction, `memory ${organizationId} ${workspaceId}`)
+        const { numUpdatedRows } = await transaction
+          .updateTable('memory')
+          .set({ value: entry.value, updatedAt: entry.updatedAt })
+          .where(inPlace(place))
+          .where('key', '=', entry.key)
+          .executeTakeFirst()
+        if (numUpdatedRows > 0n) return true
+        const counting = transaction
+          .selectFrom('memory')
+          .select(COUNTED)
+          .where(where => where.and({ organizationId, workspaceId }))
+        const all = await counting.executeTakeFirstOrThrow()
+        const own = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
+        if (Number(all.counted) >= room.ofWorkspace || Number(own.counted) >= room.ofPlace) return false
+        await transaction
+          .insertInto('memory')
+          .values({ organizationId, workspaceId, endUser, ...entry })
+          .execute()
+        return true
+      })
+    },
+    async remove(place, key) {
+      const { numDeletedRows } = await db
+        .deleteFrom('memory')
+        .where(inPlace(place))
+        .where('key', '=', key)
+        .executeTakeFirst()
+      return numDeletedRows > 0n
+    },
+  }
+}
+
+export async function removeMemoryOf(
+  transaction: Kysely<Tables>,
+  { organizationId, workspaceId }: WorkspacePlace,
+): Promise<void> {
+  await transaction
+    .deleteFrom('memory')
+    .where(where => where.and({ organizationId, workspaceId }))
+    .execute()
+}
+
+function inPlace({ organizationId, workspaceId, endUser }: MemoryPlace) {
+  return ({ and, eb }: ExpressionBuilder<Tables, 'memory'>) =>
+    and([
+      eb('organizationId', '=', organizationId),
+      eb('workspaceId', '=', workspaceId),
+      eb('endUser', '=', endUser),
+    ])
+}

@@ -1,0 +1,30 @@
+/**
+ * The words by which texts are found, the same for passages and questions, whatever the database: lower case, without
+ * accents, letters and digits only. Scripts without blanks between words give pairs of characters. Pure.
+ */
+
+const WORD = /[\p{L}\p{N}]+/gu
+const MARKS = /\p{M}+/gu
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+/gu
+/** A longer one is no word, but data. */
+const WORD_MAX_CHARS = 64
+
+/** All words of a text, in order. */
+export function searchWords(text: string): string[] {
+  const plain = text.normalize('NFKD').replaceAll(MARKS, '').toLowerCase()
+  const words: string[] = []
+  for (const [word] of plain.matchAll(WORD)) {
+    const spaced = word.replaceAll(UNSPACED, run => {
+      words.push(...pairsOf(run))
+      return ' '
+    })
+    for (const part of spaced.split(' ')) if (part !== '') words.push(part.slice(0, WORD_MAX_CHARS))
+  }
+  return words
+}
+
+function pairsOf(run: string): string[] {
+  const characters = [...run]
+  if (characters.length === 1) return characters
+  return characters.slice(1).map((character, at) => `${characters[at]}${character}`)
+}

@@ -1,0 +1,230 @@
+/**
+ * Makes a fetched page readable: HTML becomes Markdown of its main content, other text stays as it is. Pages are
+ * hostile: bytes, tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page
+ * beyond the bounds is read without a document tree, and the deadline of the pool ends slow work. Pure; task worker,
+ * bulk.
+ */
+import { Readability } from '@mozilla/readability'
+import { parseHTML } from 'linkedom'
+import Turndown from 'turndown'
+import { plainHtml } from './plain-html.ts'
+import { TaskFailure } from './task.ts'
+
+export interface PageTextInput {
+  readonly bytes: Uint8Array
+  /** Media type in lower case, without parameters. */
+  readonly type: string
+  /** Of the header; null: it says none. */
+  readonly charset: string | null
+  /** The address of the page, for its relative links. */
+  readonly url: string
+  readonly maxChars: number
+  /** True: without a document tree, for a page whose tree took too long. */
+  readonly plain?: boolean
+}
+
+export interface PageTextOutput {
+  readonly title: string
+  readonly text: string
+  /** True if the text was cut. */
+  readonly cut: boolean
+}
+
+const BYTES_MAX = 52_428_800
+/**
+ * Beyond these the tree is not built: it takes a kilobyte for each node, and the reader takes the square of the depth.
+ */
+const TREE_CHARS_MAX = 4_000_000
+const TREE_TAGS_MAX = 40_000
+const TREE_ENTITIES_MAX = 50_000
+const DEPTH_MAX = 100
+/** Characters of the main content that become Markdown. */
+const CONTENT_CHARS_MAX = 1_500_000
+const TITLE_MAX_CHARS = 500
+/** Bytes in which a page may name its charset. */
+const META_BYTES = 4_096
+const HTML: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
+
+/** The parts of the document tree that are used here; the library has no types without those of browsers. */
+interface Node {
+  readonly nodeName: string
+  readonly textContent: string
+  readonly parentNode: Node | null
+  readonly firstElementChild: Node | null
+  readonly nextElementSibling: Node | null
+  readonly childNodes: ArrayLike<Node>
+  getAttribute(name: string): string | null
+  setAttribute(name: string, value: string): void
+  remove(): void
+  replaceWith(...nodes: (Node | string)[]): void
+  querySelectorAll(selector: string): Iterable<Node>
+}
+interface Tree extends Node {
+  readonly title: string
+  readonly documentElement: Node | null
+  readonly body: Node
+  querySelector(selector: string): Node | null
+}
+
+/** @throws TaskFailure `too_large` */
+export function pageText({ bytes, type, charset, url, maxChars, plain }: PageTextInput): PageTextOutput {
+  if (bytes.byteLength > BYTES_MAX) throw new TaskFailure('too_large', 'the page is larger than 50 MiB')
+  const isHtml = HTML.has(type)
+  const text = decode(bytes, charset ?? (isHtml ? metaCharset(bytes) : null))
+  const page = isHtml ? readHtml(text, url, maxChars, plain === true) : { title: '', text }
+  return {
+    title: page.title.slice(0, TITLE_MAX_CHARS).toWellFormed().replace(/\s+/g, ' ').trim(),
+    text: page.text.slice(0, maxChars).toWellFormed(),
+    cut: page.text.length > maxChars,
+  }
+}
+
+function readHtml(
+  html: string,
+  url: string,
+  maxChars: number,
+  plain: boolean,
+): { title: string; text: string } {
+  const tree = plain || !isModest(html) ? null : treeOf(html)
+  if (tree === null) return { title: plainTitle(html), text: plainHtml(html, maxChars + 1) }
+  const title = titleOf(tree)
+  const main = mainContent(tree)
+  if (main !== null) return { title: main.title || title, text: markdown(main.content, url, maxChars) }
+  return { title, text: markdown(html, url, maxChars) }
+}
+
+/** Counted before the tree is built. */
+function isModest(html: string): boolean {
+  if (html.length > TREE_CHARS_MAX) return false
+  return isAtMost(html, '<', TREE_TAGS_MAX * 2) && isAtMost(html, '&', TREE_ENTITIES_MAX)
+}
+
+function isAtMost(text: string, mark: string, most: number): boolean {
+  let count = 0
+  for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1))
+    if (++count > most) return false
+  return true
+}
+
+/** Null for a tree that is too deep. A page without an html element gets one. */
+function treeOf(html: string): Tree | null {
+  const whole = /<html[\s>]/i.test(html.slice(0, META_BYTES))
+    ? html
+    : `<!doctype html><html><body>${html}</body></html>`
+  const tree = parseHTML(whole).document as unknown as Tree
+  return tree.documentElement !== null && isShallow(tree.documentElement) ? tree : null
+}
+
+function isShallow(root: Node): boolean {
+  let depth = 0
+  for (let node: Node | null = root; node !== null; ) {
+    if (node.firstElementChild !== null) {
+      if (++depth > DEPTH_MAX) return false
+      node = node.firstElementChild
+      continue
+    }
+    while (node !== null && node !== root && node.nextElementSibling === null) {
+      node = node.parentNode
+      depth--
+    }
+    node = node === null || node === root ? null : node.nextElementSibling
+  }
+  return true
+}
+
+function mainContent(tree: Tree): { title: string; content: string } | null {
+  try {
+    const article = new Readability(tree as never, {
+      charThreshold: 200,
+      maxElemsToParse: TREE_TAGS_MAX,
+    }).parse()
+    const content = article?.content ?? ''
+    return content === '' || content.length > CONTENT_CHARS_MAX
+      ? null
+      : { title: article?.title ?? '', content }
+  } catch {
+    // A tree that it does not understand.
+    return null
+  }
+}
+
+function markdown(html: string, url: string, maxChars: number): string {
+  if (html.length > CONTENT_CHARS_MAX) return plainHtml(html, maxChars + 1)
+  const tree = treeOf(html)
+  if (tree === null) return plainHtml(html, maxChars + 1)
+  for (const node of tree.querySelectorAll('script,style,noscript,template,iframe,svg,nav,form,button,head'))
+    node.remove()
+  for (const image of tree.querySelectorAll('img,picture')) image.replaceWith(image.getAttribute('alt') ?? '')
+  for (const link of tree.querySelectorAll('a')) resolveLink(link, url)
+  const written = turndown().turndown(tree.body as never)
+  return written.trim() === '' ? plainHtml(html, maxChars + 1) : written.replace(/\n{3,}/g, '\n\n')
+}
+
+/** Links of pages become whole addresses; those that are no web addresses become their text. */
+function resolveLink(link: Node, base: string): void {
+  const href = link.getAttribute('href') ?? ''
+  const url = URL.canParse(href, base) ? new URL(href, base) : null
+  if (url !== null && /^https?:$/.test(url.protocol) && url.href.length <= 2_048)
+    link.setAttribute('href', url.href)
+  else link.replaceWith(link.textContent)
+}
+
+/** Rows of tables become lines with bars; a first row of headings gets its rule. */
+function turndown(): Turndown {
+  const service = new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' })
+  // Backslashes before punctuation are for renderers; the text is for models.
+  service.escape = text => text
+  service.addRule('cell', {
+    filter: ['td', 'th'],
+    replacement: content => ` ${content.replace(/\s*\n\s*/g, ' ').trim()} |`,
+  })
+  service.addRule('row', {
+    filter: 'tr',
+    replacement(content, node) {
+      const cells = Array.from((node as unknown as Node).childNodes).filter(
+        ({ nodeName }) => nodeName === 'TH',
+      )
+      const rule = cells.length === 0 ? '' : `\n|${' --- |'.repeat(cells.length)}`
+      return `\n|${content.replace(/\n/g, ' ').trimEnd()}${rule}`
+    },
+  })
+  service.addRule('rows', {
+    filter: ['table', 'tbody', 'thead', 'tfoot'],
+    replacement: content => `\n${content}\n`,
+  })
+  return service
+}
+
+function titleOf(tree: Tree): string {
+  const said = tree.querySelector('meta[property="og:title"]')?.getAttribute('content')
+  return tree.title || said || tree.querySelector('h1')?.textContent || ''
+}
+
+function plainTitle(html: string): string {
+  const open = html.slice(0, 65_536).search(/<title[\s>]/i)
+  if (open === -1) return ''
+  const from = html.indexOf('>', open) + 1
+  const end = html.slice(from, from + TITLE_MAX_CHARS * 2).search(/<\/title/i)
+  return from === 0 || end === -1 ? '' : plainHtml(html.slice(from, from + end), TITLE_MAX_CHARS)
+}
+
+/** Unknown charsets are read as UTF-8, or as Windows-1252 where the bytes are none. */
+function decode(bytes: Uint8Array, charset: string | null): string {
+  if (charset !== null) {
+    try {
+      return new TextDecoder(charset).decode(bytes)
+    } catch {
+      // No such charset.
+    }
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    return new TextDecoder('windows-1252').decode(bytes)
+  }
+}
+
+function metaCharset(bytes: Uint8Array): string | null {
+  const head = new TextDecoder('latin1').decode(bytes.subarray(0, META_BYTES))
+  return /<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{1,40})/i.exec(head)?.[1] ?? null
+}

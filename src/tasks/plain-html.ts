@@ -1,0 +1,108 @@
+/**
+ * The text of HTML without a document tree: one pass over the characters, whatever the tags say. For pages that are too
+ * large, too deep or too strange for the reader of page-text.ts. Pure; task worker, bulk.
+ */
+
+/** Elements whose text is not for readers. */
+const SILENT: ReadonlySet<string> = new Set([
+  'script',
+  'style',
+  'noscript',
+  'template',
+  'svg',
+  'head',
+  'iframe',
+])
+/** Elements that end a line. */
+const BLOCKS: ReadonlySet<string> = new Set(
+  'address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section table td th tr ul'.split(
+    ' ',
+  ),
+)
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  nbsp: ' ',
+  hellip: '…',
+  mdash: '—',
+  ndash: '–',
+  copy: '©',
+  laquo: '«',
+  raquo: '»',
+  euro: '€',
+}
+const NAME_MAX = 16
+
+/** The text, its lines trimmed, at most one empty line between two. Reads on until `maxChars` are found. */
+export function plainHtml(html: string, maxChars: number): string {
+  const lower = html.toLowerCase()
+  // Lower case may have another length, in which case the tags are searched as they are written.
+  const tags = lower.length === html.length ? lower : html
+  const parts: string[] = []
+  let chars = 0
+  let at = 0
+  while (at < html.length && chars < maxChars) {
+    const open = html.indexOf('<', at)
+    const end = open === -1 ? html.length : open
+    if (end > at) {
+      const text = html.slice(at, Math.min(end, at + (maxChars - chars) * 8))
+      parts.push(text)
+      chars += text.length
+    }
+    if (open === -1) break
+    const next = afterTag(tags, open)
+    if (next.text !== '') parts.push(next.text)
+    at = next.at
+  }
+  return tidy(decoded(parts.join('')))
+}
+
+/** What stands for the tag, and where the text goes on. */
+function afterTag(tags: string, open: number): { text: string; at: number } {
+  if (tags.startsWith('<!--', open)) return { text: '', at: endOf(tags, '-->', open + 4) }
+  const name = nameAt(tags, open + 1)
+  if (name === '' && !/[/!?]/.test(tags[open + 1] ?? '')) return { text: '<', at: open + 1 }
+  const end = endOf(tags, '>', open + 1)
+  if (SILENT.has(name)) {
+    const close = tags.indexOf(`</${name}`, end)
+    // What never ends has no text.
+    return { text: '\n', at: close === -1 ? tags.length : endOf(tags, '>', close) }
+  }
+  const block = BLOCKS.has(name) || BLOCKS.has(nameAt(tags, open + 2))
+  return { text: block ? '\n' : '', at: end }
+}
+
+function nameAt(tags: string, from: number): string {
+  return /^[a-z][a-z0-9]*/.exec(tags.slice(from, from + NAME_MAX))?.[0] ?? ''
+}
+
+function endOf(text: string, mark: string, from: number): number {
+  const found = text.indexOf(mark, from)
+  return found === -1 ? text.length : found + mark.length
+}
+
+function decoded(text: string): string {
+  return text.replace(
+    /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,8}));/g,
+    (whole, ten, sixteen, name) => {
+      if (name !== undefined) return ENTITIES[name as string] ?? whole
+      const code = ten === undefined ? Number.parseInt(sixteen as string, 16) : Number(ten)
+      return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff)
+        ? String.fromCodePoint(code)
+        : ''
+    },
+  )
+}
+
+function tidy(text: string): string {
+  const lines: string[] = []
+  for (const line of text.split('\n')) {
+    const words = line.replace(/[ \t\r\f\u00a0]+/g, ' ').trim()
+    if (words !== '' || (lines.length > 0 && lines.at(-1) !== '')) lines.push(words)
+  }
+  while (lines.at(-1) === '') lines.pop()
+  return lines.join('\n')
+}

@@ -1,0 +1,66 @@
+/**
+ * Finds passages of files. SQLite searches without a pause, so that a question about many files would hold up the
+ * event loop that serves. Task worker, bulk.
+ */
+import type { FoundPassage, WorkspacePlace } from '../storage/files.ts'
+import { searchWords } from '../storage/search-words.ts'
+import { type Store, StoreError } from '../storage/store.ts'
+import { TaskFailure } from './task.ts'
+
+export interface SearchFilesInput extends WorkspacePlace {
+  readonly storageUrl: string
+  readonly queries: readonly string[]
+  /** Null: all files of the workspace. */
+  readonly fileIds: readonly string[] | null
+  readonly limit: number
+}
+
+/** A passage with its score, from 0 to 1. */
+export interface ScoredPassage extends FoundPassage {
+  readonly score: number
+}
+
+/** Of one question: more say nothing that the first ones do not. */
+const WORDS_MAX = 64
+/** Candidates of the database, which are then scored alike on every engine. */
+const CANDIDATES = 200
+
+export function createFileSearch(
+  open: (url: string) => Promise<Pick<Store, 'files' | 'close'>>,
+): (input: SearchFilesInput) => Promise<readonly ScoredPassage[]> {
+  return async ({ storageUrl, queries, fileIds, limit, organizationId, workspaceId }) => {
+    const words = [...new Set(queries.flatMap(searchWords))].slice(0, WORDS_MAX)
+    if (words.length === 0) return []
+    try {
+      const store = await open(storageUrl)
+      try {
+        const query = { organizationId, workspaceId, words, fileIds }
+        return scored(await store.files.search(query, CANDIDATES), words).slice(0, limit)
+      } finally {
+        await store.close()
+      }
+    } catch (thrown) {
+      throw thrown instanceof StoreError ? new TaskFailure('store', thrown.code ?? '') : thrown
+    }
+  }
+}
+
+/**
+ * The share of the question that a passage has, rare words counting more. Only passages of the workspace are counted,
+ * so that no score says anything about the files of others.
+ */
+function scored(passages: readonly FoundPassage[], words: readonly string[]): ScoredPassage[] {
+  const wordsOf = passages.map(({ text }) => new Set(searchWords(text)))
+  const weights = words.map(word => {
+    const having = wordsOf.filter(each => each.has(word)).length
+    return [word, Math.log(1 + passages.length / (having + 0.5))] as const
+  })
+  const whole = weights.reduce((sum, [, weight]) => sum + weight, 0)
+  return passages
+    .map((passage, at) => {
+      const found = weights.filter(([word]) => wordsOf[at]?.has(word))
+      const share = found.reduce((sum, [, weight]) => sum + weight, 0) / whole
+      return { ...passage, score: Math.round(share * 10_000) / 10_000 }
+    })
+    .toSorted((one, other) => other.score - one.score)
+}

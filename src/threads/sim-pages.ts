@@ -1,0 +1,33 @@
+/**
+ * Pages of the simulator for the tool web_fetch, under a host that no DNS knows: what is asked there goes to the
+ * simulator by its fixed address, so the rules for private addresses stay as they are. Composition root.
+ */
+import { SIM_PAGES_HOST } from '../sim/pages.ts'
+import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
+import type { Transport } from '../upstream/transport.ts'
+import { wholeReply } from '../upstream/whole-reply.ts'
+
+const TIMEOUT_MS = 5_000
+const MAX_BYTES = 1024 * 1024
+
+/** The fetcher, but for links to simulated pages. */
+export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: string): FetchPage {
+  return async (address, terms) => {
+    const url = URL.canParse(address) ? new URL(address) : null
+    if (url?.host !== SIM_PAGES_HOST) return await fetchPage(address, terms)
+    const { status, text } = await wholeReply(
+      client,
+      {
+        method: 'GET',
+        url: new URL(`${simUrl}/pages${url.pathname}`),
+        headers: { authorization: 'Bearer simulated' },
+        body: '',
+        headersTimeoutMs: TIMEOUT_MS,
+        idleTimeoutMs: TIMEOUT_MS,
+      },
+      { maxBytes: MAX_BYTES, signal: terms.signal },
+    )
+    if (status !== 200) throw new PageError('unreachable', `the link is answered with ${status}`, status)
+    return { bytes: Buffer.from(text), type: 'text/html', charset: 'utf-8', url: url.href }
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * Server tool bash: one command at a time. By default the call goes to the client, as Messages clients expect; with the
+ * engine `gateway` it runs in a container of the sandbox.
+ */
+import type { Sandbox } from '../sandbox/sandbox.ts'
+import {
+  BAD_COMMANDS,
+  boundsOf,
+  type ContainerUse,
+  commandsOf,
+  failureText,
+  refusal,
+  settingsOf,
+  settingsPath,
+  useContainer,
+  wantedContainer,
+} from './container-use.ts'
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
+
+export function createBash({ sandbox }: { readonly sandbox: Sandbox }): ServerTool {
+  return {
+    name: 'bash',
+    async open(entries, exchange) {
+      const uses = new Map<RequestedTool, ContainerUse>()
+      for (const entry of entries) {
+        if (runsHere(entry.tool)) {
+          const use = useContainer(
+            sandbox,
+            exchange,
+            wantedContainer(settingsOf(entry.tool), settingsPath(entry)),
+          )
+          await use.check()
+          uses.set(entry.tool, use)
+        } else if (exchange.dialect === 'chat-completions') {
+          throw refusal(
+            `${entry.path}.parameters.engine`,
+            'in chat completions the bash tool works with the engine gateway only; others in /responses and /messages',
+          )
+        }
+      }
+      return {
+        declare: () => entries.map(({ tool }) => declaration(tool)),
+        begun: call => begunFields(call),
+        run(call, _, signal) {
+          const use = uses.get(call.tool)
+          return use === undefined ? atClient(call) : runBash(call, use, signal)
+        },
+      }
+    },
+  }
+}
+
+function runsHere(tool: RequestedTool): boolean {
+  const { engine } = settingsOf(tool)
+  return engine === 'gateway' || engine === 'openrouter'
+}
+
+function declaration(tool: RequestedTool): FunctionDeclaration {
+  const place = runsHere(tool)
+    ? ' in a container without network. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
+    : ''
+  return {
+    tool,
+    name: 'bash',
+    description: `Runs a bash command${place}.`,
+    parameters: {
+      type: 'object',
+      properties: {
+        command: { type: 'string', description: 'The command' },
+        commands: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'Several commands, one after the other',
+        },
+        restart: { type: 'boolean', description: 'True: start a new shell, without a command' },
+        timeout_ms: { type: 'integer', description: 'Milliseconds that it may take' },
+        max_output_length: { type: 'integer', description: 'Characters of its output' },
+      },
+      additionalProperties: false,
+    },
+  }
+}
+
+function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+  const command = commandsOf(call.arguments)?.join('\n')
+  return {
+    call_id: call.callId,
+    arguments: JSON.stringify(call.arguments),
+    ...(command === undefined ? {} : { command }),
+  }
+}
+
+function atClient(call: ToolCall): ToolOutcome {
+  return { item: begunFields(call), result: '', next: 'end-turn' }
+}
+
+async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
+  const begun = begunFields(call)
+  const commands = commandsOf(call.arguments)
+  if (commands === null) {
+    // Each command has a new shell in any case.
+    if (call.arguments['restart'] === true) return outcomeOf(begun, { stdout: '', stderr: '', exitCode: 0 })
+    return failedOutcome(
+      begun,
+      call.arguments['commands'] === undefined ? 'command: must be a text' : BAD_COMMANDS,
+    )
+  }
+  try {
+    const code = { language: 'shell', text: commands.join('\n') } as const
+    const { containerId, reply, files } = await use.run([code], boundsOf(call.arguments), signal)
+    const [output] = reply.outputs
+    const stdout = output?.stdout ?? ''
+    const stderr = [output?.stderr ?? '', ...(output?.timedOut === true ? [TIMED_OUT] : [])].join('')
+    return outcomeOf(
+      { ...begun, container_id: containerId, ...(files.length === 0 ? {} : { files }) },
+      { stdout, stderr, exitCode: output?.exitCode ?? (output?.timedOut === true ? LATE : STOPPED) },
+      reply.notice,
+    )
+  } catch (thrown) {
+    return failedOutcome(begun, failureText(thrown, signal))
+  }
+}
+
+const TIMED_OUT = 'The command took too long and was stopped\n'
+/** As `timeout` tells it, and as a shell tells that a program was killed. */
+const LATE = 124
+const STOPPED = 137
+
+interface BashResult {
+  readonly stdout: string
+  readonly stderr: string
+  readonly exitCode: number
+}
+
+function outcomeOf(
+  fields: Readonly<Record<string, unknown>>,
+  result: BashResult,
+  notice: string | null = null,
+): ToolOutcome {
+  const told = notice === null ? {} : { error: notice }
+  return { item: { ...fields, ...result, ...told }, result: JSON.stringify({ ...result, ...told }) }
+}
+
+function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
+  return { item: { ...fields, error, status: 'failed' }, result: JSON.stringify({ error }) }
+}

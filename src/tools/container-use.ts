@@ -1,0 +1,183 @@
+/**
+ * What the tools of the sandbox share: reads which container an entry of the request wants, opens it at the first call,
+ * and tells of its files.
+ */
+import { GatewayError, toGatewayError } from '../errors.ts'
+import type { Exchange } from '../gateway/exchange.ts'
+import type { Annotation } from '../protocol/items.ts'
+import {
+  type Code,
+  type Container,
+  type ContainerFile,
+  type ContainerOwner,
+  type ContainerTerms,
+  DATA_FOLDER,
+  type RunReply,
+  type Sandbox,
+} from '../sandbox/sandbox.ts'
+import type { RequestedTool, ToolEntry } from './tool.ts'
+
+/** A container as an entry of the request wants it. */
+export interface WantedContainer {
+  /** Null: a new one. */
+  readonly id: string | null
+  readonly terms: ContainerTerms
+  /** Paths for errors. */
+  readonly path: string
+}
+
+export interface ContainerRun {
+  readonly containerId: string
+  readonly reply: RunReply
+  /** The files that the run made or changed, the latest first. */
+  readonly files: readonly ContainerFileCitation[]
+}
+
+export type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citation' }>
+
+/** The container of one entry, in one exchange. */
+export interface ContainerUse {
+  /**
+   * Rejects with a GatewayError that names the entry if the entry can have no container. Opens the one that it names.
+   */
+  check(): Promise<void>
+  /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
+  run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
+}
+
+export interface RunBounds {
+  readonly timeoutMs: number | null
+  readonly maxOutputLength: number | null
+}
+
+const SLEEP_SECONDS = 900
+const FILES_MAX = 10
+const CONTAINER_ID = /^[\w-]{1,40}$/
+
+/** Reads `environment` and `sleep_after_seconds`. @throws GatewayError that names the field */
+export function wantedContainer(fields: Readonly<Record<string, unknown>>, path: string): WantedContainer {
+  const environment = recordOf(fields['environment'])
+  const at = `${path}.environment`
+  const id = environment['container_id'] ?? null
+  const isReference = environment['type'] === 'container_reference'
+  if (isReference && id === null) throw refusal(`${at}.container_id`, 'is required in a container_reference')
+  if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
+    throw refusal(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
+  refuseFileIds(environment['file_ids'], `${at}.file_ids`)
+  const policy = recordOf(environment['network_policy'])['type']
+  const sleep = fields['sleep_after_seconds']
+  return {
+    id: isReference ? (id as string) : null,
+    terms: {
+      sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
+      networkPolicy: policy === 'allowlist' ? 'allowlist' : 'disabled',
+    },
+    path: at,
+  }
+}
+
+/** @throws GatewayError */
+export function refuseFileIds(ids: unknown, path: string): void {
+  if (Array.isArray(ids) && ids.length > 0)
+    throw refusal(path, 'stored files cannot be put into a container; let the code write them')
+}
+
+export function refusal(path: string, reason: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${reason}`)
+}
+
+export function recordOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+}
+
+export function useContainer(sandbox: Sandbox, { caller }: Exchange, wanted: WantedContainer): ContainerUse {
+  const owner: ContainerOwner = { organizationId: caller.organizationId, workspaceId: caller.workspaceId }
+  let opening: Promise<Container> | null = null
+
+  function open(): Promise<Container> {
+    opening ??= sandbox.open(owner, wanted.id, wanted.terms)
+    return opening
+  }
+
+  return {
+    async check() {
+      try {
+        if (wanted.id === null) await sandbox.check(wanted.terms)
+        else await open()
+      } catch (thrown) {
+        opening = null
+        const { code, message, retryAfterSeconds } = toGatewayError(thrown)
+        const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+        throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
+      }
+    },
+    async run(codes, bounds, signal) {
+      const container = await open()
+      const before = new Map((await container.list()).map(file => [file.path, file]))
+      const reply = await container.run({ codes, ...bounds }, signal)
+      const changed = (await container.list()).filter(file => isChanged(file, before.get(file.path)))
+      return {
+        containerId: container.id,
+        reply,
+        files: changed.slice(0, FILES_MAX).map(({ path }) => citation(container.id, path)),
+      }
+    },
+  }
+}
+
+function isChanged(now: ContainerFile, before: ContainerFile | undefined): boolean {
+  return before === undefined || before.changedMs !== now.changedMs || before.bytes !== now.bytes
+}
+
+function citation(containerId: string, path: string): ContainerFileCitation {
+  const full = `${DATA_FOLDER}/${path}`
+  return {
+    type: 'container_file_citation',
+    container_id: containerId,
+    file_id: `cfile_${Buffer.from(full).toString('base64url')}`,
+    filename: path.slice(path.lastIndexOf('/') + 1),
+    start_index: 0,
+    end_index: 0,
+  }
+}
+
+/** The settings of an entry: under `parameters`, or beside the type in the spelling of a provider. */
+export function settingsOf(tool: RequestedTool): Readonly<Record<string, unknown>> {
+  return tool.type.includes(':') ? recordOf(tool.parameters) : tool
+}
+
+export function settingsPath({ tool, path }: ToolEntry): string {
+  return tool.type.includes(':') ? `${path}.parameters` : path
+}
+
+/** Numbers and texts of a call; the model may say anything. */
+export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
+  return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
+}
+
+function countOf(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 1 ? Math.floor(value) : null
+}
+
+/** Commands of one call. */
+const COMMANDS_MAX = 32
+
+/** Null: the model gave none, or no texts, or too many. */
+export function commandsOf({
+  command,
+  commands,
+}: Readonly<Record<string, unknown>>): readonly string[] | null {
+  const given = Array.isArray(commands) ? (commands as unknown[]) : [command]
+  const texts = given.filter(each => typeof each === 'string')
+  const fits = texts.length === given.length && texts.length > 0 && texts.length <= COMMANDS_MAX
+  return fits ? texts : null
+}
+
+export const BAD_COMMANDS = `commands: must be a list of 1 to ${COMMANDS_MAX} texts`
+
+/** The outcome of a call that could not run. Other failures are thrown again. */
+export function failureText(thrown: unknown, signal: AbortSignal): string {
+  signal.throwIfAborted()
+  if (thrown instanceof GatewayError && thrown.code !== 'internal') return thrown.message
+  throw thrown
+}

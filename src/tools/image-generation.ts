@@ -1,0 +1,181 @@
+/**
+ * Server tool image_generation: has a model of the catalogue make an image, on behalf of the caller. Also the native
+ * tool of that name where the provider has none. Serve threads.
+ */
+import { GatewayError } from '../errors.ts'
+import type { AskAs, Exchange } from '../gateway/exchange.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import type { RequestedTool, ServerTool, ToolCall, ToolEntry, ToolOutcome, ToolSession } from './tool.ts'
+
+export interface ImageGenerationDeps {
+  readonly catalog: Catalog
+  readonly askAs: AskAs
+}
+
+const NAME = 'image_generation'
+const MODEL_DEFAULT = 'openai/gpt-5-image'
+/** Images take longer than any other tool. */
+const ASK_MS = 170_000
+const RUN_MS = 180_000
+const PROMPT_MAX_CHARS = 32_000
+/** Fields of the native tool that say how the image is made. */
+const CONFIGURED = [
+  'background',
+  'input_fidelity',
+  'moderation',
+  'output_compression',
+  'output_format',
+  'quality',
+  'size',
+] as const
+
+export function createImageGeneration(deps: ImageGenerationDeps): ServerTool {
+  return {
+    name: NAME,
+    native: [NAME],
+    runMs: RUN_MS,
+    asksModels: true,
+    open: (entries, exchange) => openSession(deps, entries, exchange),
+  }
+}
+
+function openSession(
+  { catalog, askAs }: ImageGenerationDeps,
+  entries: readonly ToolEntry[],
+  exchange: Exchange,
+): ToolSession {
+  const chosen = new Map<RequestedTool, string>()
+  for (const entry of entries) {
+    // The provider may run it itself, with a model that the catalogue does not have.
+    if (!isNative(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
+  }
+  return {
+    declare: place =>
+      entries.map(entry => {
+        if (isNative(entry.tool) && place.hosts(NAME)) return { native: entry.tool as never }
+        if (!chosen.has(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
+        return {
+          tool: entry.tool,
+          name: NAME,
+          description: 'Makes an image and shows it to the user. You do not see it.',
+          parameters: {
+            type: 'object',
+            properties: { prompt: { type: 'string', description: 'What the image shows, in all detail' } },
+            required: ['prompt'],
+            additionalProperties: false,
+          },
+        }
+      }),
+    begun: call => ({
+      ...(isNative(call.tool) ? { type: 'image_generation_call' } : {}),
+      ...(promptOf(call) === '' ? {} : { prompt: promptOf(call) }),
+    }),
+    async run(call, progress, signal) {
+      const prompt = promptOf(call)
+      if (prompt === '') return failed(call, 'prompt: must say what the image shows')
+      const tell = (stage: string): void => progress({ name: `${NAME}_call.${stage}`, fields: {} })
+      return await makeImage(
+        call,
+        () =>
+          askAs(exchange, requestOf(call.tool, chosen.get(call.tool) ?? MODEL_DEFAULT, prompt), {
+            deadlineMs: ASK_MS,
+            signal,
+          }),
+        tell,
+        signal,
+      )
+    },
+  }
+}
+
+async function makeImage(
+  call: ToolCall,
+  ask: () => ReturnType<AskAs>,
+  tell: (stage: string) => void,
+  signal: AbortSignal,
+): Promise<ToolOutcome> {
+  tell('in_progress')
+  tell('generating')
+  try {
+    const { output } = await ask()
+    const image = imageIn(output)
+    if (image === null) return failed(call, 'The model made no image')
+    tell('completed')
+    return {
+      item: { ...image, status: 'completed' },
+      result: JSON.stringify({ status: 'ok', imageUrl: 'The user sees the image beside this answer' }),
+    }
+  } catch (thrown) {
+    signal.throwIfAborted()
+    if (thrown instanceof GatewayError) return failed(call, thrown.message)
+    throw thrown
+  }
+}
+
+/** The first image of a reply, without its id. */
+function imageIn(output: readonly OutputItem[]): Readonly<Record<string, unknown>> | null {
+  for (const item of output) {
+    if (item.type !== 'image_generation_call') continue
+    const { result, output_format, revised_prompt } = item as Readonly<Record<string, unknown>>
+    if (typeof result !== 'string' || result === '') continue
+    return {
+      result,
+      ...(typeof output_format === 'string' ? { output_format } : {}),
+      ...(typeof revised_prompt === 'string' ? { revisedPrompt: revised_prompt } : {}),
+    }
+  }
+  return null
+}
+
+function requestOf(tool: RequestedTool, model: string, prompt: string): ResponsesRequest {
+  const settings = isNative(tool)
+    ? Object.fromEntries(CONFIGURED.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]]])))
+    : without(tool.parameters ?? {}, 'model')
+  return {
+    model,
+    input: prompt,
+    modalities: ['image', 'text'],
+    ...(Object.keys(settings).length === 0 ? {} : { image_config: settings }),
+  } as ResponsesRequest
+}
+
+function without(fields: Readonly<Record<string, unknown>>, name: string): Record<string, unknown> {
+  const { [name]: _, ...rest } = fields
+  return rest
+}
+
+/** The id of the model for an entry. @throws GatewayError where the catalogue has none that makes images */
+function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
+  const asked = isNative(tool) ? tool['model'] : tool.parameters?.['model']
+  const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`
+  if (typeof asked !== 'string') {
+    const preferred = catalog.model(MODEL_DEFAULT)
+    const model = preferred ?? catalog.models().find(each => each.outputModalities.includes('image'))
+    if (model === undefined)
+      throw new GatewayError('invalid_request', `${field}: no model of the catalogue makes images`)
+    return model.id
+  }
+  // Providers name their models without an author.
+  const model = catalog.model(asked) ?? (isNative(tool) ? catalog.model(`openai/${asked}`) : undefined)
+  if (model === undefined) throw new GatewayError('invalid_request', `${field}: is no model of the catalogue`)
+  if (!model.outputModalities.includes('image'))
+    throw new GatewayError('invalid_request', `${field}: this model makes no images`)
+  return model.id
+}
+
+function promptOf({ arguments: { prompt } }: ToolCall): string {
+  return typeof prompt === 'string' ? prompt.slice(0, PROMPT_MAX_CHARS) : ''
+}
+
+function isNative({ type }: RequestedTool): boolean {
+  return type === NAME
+}
+
+function failed({ tool }: ToolCall, error: string): ToolOutcome {
+  return {
+    item: { status: isNative(tool) ? 'failed' : 'incomplete', error },
+    result: JSON.stringify({ status: 'error', error }),
+  }
+}

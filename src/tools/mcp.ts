@@ -1,0 +1,296 @@
+/**
+ * Server tool mcp: tools of MCP servers that the request names, where the provider does not run them itself. Each
+ * server has one connection for the exchange. Serve threads.
+ */
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../gateway/exchange.ts'
+import { functionName } from '../protocol/tools.ts'
+import type { ProxyOf } from '../upstream/egress.ts'
+import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
+import type { ResolveName } from '../upstream/resolve-name.ts'
+import { type DecidedCall, decidedCalls, needsApproval } from './mcp/approval.ts'
+import { createMcpConnection, type McpConnection } from './mcp/connection.ts'
+import { contentText } from './mcp/content.ts'
+import { McpFailure, type McpItemError } from './mcp/failure.ts'
+import { isAllowed, listTools, type McpTool, mcpTool } from './mcp/listing.ts'
+import { type NamedServer, namedServers } from './mcp/servers.ts'
+import type {
+  DueCall,
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolSession,
+} from './tool.ts'
+
+export interface McpDeps {
+  readonly clock: Clock
+  readonly config: Pick<Config, 'tools'>
+  /** The proxy of an address. Default: none. */
+  readonly proxyOf?: ProxyOf
+  /** Default: as the configuration says. */
+  readonly rules?: LinkRules
+}
+
+/** Time for all tools of a server, and for one call: less than a call of any tool may take. */
+const LISTING_MS = 15_000
+const CALL_MS = 55_000
+
+export function createMcp(deps: McpDeps): ServerTool {
+  let session: SessionDeps | null = null
+  return {
+    name: 'mcp',
+    native: ['mcp'],
+    open(entries, exchange, display) {
+      session ??= sessionDeps(deps)
+      return openSession(session, entries, exchange, display)
+    },
+  }
+}
+
+function sessionDeps({ clock, config, proxyOf, rules: given }: McpDeps): SessionDeps {
+  const { allowPrivate } = config.tools.mcp
+  const proxy = proxyOf === undefined ? {} : { proxyOf }
+  const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
+  return { clock, rules, resolve: resolverOf(rules) }
+}
+
+interface SessionDeps {
+  readonly clock: Clock
+  readonly rules: LinkRules
+  readonly resolve: ResolveName
+}
+
+/** A server at work in the exchange. */
+interface OpenServer extends NamedServer {
+  readonly connection: McpConnection | null
+  /** Its allowed tools by the names of their functions; null before the first question. */
+  listed: Promise<ReadonlyMap<string, McpTool>> | null
+}
+
+function openSession(
+  deps: SessionDeps,
+  entries: readonly ToolEntry[],
+  exchange: Exchange,
+  display: ToolDisplay,
+): ToolSession {
+  const servers: readonly OpenServer[] = namedServers(entries, deps.rules).map(named => ({
+    ...named,
+    connection: named.server === null ? null : createMcpConnection(deps, named.server),
+    listed: null,
+  }))
+  const byTool = new Map<RequestedTool, OpenServer>(servers.map(server => [server.tool, server]))
+  /** Calls that the caller has approved, by their ids. */
+  const approved = new Map<string, DecidedCall>()
+
+  const toolsOf = (server: OpenServer): Promise<ReadonlyMap<string, McpTool>> => {
+    server.listed ??= toolsOfServer(deps.clock, server, exchange, display)
+    return server.listed
+  }
+  const found = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
+    const server = byTool.get(tool)
+    const one = server === undefined ? undefined : (await toolsOf(server)).get(name)
+    return server === undefined || one === undefined ? null : { server, one }
+  }
+  /** Tools that were declared, for what must be known at once. */
+  const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
+  const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
+    const one = declared.get(tool)?.get(name)
+    return (
+      one !== undefined && !approved.has(callId) && needsApproval(one, byTool.get(tool)?.approval ?? null)
+    )
+  }
+  const fieldsOf = (call: ToolCall): Readonly<Record<string, unknown>> => ({
+    type: asksFirst(call) ? 'mcp_approval_request' : 'mcp_call',
+    server_label: String(call.tool['server_label']),
+    name: declared.get(call.tool)?.get(call.name)?.name ?? call.name,
+    arguments: JSON.stringify(call.arguments),
+    ...(approved.has(call.callId) ? { approval_request_id: call.callId } : {}),
+  })
+
+  return {
+    async declare(place) {
+      if (place.hosts('mcp')) return servers.map(({ tool }) => ({ native: tool as never }))
+      for (const server of servers) checkServed(server, exchange)
+      const lists = await Promise.all(servers.map(toolsOf))
+      return servers.flatMap((server, at) => {
+        const list = lists[at] ?? new Map<string, McpTool>()
+        declared.set(server.tool, list)
+        return [...list].map(([name, tool]) => declarationOf(server, name, tool))
+      })
+    },
+    async due(place) {
+      const input = exchange.prompt.input
+      if (typeof input === 'string') return []
+      const hosted = place.hosts('mcp')
+      const due: DueCall[] = []
+      for (const call of decidedCalls(input)) {
+        const server = servers.find(({ label }) => label === call.serverLabel)
+        // The provider runs what it has asked for itself.
+        if (server === undefined || server.connection === null || (hosted && !call.id.startsWith('st_')))
+          continue
+        const list = await toolsOf(server)
+        declared.set(server.tool, list)
+        const one = dueCall(server, list, call)
+        if (one.refusal === undefined) approved.set(call.id, call)
+        due.push(one)
+      }
+      return due
+    },
+    begun: fieldsOf,
+    async run(call, _progress, signal) {
+      const target = await found(call)
+      if (target === null)
+        return failed({ item: 'The server has no such tool', message: 'The server has no such tool' })
+      if (asksFirst(call))
+        return { item: { status: undefined }, result: 'The caller is asked', next: 'end-turn' }
+      return await runCall(target.server, target.one, call, signal)
+    },
+    close() {
+      for (const { connection } of servers) connection?.close(!exchange.signal.aborted)
+    },
+  }
+}
+
+/** @throws GatewayError for what only a provider, or another API, can do */
+function checkServed({ path, connection, approval }: OpenServer, { dialect }: Exchange): void {
+  if (connection === null)
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.connector_id: this provider has no connectors; name the server by server_url`,
+    )
+  if (approval !== 'never' && dialect !== 'responses')
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.require_approval: must be never on this API, which cannot ask for approvals; /responses can`,
+    )
+}
+
+/** The tools of a server, from an earlier answer where the conversation has them. They are shown as an item once. */
+async function toolsOfServer(
+  clock: Clock,
+  { label, connection, allowed }: OpenServer,
+  { prompt, signal }: Exchange,
+  display: ToolDisplay,
+): Promise<ReadonlyMap<string, McpTool>> {
+  const known = replayedTools(prompt.input, label)
+  if (known !== null) return namedTools(known.filter(tool => isAllowed(tool, allowed)))
+  if (connection === null) return new Map()
+  let tools: readonly McpTool[] = []
+  let error: McpItemError | null = null
+  const endsMs = clock.monotonicMs() + LISTING_MS
+  try {
+    tools = await listTools(
+      cursor =>
+        connection.request('tools/list', cursor === null ? {} : { cursor }, {
+          limitMs: Math.max(1, endsMs - clock.monotonicMs()),
+          signal,
+        }),
+      allowed,
+    )
+  } catch (thrown) {
+    signal.throwIfAborted()
+    if (!(thrown instanceof McpFailure)) throw thrown
+    error = thrown.item
+  }
+  display.item({ type: 'mcp_list_tools', server_label: label, tools, ...(error === null ? {} : { error }) })
+  return namedTools(tools)
+}
+
+/** The tools that an earlier answer has listed; null: none has. */
+function replayedTools(input: Exchange['prompt']['input'], label: string): readonly McpTool[] | null {
+  if (typeof input === 'string') return null
+  const item = input.findLast(
+    one => one.type === 'mcp_list_tools' && one.server_label === label && one.error == null,
+  ) as { tools?: readonly unknown[] } | undefined
+  return item?.tools === undefined ? null : item.tools.flatMap(one => mcpTool(one) ?? [])
+}
+
+/** By names of functions; two tools whose names become the same get different ones. */
+function namedTools(tools: readonly McpTool[]): ReadonlyMap<string, McpTool> {
+  const named = new Map<string, McpTool>()
+  for (const tool of tools) {
+    const name = functionName(tool.name)
+    let free = name
+    for (let count = 2; named.has(free); count++) free = `${name.slice(0, 60)}_${count}`
+    named.set(free, tool)
+  }
+  return named
+}
+
+function declarationOf(
+  { tool, description: about }: NamedServer,
+  name: string,
+  one: McpTool,
+): FunctionDeclaration {
+  const texts = [one.description ?? '', about === null ? '' : `Server: ${about}`]
+  return {
+    tool,
+    name,
+    description: texts.filter(text => text !== '').join('\n\n'),
+    parameters: one.input_schema,
+    isForeign: true,
+  }
+}
+
+/** The call that the caller has decided about. */
+function dueCall(server: NamedServer, list: ReadonlyMap<string, McpTool>, decided: DecidedCall): DueCall {
+  const name = [...list].find(([, tool]) => tool.name === decided.name)?.[0]
+  const args = objectOf(decided.arguments)
+  const call = {
+    tool: server.tool,
+    callId: decided.id,
+    name: name ?? functionName(decided.name),
+    arguments: args ?? {},
+  }
+  if (!decided.approve) {
+    const why = decided.reason === null ? '' : `: ${decided.reason}`
+    return { ...call, refusal: `The user refused this call${why}` }
+  }
+  if (name === undefined) return { ...call, refusal: 'The server has no such tool' }
+  return args === null ? { ...call, refusal: 'The arguments are no JSON object' } : call
+}
+
+function objectOf(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Readonly<Record<string, unknown>>)
+      : null
+  } catch {
+    return null
+  }
+}
+
+async function runCall(
+  { connection }: OpenServer,
+  { name }: McpTool,
+  call: ToolCall,
+  signal: AbortSignal,
+): Promise<ToolOutcome> {
+  if (connection === null) return failed(new McpFailure('The server is not served here'))
+  try {
+    const result = await connection.request(
+      'tools/call',
+      { name, arguments: call.arguments },
+      { limitMs: CALL_MS, signal },
+    )
+    const text = contentText(result)
+    if (result['isError'] !== true) return { item: { output: text }, result: text }
+    const error = { type: 'mcp_tool_execution_error', content: [{ type: 'text', text }] } as const
+    return failed({ item: error, message: text === '' ? 'The tool failed' : text })
+  } catch (thrown) {
+    signal.throwIfAborted()
+    if (thrown instanceof McpFailure) return failed(thrown)
+    throw thrown
+  }
+}
+
+function failed({ item, message }: Pick<McpFailure, 'item' | 'message'>): ToolOutcome {
+  return { item: { status: 'failed', output: null, error: item }, result: JSON.stringify({ error: message }) }
+}

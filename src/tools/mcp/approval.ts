@@ -1,0 +1,88 @@
+/** Approvals of MCP calls: which tools need one, and what a replayed conversation says about those asked for. Pure. */
+import { type McpTool, matches, type ToolFilter } from './listing.ts'
+
+/** `require_approval` of a request. */
+export type RequireApproval =
+  | 'always'
+  | 'never'
+  | { readonly always?: ToolFilter | null; readonly never?: ToolFilter | null }
+
+/**
+ * True where the caller has to approve each call of the tool. The default is `always`. With filters: what `always`
+ * names needs an approval, what only `never` names does not, and other tools need one if `never` is there.
+ */
+export function needsApproval(tool: McpTool, rule: RequireApproval | null): boolean {
+  if (rule === null || rule === 'always') return true
+  if (rule === 'never') return false
+  const { always = null, never = null } = rule
+  if (always !== null && matches(tool, always)) return true
+  if (never !== null) return !matches(tool, never)
+  return always === null
+}
+
+/** A call that the caller has approved or refused, and that has had no result yet. */
+export interface DecidedCall {
+  /** The id of the request for approval. */
+  readonly id: string
+  readonly serverLabel: string
+  /** The server's own name of the tool. */
+  readonly name: string
+  /** JSON, as the model wrote it. */
+  readonly arguments: string
+  readonly approve: boolean
+  readonly reason: string | null
+}
+
+interface Item {
+  readonly type?: unknown
+  readonly role?: unknown
+  readonly [field: string]: unknown
+}
+
+/** Items that stand behind an approval while it waits for its call; a reply of the model ends the wait. */
+const WAITING: ReadonlySet<unknown> = new Set([
+  'mcp_approval_request',
+  'mcp_approval_response',
+  'function_call_output',
+  'custom_tool_call_output',
+])
+
+/**
+ * The calls that the end of the conversation decides about, in their order. An approval with a reply of the model, or
+ * with a call that names it, behind it is done.
+ */
+export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
+  const requests = new Map<unknown, Item>()
+  const done = new Set<unknown>()
+  for (const item of input) {
+    if (item.type === 'mcp_approval_request') requests.set(item['id'], item)
+    else if (item.type === 'mcp_call' && typeof item['approval_request_id'] === 'string')
+      done.add(item['approval_request_id'])
+  }
+  const decided: DecidedCall[] = []
+  for (const item of input.slice(lastReply(input) + 1)) {
+    const id = item['approval_request_id']
+    if (item.type !== 'mcp_approval_response' || typeof id !== 'string' || done.has(id)) continue
+    const request = requests.get(id)
+    if (request === undefined) continue
+    // A second response to the same request changes nothing.
+    done.add(id)
+    decided.push({
+      id,
+      serverLabel: String(request['server_label']),
+      name: String(request['name']),
+      arguments: String(request['arguments']),
+      approve: item['approve'] === true,
+      reason: typeof item['reason'] === 'string' ? item['reason'] : null,
+    })
+  }
+  return decided
+}
+
+/** The place of the last item that a model said after the first response; -1: none. */
+function lastReply(input: readonly Item[]): number {
+  return input.findLastIndex(({ type, role }) => {
+    if (WAITING.has(type)) return false
+    return type === undefined || type === 'message' ? role === 'assistant' : true
+  })
+}

@@ -1,0 +1,65 @@
+/** The result of an MCP tool as a text for the model. Pure. The server is a stranger: any field may be anything. */
+
+/** As much as the model gets of one call; server-tools.ts cuts there too, and says so. */
+const TEXT_MAX_CHARS = 200_001
+const PARTS_MAX = 1_000
+
+/** The content of a result as one text. Pictures and sounds are named, not shown. */
+export function contentText({ content, structuredContent }: Readonly<Record<string, unknown>>): string {
+  const texts: string[] = []
+  let chars = 0
+  for (const part of Array.isArray(content) ? content.slice(0, PARTS_MAX) : []) {
+    const text = partText(part)
+    texts.push(text)
+    chars += text.length
+    if (chars > TEXT_MAX_CHARS) break
+  }
+  const text = texts.join('\n')
+  if (text !== '' || structuredContent == null) return text.slice(0, TEXT_MAX_CHARS).toWellFormed()
+  return jsonText(structuredContent).slice(0, TEXT_MAX_CHARS).toWellFormed()
+}
+
+function partText(part: unknown): string {
+  if (typeof part !== 'object' || part === null) return ''
+  const { type, text, data, mimeType, resource, uri, name } = part as Record<string, unknown>
+  switch (type) {
+    case 'text':
+      return typeof text === 'string' ? text : ''
+    case 'image':
+    case 'audio':
+      return `[${type} of type ${word(mimeType)}, ${base64Bytes(data)} bytes, not shown]`
+    case 'resource':
+      return resourceText(resource)
+    case 'resource_link':
+      return `[resource ${word(name)}: ${word(uri)}]`
+    default:
+      return '[content of an unknown type]'
+  }
+}
+
+function resourceText(resource: unknown): string {
+  if (typeof resource !== 'object' || resource === null) return ''
+  const { uri, text, blob, mimeType } = resource as Record<string, unknown>
+  if (typeof text === 'string') return `[resource ${word(uri)}]\n${text}`
+  return `[resource ${word(uri)} of type ${word(mimeType)}, ${base64Bytes(blob)} bytes, not shown]`
+}
+
+const WORD_MAX_CHARS = 500
+
+/** A text of one line. */
+function word(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, WORD_MAX_CHARS).replace(/[\s\]]+/g, ' ') : 'unknown'
+}
+
+function base64Bytes(data: unknown): number {
+  return typeof data === 'string' ? Math.floor((data.length * 3) / 4) : 0
+}
+
+function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    // Nested deeper than the stack.
+    return '[content that cannot be shown]'
+  }
+}

@@ -1,0 +1,64 @@
+/** Failures of MCP servers, in the three kinds that an mcp_call item knows, or as a text. Pure. */
+import { PageError } from '../../upstream/fetch-page.ts'
+import { scrub } from '../../upstream/scrub.ts'
+
+/** The error of an item `mcp_call` or `mcp_list_tools`. */
+export type McpItemError =
+  | string
+  | { readonly type: 'mcp_protocol_error' | 'http_error'; readonly code: number; readonly message: string }
+  | { readonly type: 'mcp_tool_execution_error'; readonly content: readonly unknown[] }
+
+/** A server did not do what it was asked. Its message is fit for the caller and for the model. */
+export class McpFailure extends Error {
+  override readonly name = 'McpFailure'
+  readonly item: McpItemError
+
+  constructor(message: string, item: McpItemError = message) {
+    super(message)
+    this.item = item
+  }
+}
+
+/** A server's own text in an error. */
+const MESSAGE_MAX_CHARS = 500
+
+/** `mark`: data of an error that stands for a reply without an answer. */
+export async function failureOf(
+  thrown: unknown,
+  secrets: readonly string[],
+  mark: string,
+): Promise<McpFailure> {
+  if (thrown instanceof McpFailure) return thrown
+  if (thrown instanceof PageError) return new McpFailure(sentence(thrown.message))
+  const { McpError } = await import('@modelcontextprotocol/sdk/types.js')
+  const { StreamableHTTPError } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
+  const said = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
+  if (thrown instanceof McpError) {
+    const message = said(thrown.message.replace(/^MCP error -?\d+: /, ''))
+    if (thrown.data === mark) return new McpFailure(sentence(message))
+    return new McpFailure(`The server refused the request: ${message}`, {
+      type: 'mcp_protocol_error',
+      code: thrown.code,
+      message,
+    })
+  }
+  if (thrown instanceof StreamableHTTPError) {
+    const code = thrown.code ?? -1
+    if (code < 0) return new McpFailure('The server answered with neither JSON nor an event stream')
+    const message = said(
+      thrown.message.replace(/^Streamable HTTP error: (?:Error POSTing to endpoint: )?/, ''),
+    )
+    return new McpFailure(`The server answered with HTTP ${code}: ${message}`, {
+      type: 'http_error',
+      code,
+      message,
+    })
+  }
+  return new McpFailure('The server answered with something other than MCP messages')
+}
+
+/** A message about a link, as a sentence about the server. */
+function sentence(message: string): string {
+  const about = message.replace(/^the link /, 'the server ')
+  return `${about.slice(0, 1).toUpperCase()}${about.slice(1)}`
+}

@@ -1,0 +1,111 @@
+/**
+ * The tools of an MCP server, as it lists them: bounded, cleaned, and filtered by `allowed_tools`. Everything here was
+ * written by a stranger. Pure but for `listTools`.
+ */
+import { forbiddenKey } from '../../protocol/forbidden-keys.ts'
+import { McpFailure } from './failure.ts'
+
+/** A tool, as an item `mcp_list_tools` shows it. */
+export interface McpTool {
+  readonly name: string
+  readonly description: string | null
+  readonly input_schema: Readonly<Record<string, unknown>>
+  readonly annotations: Readonly<Record<string, boolean>> | null
+}
+
+/** `allowed_tools` of a request: names, or what a filter says. */
+export type AllowedTools = readonly string[] | ToolFilter
+
+export interface ToolFilter {
+  readonly tool_names?: readonly string[] | null
+  readonly read_only?: boolean | null
+}
+
+/** Tools that a server may list; more of them would fill the context of a model. */
+export const LISTED_MAX = 256
+const PAGES_MAX = 32
+/** Characters of all tools of a server, as JSON. */
+const LISTED_MAX_CHARS = 512 * 1024
+const NAME_MAX_CHARS = 128
+const DESCRIPTION_MAX_CHARS = 4_096
+const SCHEMA_MAX_CHARS = 32 * 1024
+const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'] as const
+
+type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
+
+/** All allowed tools of a server. Rejects with an McpFailure where it lists too many. */
+export async function listTools(page: Page, allowed: AllowedTools | null): Promise<readonly McpTool[]> {
+  const names = new Set<string>()
+  const tools: McpTool[] = []
+  let chars = 0
+  let cursor: string | null = null
+  for (let pages = 0; pages < PAGES_MAX; pages++) {
+    const { tools: listed, nextCursor } = await page(cursor)
+    if (!Array.isArray(listed)) throw new McpFailure('The server lists no tools')
+    for (const one of listed) {
+      const tool = mcpTool(one)
+      if (tool === null || names.has(tool.name)) continue
+      names.add(tool.name)
+      if (names.size > LISTED_MAX) throw new McpFailure(`The server lists more than ${LISTED_MAX} tools`)
+      if (!isAllowed(tool, allowed)) continue
+      chars += JSON.stringify(tool).length
+      if (chars > LISTED_MAX_CHARS) throw new McpFailure('The tools of the server have too long descriptions')
+      tools.push(tool)
+    }
+    if (typeof nextCursor !== 'string' || nextCursor === '') return tools
+    cursor = nextCursor
+  }
+  throw new McpFailure(`The server lists its tools on more than ${PAGES_MAX} pages`)
+}
+
+/** A listed tool without what we do not know; null for one that no model could call. */
+export function mcpTool(listed: unknown): McpTool | null {
+  if (typeof listed !== 'object' || listed === null) return null
+  const { name, description, inputSchema, input_schema, annotations } = listed as Record<string, unknown>
+  if (typeof name !== 'string' || name === '' || name.length > NAME_MAX_CHARS) return null
+  const schema = inputSchema ?? input_schema
+  if (!isSchema(schema)) return null
+  return {
+    name: name.toWellFormed(),
+    description:
+      typeof description === 'string'
+        ? plainText(description).slice(0, DESCRIPTION_MAX_CHARS).toWellFormed()
+        : null,
+    input_schema: schema,
+    annotations: hintsOf(annotations),
+  }
+}
+
+function isSchema(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  // It also bounds the depth, which JSON.stringify needs.
+  if (forbiddenKey({ input_schema: value }) !== null) return false
+  return JSON.stringify(value).length <= SCHEMA_MAX_CHARS
+}
+
+function hintsOf(annotations: unknown): McpTool['annotations'] {
+  if (typeof annotations !== 'object' || annotations === null) return null
+  const given = annotations as Record<string, unknown>
+  return Object.fromEntries(
+    HINTS.flatMap(hint => (typeof given[hint] === 'boolean' ? [[hint, given[hint]] as const] : [])),
+  )
+}
+
+/** Without characters that show nothing, in which a text can hide from its readers. */
+function plainText(text: string): string {
+  return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
+}
+
+export function isAllowed(tool: McpTool, allowed: AllowedTools | null): boolean {
+  return allowed === null || matches(tool, isNames(allowed) ? { tool_names: allowed } : allowed)
+}
+
+/** True where the tool is among the names, if there are any, and as read-only as the filter says. */
+export function matches({ name, annotations }: McpTool, { tool_names, read_only }: ToolFilter): boolean {
+  if (tool_names != null && !tool_names.includes(name)) return false
+  return read_only == null || (annotations?.['readOnlyHint'] === true) === read_only
+}
+
+function isNames(allowed: AllowedTools): allowed is readonly string[] {
+  return Array.isArray(allowed)
+}

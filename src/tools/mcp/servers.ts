@@ -1,0 +1,137 @@
+/** The MCP servers that a request names: checks of their entries, and what is sent to each. Pure. */
+import { isIP } from 'node:net'
+import { GatewayError } from '../../errors.ts'
+import { checkUrl, type LinkRules, PageError } from '../../upstream/fetch-page.ts'
+import { isPublicAddress } from '../../upstream/resolve-name.ts'
+import type { RequestedTool, ToolEntry } from '../tool.ts'
+import type { RequireApproval } from './approval.ts'
+import type { McpServer } from './connection.ts'
+import type { AllowedTools } from './listing.ts'
+
+/** An entry of type `mcp`, checked. */
+export interface NamedServer {
+  readonly tool: RequestedTool
+  readonly path: string
+  readonly label: string
+  /** Null: a connector of the provider. */
+  readonly server: McpServer | null
+  readonly allowed: AllowedTools | null
+  readonly approval: RequireApproval | null
+  /** What the caller says about it. */
+  readonly description: string | null
+}
+
+/** Each has a connection of its own. */
+const SERVERS_MAX = 16
+const LABEL_MAX_CHARS = 128
+const DESCRIPTION_MAX_CHARS = 1_024
+const HEADERS_MAX = 32
+const HEADERS_MAX_CHARS = 16 * 1024
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
+/** Visible characters of ASCII, blanks, and what Latin 1 adds. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** Fields that the connection, or the protocol, sets itself. */
+const OWN_HEADERS: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'connection',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'last-event-id',
+  'mcp-protocol-version',
+  'mcp-session-id',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+/** Shorter values are ordinary words, and no secrets. */
+const SECRET_MIN_CHARS = 8
+
+/** @throws GatewayError that names the field */
+export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): readonly NamedServer[] {
+  const [, last] = [entries[0], entries[SERVERS_MAX]]
+  if (last !== undefined) throw refusal(last.path, `is one more than ${SERVERS_MAX} MCP servers`)
+  const labels = new Set<string>()
+  return entries.map(({ tool, path }) => {
+    const label = String(tool['server_label'])
+    if (label.length > LABEL_MAX_CHARS)
+      throw refusal(`${path}.server_label`, `must have at most ${LABEL_MAX_CHARS} characters`)
+    if (labels.has(label))
+      throw refusal(
+        `${path}.server_label`,
+        'is the label of another entry of tools; each server needs its own',
+      )
+    labels.add(label)
+    const description = tool['server_description']
+    return {
+      tool,
+      path,
+      label,
+      server: typeof tool['server_url'] === 'string' ? serverOf(tool, tool['server_url'], path, rules) : null,
+      allowed: (tool['allowed_tools'] ?? null) as AllowedTools | null,
+      approval: (tool['require_approval'] ?? null) as RequireApproval | null,
+      description:
+        typeof description === 'string' ? description.slice(0, DESCRIPTION_MAX_CHARS).toWellFormed() : null,
+    }
+  })
+}
+
+function serverOf(tool: RequestedTool, address: string, path: string, rules: LinkRules): McpServer {
+  const url = checkedUrl(address, `${path}.server_url`, rules)
+  const headers = checkedHeaders(
+    (tool['headers'] ?? {}) as Readonly<Record<string, string>>,
+    `${path}.headers`,
+  )
+  const { authorization } = tool
+  if (typeof authorization === 'string' && authorization !== '') {
+    if (!HEADER_VALUE.test(authorization) || authorization.length > HEADERS_MAX_CHARS)
+      throw refusal(`${path}.authorization`, 'must be a token without control characters')
+    // An access token alone, as the public interface has it, or a whole value of the header.
+    headers['authorization'] = authorization.includes(' ') ? authorization : `Bearer ${authorization}`
+  }
+  const values = Object.values(headers).flatMap(value => [value, ...value.split(' ')])
+  return { url, headers, secrets: [...new Set(values)].filter(({ length }) => length >= SECRET_MIN_CHARS) }
+}
+
+function checkedUrl(address: string, path: string, rules: LinkRules): URL {
+  try {
+    const url = checkUrl(rules, address)
+    const host = url.hostname.replace(/^\[|\]$/g, '')
+    const isPublic = rules.isPublic ?? isPublicAddress
+    if (!rules.allowPrivate && isIP(host) !== 0 && !isPublic(host))
+      throw new PageError('refused', 'the link leads to no public address')
+    return url
+  } catch (thrown) {
+    if (thrown instanceof PageError) throw refusal(path, thrown.message.replace(/^the link /, ''))
+    throw thrown
+  }
+}
+
+/** By names in lower case. */
+function checkedHeaders(given: Readonly<Record<string, string>>, path: string): Record<string, string> {
+  const headers: Record<string, string> = {}
+  let chars = 0
+  const all = Object.entries(given)
+  if (all.length > HEADERS_MAX) throw refusal(path, `must have at most ${HEADERS_MAX} fields`)
+  for (const [name, value] of all) {
+    const lower = name.toLowerCase()
+    if (!HEADER_NAME.test(name)) throw refusal(path, 'has a name that no header field can have')
+    if (OWN_HEADERS.has(lower)) throw refusal(`${path}.${lower}`, 'is set by the connection itself')
+    if (!HEADER_VALUE.test(value)) throw refusal(`${path}.${lower}`, 'must have no control characters')
+    chars += name.length + value.length
+    if (chars > HEADERS_MAX_CHARS)
+      throw refusal(path, `must have at most ${HEADERS_MAX_CHARS} characters in all`)
+    headers[lower] = value
+  }
+  return headers
+}
+
+function refusal(path: string, why: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${why}`)
+}

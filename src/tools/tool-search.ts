@@ -1,0 +1,209 @@
+/**
+ * Server tool tool_search: finds deferred functions of the request (`defer_loading`), which the model sees only then.
+ * Patterns of the model run on RE2, and are bounded in size and work.
+ */
+import { RE2JS } from 're2js'
+import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../gateway/exchange.ts'
+import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
+import type { Tool } from '../protocol/tools.ts'
+import type { RequestedTool, ServerTool, ToolEntry, ToolOutcome, ToolPlace, ToolSession } from './tool.ts'
+
+const RESULTS_DEFAULT = 5
+const RESULTS_MAX = 50
+const PATTERN_MAX_CHARS = 200
+/** Characters of one field that are searched. */
+const FIELD_MAX_CHARS = 1_000
+/** Arguments of one function that are searched. */
+const ARGUMENTS_MAX = 64
+/** Instructions of the pattern times characters: about a twentieth of a second at worst. */
+const WORK_MAX = 1_500_000
+
+/** A function that the model does not see from the start. */
+type Deferred = Tool & {
+  readonly name: string
+  readonly description?: string | null
+  readonly parameters?: unknown
+}
+
+export function createToolSearch(): ServerTool {
+  return {
+    name: 'tool_search',
+    watches: isDeferred,
+    open: openSession,
+  }
+}
+
+function isDeferred(tool: Tool): tool is Deferred {
+  return (
+    (tool.type === 'function' || tool.type === 'custom') &&
+    (tool as { defer_loading?: unknown }).defer_loading === true
+  )
+}
+
+function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSession {
+  const { prompt } = exchange
+  const tools = prompt.tools ?? []
+  const deferred = tools.filter(isDeferred)
+  checkRequest(entries, exchange, deferred.length > 0)
+  const first = deferred[0]
+  const path = `tools[${first === undefined ? 0 : tools.indexOf(first)}].defer_loading`
+  const max = resultsOf(entries[0]?.tool)
+  const found = new Set<string>(calledNames(prompt.input))
+  const budget = { left: WORK_MAX }
+  for (const query of earlierQueries(prompt.input)) {
+    const again = searchTools(deferred, query, max, budget)
+    if (typeof again !== 'string') for (const { name } of again) found.add(name)
+  }
+  /** The provider of the next call searches itself. */
+  let isNative = false
+  return {
+    declare(place) {
+      isNative = searchesItself(place, entries)
+      if (isNative) return entries.map(({ tool }) => ({ native: tool as never }))
+      if (entries.length === 0)
+        throw refusal(
+          path,
+          'needs the server tool gateway:tool_search: this provider has no search of its own',
+        )
+      return entries.slice(0, 1).map(({ tool }) => ({
+        tool,
+        name: 'tool_search',
+        description:
+          'Finds further tools by a case-insensitive regular expression over their names, descriptions and arguments. ' +
+          `${deferred.length} tools can be found. What is found can be called from then on.`,
+        parameters: {
+          type: 'object',
+          properties: {
+            query: {
+              type: 'string',
+              maxLength: PATTERN_MAX_CHARS,
+              description: 'For example weather|forecast',
+            },
+          },
+          required: ['query'],
+          additionalProperties: false,
+        },
+      }))
+    },
+    shows(tool) {
+      if (isNative || !isDeferred(tool)) return tool
+      if (!found.has(tool.name)) return null
+      const { defer_loading: _, ...shown } = tool as Deferred & { defer_loading?: unknown }
+      return shown as Tool
+    },
+    begun: ({ arguments: { query } }) =>
+      typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {},
+    run({ arguments: { query } }): ToolOutcome {
+      const result = searchTools(deferred, query, max, { left: WORK_MAX })
+      if (typeof result === 'string')
+        return { item: { status: 'incomplete' }, result: JSON.stringify({ error: result }) }
+      for (const { name } of result) found.add(name)
+      const told = result.map(({ name, description, parameters }) => ({ name, description, parameters }))
+      return { item: {}, result: JSON.stringify({ tools: told }) }
+    },
+  }
+}
+
+/** Named with our prefix, the search of the gateway is meant. */
+function searchesItself(place: ToolPlace, entries: readonly ToolEntry[]): boolean {
+  return place.hosts('tool_search') && entries.every(({ tool }) => tool.type === 'tool_search')
+}
+
+/** @throws GatewayError that names the field */
+function checkRequest(
+  entries: readonly ToolEntry[],
+  { dialect, request: { tool_choice: choice } }: Exchange,
+  hasDeferred: boolean,
+): void {
+  for (const { tool, path } of entries) {
+    if (dialect === 'chat-completions')
+      throw refusal(
+        `${path}.type`,
+        'tool_search works with /responses and /messages, not with chat completions',
+      )
+    if (tool['defer_loading'] === true)
+      throw refusal(`${path}.defer_loading`, 'must not be set: this tool finds the others')
+  }
+  const isFree =
+    choice === undefined ||
+    choice === 'auto' ||
+    (typeof choice === 'object' && choice.type === 'allowed_tools')
+  if (hasDeferred && !isFree)
+    throw refusal('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
+}
+
+/** The tools that match, or why none is searched. */
+function searchTools(
+  tools: readonly Deferred[],
+  query: unknown,
+  max: number,
+  work: { left: number },
+): readonly Deferred[] | string {
+  if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
+  if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
+  const pattern = compiled(query)
+  if (pattern === null) return 'query: is no regular expression of RE2'
+  const size = pattern.programSize()
+  const found: Deferred[] = []
+  for (const tool of tools) {
+    for (const text of textsOf(tool)) {
+      work.left -= size * text.length
+      if (work.left < 0) return 'query: takes too long over so many tools; use a shorter one'
+      if (!pattern.matcher(text).find()) continue
+      found.push(tool)
+      break
+    }
+    if (found.length === max) break
+  }
+  return found
+}
+
+function compiled(query: string): RE2JS | null {
+  try {
+    return RE2JS.compile(query, RE2JS.CASE_INSENSITIVE)
+  } catch {
+    return null
+  }
+}
+
+/** Name, description, and names and descriptions of the arguments. */
+function textsOf({ name, description, parameters }: Deferred): readonly string[] {
+  const texts = [name, description ?? '']
+  const properties = (parameters as { properties?: unknown } | null | undefined)?.properties
+  if (typeof properties === 'object' && properties !== null) {
+    for (const [key, value] of Object.entries(properties).slice(0, ARGUMENTS_MAX)) {
+      const about = (value as { description?: unknown } | null)?.description
+      texts.push(key, typeof about === 'string' ? about : '')
+    }
+  }
+  return texts.filter(text => text !== '').map(text => text.slice(0, FIELD_MAX_CHARS))
+}
+
+/** What earlier answers have searched for, the last ones. */
+function earlierQueries(input: Exchange['prompt']['input']): readonly string[] {
+  if (typeof input === 'string') return []
+  const queries = input.flatMap(item => {
+    if (item.type !== 'gateway:tool_search' && item.type !== 'openrouter:tool_search') return []
+    const { query } = item as { query?: unknown }
+    return typeof query === 'string' ? [query] : []
+  })
+  return [...new Set(queries)].slice(-TOOL_STEPS_MAX)
+}
+
+/** Functions that the model has called in earlier answers. */
+function calledNames(input: Exchange['prompt']['input']): readonly string[] {
+  if (typeof input === 'string') return []
+  return input.flatMap(item =>
+    item.type === 'function_call' || item.type === 'custom_tool_call' ? [item.name] : [],
+  )
+}
+
+function resultsOf(tool: RequestedTool | undefined): number {
+  const asked = tool?.parameters?.['max_results']
+  return typeof asked === 'number' ? Math.min(asked, RESULTS_MAX) : RESULTS_DEFAULT
+}
+
+function refusal(path: string, why: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${why}`)
+}

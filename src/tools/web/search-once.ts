@@ -1,0 +1,47 @@
+/** One search for a plugin, with the settings of the tool web_search. Serve threads. */
+import { GatewayError } from '../../errors.ts'
+import type { Log } from '../../log/log.ts'
+import type { PicoUsd } from '../../money.ts'
+import type { UrlCitationAnnotation } from '../../protocol/parts.ts'
+import { EngineFailure } from './call-engine.ts'
+import type { WebEngines } from './engines.ts'
+import { citationsOf, foundText } from './found-text.ts'
+import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
+
+export interface OneSearch {
+  readonly query: string
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** Of the parameters, for errors. */
+  readonly path: string
+  readonly signal: AbortSignal
+}
+
+/** Rejects with a GatewayError, or with the reason of the signal. */
+export async function searchOnce(
+  engines: WebEngines,
+  log: Log,
+  { query, parameters, path, signal }: OneSearch,
+): Promise<{ text: string; citations: UrlCitationAnnotation[]; cost: PicoUsd; engine: string }> {
+  const settings = searchSettings(parameters, path)
+  const engine = engineFor(settings, engines)
+  const asked = searchQuery(settings, engine, {
+    query,
+    maxResults: Math.min(settings.maxResults, settings.maxTotalResults),
+    publishedAfter: null,
+    publishedBefore: null,
+  })
+  try {
+    const { results, cost } = await engines.search(engine, asked.query, asked.admits, signal)
+    return {
+      text: foundText(query, results),
+      citations: citationsOf(results, new Set()),
+      cost,
+      engine: engine.name,
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof EngineFailure)) throw thrown
+    log.fault('web search failed', thrown)
+    const code = thrown.code === 'engine_timeout' ? 'upstream_timeout' : 'answer_mismatch'
+    throw new GatewayError(code, `web: ${thrown.message}`, { cause: thrown })
+  }
+}

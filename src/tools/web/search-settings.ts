@@ -1,0 +1,155 @@
+/**
+ * Settings of one web search tool, from any of its spellings: under `parameters`, or inline with `filters`. Where the
+ * search runs is decided for each model call: at the provider, or at an engine of ours. Pure.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { RequestedTool, ToolPlace } from '../tool.ts'
+import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
+import type { SearchLocation, SearchQuery } from './engine.ts'
+import type { Engine, WebEngines } from './engines.ts'
+
+export interface SearchSettings {
+  /** For errors, e.g. `tools[0].parameters`. */
+  readonly path: string
+  readonly engine: string
+  readonly mode: string | null
+  readonly maxResults: number
+  readonly maxTotalResults: number
+  readonly maxUses: number
+  readonly maxChars: number
+  readonly allowedDomains: readonly string[]
+  readonly excludedDomains: readonly string[]
+  readonly location: SearchLocation | null
+  readonly hasXSearch: boolean
+}
+
+/** Where one search runs. */
+export type SearchPlace = { readonly native: true } | { readonly native: false; readonly engine: Engine }
+
+type Fields = Readonly<Record<string, unknown>>
+
+const RESULTS_DEFAULT = 5
+const TOTAL_DEFAULT = 50
+const CONTEXT_CHARS: Readonly<Record<string, number>> = { low: 5_000, medium: 15_000, high: 30_000 }
+const CONTEXT_DEFAULT = 'medium'
+/** Of one result, at most; the schema bounds it too. */
+const CHARS_MAX = 100_000
+
+/** @throws GatewayError invalid_request that names the field */
+export function searchSettings(fields: Fields, path: string): SearchSettings {
+  const filters = (fields['filters'] ?? {}) as Fields
+  const allowed = [...texts(fields['allowed_domains']), ...texts(filters['allowed_domains'])]
+  const excluded = [
+    ...texts(fields['excluded_domains']),
+    ...texts(filters['excluded_domains']),
+    ...texts(filters['blocked_domains']),
+  ]
+  refuseDomains(allowed, `${path}.allowed_domains`)
+  refuseDomains(excluded, `${path}.excluded_domains`)
+  const size = text(fields['search_context_size']) ?? CONTEXT_DEFAULT
+  return {
+    path,
+    engine: text(fields['engine']) ?? 'auto',
+    mode: text(fields['mode']),
+    maxResults: count(fields['max_results']) ?? RESULTS_DEFAULT,
+    maxTotalResults: count(fields['max_total_results']) ?? TOTAL_DEFAULT,
+    maxUses: count(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
+    maxChars: Math.min(CHARS_MAX, count(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? CHARS_MAX),
+    allowedDomains: allowed,
+    excludedDomains: excluded,
+    location: (fields['user_location'] ?? null) as SearchLocation | null,
+    hasXSearch: fields['x_search'] != null,
+  }
+}
+
+/** @throws GatewayError invalid_request where nobody can search as the request asks */
+export function searchPlace(
+  settings: SearchSettings,
+  engines: Pick<WebEngines, 'byDefault' | 'named'>,
+  place: ToolPlace,
+): SearchPlace {
+  const { engine: asked, path } = settings
+  const limitsDomains = settings.allowedDomains.length + settings.excludedDomains.length > 0
+  const hosted = place.hosts('web_search')
+  const canLimit = !limitsDomains || place.searchesDomains !== false
+  if (asked === 'native') {
+    if (!hosted) throw refused(`${path}.engine`, 'the provider of this model has no web search of its own')
+    if (!canLimit)
+      throw refused(`${path}.engine`, "the provider's own web search cannot be limited to domains")
+    return { native: true }
+  }
+  if (asked === 'auto' && hosted && canLimit) return { native: true }
+  return { native: false, engine: engineFor(settings, engines) }
+}
+
+/** The engine of ours that the settings mean. @throws GatewayError invalid_request */
+export function engineFor(
+  settings: SearchSettings,
+  engines: Pick<WebEngines, 'byDefault' | 'named'>,
+): Engine {
+  const { engine: asked, path, allowedDomains, excludedDomains } = settings
+  const engine = asked === 'auto' ? engines.byDefault : engines.named(asked)
+  if (engine === null) {
+    const which = asked === 'auto' ? 'no search engine' : `the search engine ${asked}`
+    const not = asked === 'auto' ? 'is configured' : 'is not configured'
+    throw refused(`${path}.engine`, `${which} ${not}; the operator sets tools.webSearch.engines`)
+  }
+  if (settings.hasXSearch) throw refused(`${path}.x_search`, `the engine ${engine.name} does not search X`)
+  const both = allowedDomains.length > 0 && excludedDomains.length > 0
+  if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')
+    throw refused(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
+  return engine
+}
+
+/** What the engine is asked, and what its results are held to. */
+export function searchQuery(
+  settings: SearchSettings,
+  { kind }: Engine,
+  asked: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
+): { query: SearchQuery; admits: Admits } {
+  const { mode, maxChars, allowedDomains, location } = settings
+  // Perplexity takes one list: the allowed domains win.
+  const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
+  const query = { ...asked, mode, maxChars, allowedDomains, excludedDomains, location }
+  return { query, admits: createAdmits(allowedDomains, excludedDomains) }
+}
+
+/** The tool as a provider with a search of its own gets it. */
+export function nativeTool({ type, parameters, ...inline }: RequestedTool): { type: string } {
+  const isGateway = type.includes(':')
+  return {
+    ...(isGateway ? { type: 'web_search' } : { type }),
+    ...(isGateway ? parameters : inline),
+    engine: 'native',
+  } as {
+    type: string
+  }
+}
+
+/** The settings of an entry and their path. */
+export function fieldsOf(tool: RequestedTool, path: string): { fields: Fields; path: string } {
+  return tool.type.includes(':')
+    ? { fields: tool.parameters ?? {}, path: `${path}.parameters` }
+    : { fields: tool, path }
+}
+
+function refused(path: string, why: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${why}`)
+}
+
+function refuseDomains(list: readonly string[], path: string): void {
+  const why = domainsRefusal(list)
+  if (why !== null) throw refused(path, why)
+}
+
+function texts(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
+}
+
+function text(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value : null
+}
+
+function count(value: unknown): number | null {
+  return typeof value === 'number' ? value : null
+}

@@ -1,0 +1,29 @@
+/**
+ * Texts of pages and engines, fit to be shown: without control characters and characters that hide or reorder text,
+ * and cut. They stay data: nothing in them is followed. Pure.
+ */
+
+/** Control and format characters (invisible, tag and bidirectional ones), but tab, line feed and the two joiners. */
+const HIDDEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}]/gu
+
+/** The text without hidden characters, lines ended by line feeds. */
+export function shownText(text: string): string {
+  return text.toWellFormed().replace(/\r\n?/g, '\n').replace(HIDDEN, '')
+}
+
+/** As `shownText`, in one line. */
+export function shownLine(text: string, maxChars: number): string {
+  return cutText(
+    shownText(text.slice(0, maxChars * 4))
+      .replace(/\s+/g, ' ')
+      .trim(),
+    maxChars,
+  )
+}
+
+/** At most so many characters; no character is cut in two. */
+export function cutText(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text
+  const code = text.charCodeAt(maxChars - 1)
+  return text.slice(0, code >= 0xd800 && code <= 0xdbff ? maxChars - 1 : maxChars)
+}

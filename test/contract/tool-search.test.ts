@@ -1,0 +1,164 @@
+/** The server tool tool_search: deferred functions appear once they are found, and stay through the conversation. */
+import t, { type Test } from 'tap'
+import type { ResponseResource } from '../../src/protocol/response.ts'
+import { MODEL, startAligned } from '../support/aligned-gateway.ts'
+import { grammarViolations } from '../support/event-grammar.ts'
+import { parseEventStream } from '../support/gateway.ts'
+import type { ScriptedReply, ScriptedRequest } from '../support/scripted-provider.ts'
+
+const SEARCH = { type: 'gateway:tool_search' }
+const deferred = (name: string, description = '', properties: object = {}) => ({
+  type: 'function',
+  name,
+  description,
+  parameters: { type: 'object', properties },
+  defer_loading: true,
+})
+const FUNCTIONS = [
+  deferred('get_weather', 'Weather of a city'),
+  deferred('get_time', 'Clock', { city: { type: 'string', description: 'Name of the TOWN' } }),
+  deferred('send_mail', 'Sends'),
+  { type: 'function', name: 'always', parameters: { type: 'object' } },
+]
+const searches = (query: string): ScriptedReply => ({
+  calls: [{ name: 'tool_search', arguments: JSON.stringify({ query }) }],
+})
+const ANSWERS: ScriptedReply = { text: 'Found.' }
+
+async function start(t: Test) {
+  const world = await startAligned()
+  t.teardown(world.close)
+  const { gateway, provider } = world
+  const ask = async (replies: readonly ScriptedReply[], fields: object = {}) => {
+    provider.asked.length = 0
+    provider.script('model', replies)
+    return await gateway.respond({ model: MODEL, input: 'Hi', tools: [SEARCH, ...FUNCTIONS], ...fields })
+  }
+  return { ask, gateway, provider }
+}
+
+const namesOf = ({ body }: ScriptedRequest) =>
+  ((body['tools'] ?? []) as { function: { name: string } }[]).map(tool => tool.function.name).toSorted()
+const lastTold = (asked: ScriptedRequest | undefined): unknown =>
+  JSON.parse(String(((asked?.body['messages'] ?? []) as { content?: unknown }[]).at(-1)?.content))
+const whole = async (reply: Response) => (await reply.json()) as ResponseResource
+
+t.test('a deferred function is unknown to the model until it is found', async t => {
+  const { ask, provider } = await start(t)
+  const calls: ScriptedReply = { calls: [{ name: 'get_weather', arguments: '{}' }] }
+  const response = await whole(await ask([searches('WEATHER|forecast'), calls]))
+  t.same(provider.asked.map(namesOf), [
+    ['always', 'tool_search'],
+    ['always', 'get_weather', 'tool_search'],
+  ])
+  t.match(lastTold(provider.asked[1]), { tools: [{ name: 'get_weather', description: 'Weather of a city' }] })
+  t.notMatch(JSON.stringify(provider.asked[1]?.body), 'defer_loading')
+  t.match(response.output, [
+    { type: 'gateway:tool_search', query: 'WEATHER|forecast', status: 'completed' },
+    { type: 'function_call', name: 'get_weather' },
+  ])
+})
+
+t.test('the same in a stream, in the other spelling', async t => {
+  const { ask } = await start(t)
+  const tools = [{ type: 'openrouter:tool_search' }, ...FUNCTIONS]
+  const events = parseEventStream(
+    await (await ask([searches('mail'), ANSWERS], { stream: true, tools })).text(),
+  )
+  t.same(grammarViolations(events), [])
+  t.ok(
+    events.some(
+      event => event.type === 'response.output_item.done' && event.item.type === 'openrouter:tool_search',
+    ),
+  )
+})
+
+t.test('names, descriptions and arguments are searched, and only so many are found', async t => {
+  const { ask, provider } = await start(t)
+  await ask([searches('town'), ANSWERS])
+  t.match(lastTold(provider.asked[1]), { tools: [{ name: 'get_time' }] })
+  await ask([searches('^get_'), ANSWERS], {
+    tools: [{ ...SEARCH, parameters: { max_results: 1 } }, ...FUNCTIONS],
+  })
+  t.equal((lastTold(provider.asked[1]) as { tools: unknown[] }).tools.length, 1)
+  await ask([searches('always'), ANSWERS])
+  t.same(lastTold(provider.asked[1]), { tools: [] }, 'what the model sees is not found')
+})
+
+t.test('a replayed search, or a replayed call, shows its function again', async t => {
+  const { ask, provider } = await start(t)
+  const first = await whole(await ask([searches('weather'), ANSWERS]))
+  await ask([ANSWERS], {
+    input: [{ role: 'user', content: 'Hi' }, ...first.output, { role: 'user', content: 'So?' }],
+  })
+  t.same(namesOf(provider.asked[0] as ScriptedRequest), ['always', 'get_weather', 'tool_search'])
+  const called = [
+    { type: 'function_call', call_id: 'c', name: 'send_mail', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'c', output: 'sent' },
+  ]
+  await ask([ANSWERS], { input: called })
+  t.same(namesOf(provider.asked[0] as ScriptedRequest), ['always', 'send_mail', 'tool_search'])
+})
+
+t.test('a pattern that is broken, long or slow is told to the model', async t => {
+  const { ask, provider } = await start(t)
+  const wide = Array.from({ length: 500 }, (_, at) => deferred(`f${at}`, 'a'.repeat(2_000)))
+  for (const [query, message] of [
+    ['(', /no regular expression/],
+    ['a'.repeat(201), /at most 200 characters/],
+    ['(?=x)', /no regular expression/],
+    ['(.*.*.*.*){100}x', /takes too long/],
+  ] as const) {
+    const response = await whole(await ask([searches(query), ANSWERS], { tools: [SEARCH, ...wide] }))
+    t.equal(response.status, 'completed')
+    t.match(lastTold(provider.asked[1]), { error: message }, query.slice(0, 20))
+  }
+})
+
+t.test('what a request cannot have is refused by its path', async t => {
+  const { ask, gateway, provider } = await start(t)
+  const refused = async (fields: object, message: RegExp): Promise<void> => {
+    const reply = await ask([ANSWERS], fields)
+    t.equal(reply.status, 400, String(message))
+    t.match(await reply.json(), { error: { message } })
+  }
+  await refused({ tools: FUNCTIONS }, /^tools\[0\]\.defer_loading: needs the server tool gateway:tool_search/)
+  await refused(
+    { tools: [{ ...SEARCH, defer_loading: true }, ...FUNCTIONS] },
+    /^tools\[0\]\.defer_loading: must not/,
+  )
+  await refused({ tool_choice: 'required' }, /^tool_choice: must be auto or allowed_tools/)
+  await refused(
+    { tool_choice: { type: 'function', name: 'always' } },
+    /^tool_choice: must be auto or allowed_tools/,
+  )
+  const chat = await fetch(`${gateway.url}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'Hi' }], tools: [SEARCH] }),
+  })
+  t.equal(chat.status, 400)
+  t.match(await chat.json(), { error: { message: /^tools\[0\]\.type: tool_search works with/ } })
+  t.equal(provider.asked.length, 0)
+})
+
+t.test('a provider with a search of its own gets the deferred functions as they are', async t => {
+  const { gateway } = await start(t)
+  const ask = async (type: string): Promise<readonly { name?: string; defer_loading?: boolean }[]> => {
+    const reply = await gateway.respond({
+      model: 'sim/echo',
+      input: 'Hi',
+      stream: true,
+      debug: { echo_upstream_body: true },
+      tools: [{ type }, ...FUNCTIONS],
+    })
+    const [debug] = parseEventStream(await reply.text()) as unknown as {
+      debug: { echo_upstream_body: { tools: { name?: string; defer_loading?: boolean }[] } }
+    }[]
+    return debug?.debug.echo_upstream_body.tools ?? []
+  }
+  const native = await ask('tool_search')
+  t.equal(native.filter(({ defer_loading }) => defer_loading === true).length, 3)
+  const ours = await ask('gateway:tool_search')
+  t.same(ours.map(({ name }) => name).toSorted(), ['always', 'tool_search'])
+})

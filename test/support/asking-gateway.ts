@@ -1,0 +1,139 @@
+/** A gateway without a front whose tools may ask models: real store, limits and guardrails, a scripted provider. */
+import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { keyRecord } from '../../src/access/api-key.ts'
+import { callerOf } from '../../src/access/keys.ts'
+import { systemClock } from '../../src/clock.ts'
+import { loadConfig } from '../../src/config/config.ts'
+import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { createAskAs } from '../../src/gateway/ask.ts'
+import { Exchange, UNCOUNTED } from '../../src/gateway/exchange.ts'
+import { createLog } from '../../src/log/log.ts'
+import { Stopwatch } from '../../src/metrics/stages.ts'
+import { toMicroUsd } from '../../src/money.ts'
+import type { ResponsesRequest } from '../../src/protocol/request.ts'
+import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
+import type { UsageRecord } from '../../src/storage/usage.ts'
+import { buildGateway } from '../../src/threads/build-gateway.ts'
+import { startShipper } from '../../src/threads/ledger-shipper.ts'
+import { ScriptedProvider } from './scripted-provider.ts'
+import { TestClock } from './test-clock.ts'
+
+/** USD for an output token; nothing else costs. */
+export const TOKEN_USD = 0.001
+const WHEN = '2026-01-01T00:00:00.000Z'
+
+export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | null = null) {
+  const provider = new ScriptedProvider()
+  const baseUrl = await provider.listen()
+  const storageUrl = `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-asking-')), 'gateway.db')}`
+  const log = createLog('silent', { write: () => undefined })
+  const shipper = await startShipper({ storageUrl, clock: systemClock, log })
+  const store = await openStore(storageUrl)
+  const key = {
+    ...keyRecord(`sk-gw-v1-${randomBytes(32).toString('hex')}`, 'inference', {
+      name: 'test',
+      clock: systemClock,
+    }),
+    limit: limit === null ? null : toMicroUsd(limit),
+  }
+  await store.keys.add(key)
+  const defaults = loadConfig([], {})
+  const endpoint = { provider: 'acme', pricing: { completion: String(TOKEN_USD) } }
+  const clock = new TestClock(Date.now())
+  const built = await buildGateway({
+    config: {
+      ...defaults,
+      // The second endpoint is asked only where the first may not be.
+      routing: { ...defaults.routing, loadBalancing: false },
+      storage: { url: storageUrl },
+      threads: { serve: 1, warmUpMs: 0, tasks: 1 },
+      providers: [{ slug: 'acme', name: 'Acme', format: 'openai-chat', baseUrl, apiKey: 'x' }],
+      models: [
+        {
+          id: 'acme/side',
+          name: 'Side',
+          endpoints: [
+            { ...endpoint, upstreamModel: 'side', trains: true },
+            { ...endpoint, upstreamModel: 'kept', zdr: true },
+          ],
+        },
+      ],
+    },
+    simUrl: null,
+    endUserKey: createSecretKey(randomBytes(32)),
+    vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
+    spoolFolder: shipper.folder,
+    log,
+    clock,
+  })
+  t.teardown(async () => {
+    await built.close()
+    await shipper.close()
+    await store.close()
+    await provider.close()
+  })
+  const outer = new AbortController()
+  const caller = callerOf(key)
+  return {
+    provider,
+    clock,
+    outer,
+    caller,
+    askAs: createAskAs(clock, () => built.gateway),
+    /** The exchange for which is asked. */
+    exchange: (request: Partial<ResponsesRequest> = {}) =>
+      new Exchange(
+        {
+          id: 'gen-1-outer',
+          caller,
+          dialect: 'responses',
+          request: { model: 'acme/side', input: 'Outer', ...request },
+          withMetadata: false,
+          dataRegion: null,
+          watch: new Stopwatch(0),
+          held: UNCOUNTED,
+          signal: outer.signal,
+        },
+        1,
+      ),
+    async guard(rules: Partial<GuardrailRecord>): Promise<void> {
+      const record: GuardrailRecord = {
+        ...NO_RULES,
+        id: randomUUID(),
+        organizationId: DEFAULT_ORGANIZATION_ID,
+        workspaceId: null,
+        isWorkspaceDefault: false,
+        name: 'of the test',
+        description: null,
+        limit: null,
+        resetInterval: null,
+        includeByokInBudgets: false,
+        revision: 1,
+        createdAt: WHEN,
+        updatedAt: WHEN,
+        ...rules,
+      }
+      await store.guardrails.add(record)
+      const place = {
+        organizationId: DEFAULT_ORGANIZATION_ID,
+        guardrailId: record.id,
+        kind: 'api-key',
+      } as const
+      await store.guardrails.assign(place, [caller.keyHash], { assignedBy: null, createdAt: WHEN })
+      built.changed({ kind: 'guardrails', organizationId: DEFAULT_ORGANIZATION_ID })
+    },
+    /** Usage records so far, oldest first. */
+    async records(): Promise<readonly UsageRecord[]> {
+      await new Promise(resolve => setImmediate(resolve))
+      await shipper.ship()
+      const found = await store.ledger.latest({ organizationId: DEFAULT_ORGANIZATION_ID }, 100)
+      return found.toReversed()
+    },
+  }
+}

@@ -1,0 +1,9 @@
+/** What a table of operations needs for files where none is made. */
+const notRun = (): never => {
+  throw new Error('not run')
+}
+
+export const NO_FILES = {
+  files: { create: notRun, find: notRun, list: notRun, read: notRun, remove: notRun, maxFileBytes: 1_024 },
+  fileUploads: { receive: notRun },
+} as const
