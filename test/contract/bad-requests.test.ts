@@ -120,7 +120,6 @@ const ROWS: readonly Row[] = [
     says: 'provider.only',
     body: { ...good, provider: { only: ['nobody'] } },
   },
-  { name: 'router slug', status: 400, says: 'model', body: { model: 'gateway/fusion', input: 'hi' } },
   {
     name: 'two routers',
     status: 400,

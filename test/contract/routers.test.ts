@@ -148,7 +148,6 @@ t.test('settings and combinations that cannot be are 400 and name the field', as
     [switchyard('ash/model-0', 'birch/model-1', 'cedar/model-2', 'elm/model-3'), /^models: .*1 to 3/],
     [{ ...switchyard(...PAIR), provider: { only: ['openai'] } }, /^models\[0\]: no endpoint/],
     [{ ...switchyard(...PAIR), plugins: [{ id: 'switchyard-router', algorithm: 'magic' }] }, /algorithm/],
-    [{ model: 'gateway/fusion' }, /not offered/],
   ] as const) {
     const answer = await world.gateway.respond({ input: 'Hi', ...body })
     t.equal(answer.status, 400, JSON.stringify(body))
