@@ -53,6 +53,8 @@ interface Replayed {
   readonly id?: unknown
   readonly call_id?: unknown
   readonly action?: unknown
+  /** JSON, as the model said them; not every item keeps them. */
+  readonly arguments?: unknown
   readonly operation?: unknown
   readonly output?: unknown
   readonly status?: unknown
@@ -94,7 +96,8 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   if (fields === undefined || UNFINISHED.has(item.status)) return null
   const call_id = callIdOf(item, index)
   const { sources, ...asked } = isRecord(item.action) ? item.action : {}
-  const said = isRecord(item.action) ? asked : pick(item, fields.said)
+  const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
+  const said = isRecord(whole) ? whole : isRecord(item.action) ? asked : pick(item, fields.said)
   const got = pick({ ...item, sources }, fields.got)
   // An item that tells no result has nothing that a later turn could need.
   if (Object.keys(got).length === 0) return null

@@ -606,12 +606,13 @@ t.test('what a tool of ours did is told as a call and its output', async t => {
       { type: 'gateway:datetime', datetime: '2026-01-01T00:00:00Z', timezone: 'UTC' },
     ]),
     [
-      { type: 'function_call', call_id: 'st_1', name: 'web_fetch', arguments: '{}' },
       {
-        type: 'function_call_output',
+        type: 'function_call',
         call_id: 'st_1',
-        output: '{"url":"https://a.example/","content":"page"}',
+        name: 'web_fetch',
+        arguments: '{"url":"https://a.example/"}',
       },
+      { type: 'function_call_output', call_id: 'st_1', output: '{"content":"page"}' },
       { type: 'function_call', call_id: 'st_2', name: 'image_generation', arguments: '{}' },
       { type: 'function_call_output', call_id: 'st_2', output: '{"prompt":"cat"}' },
       { type: 'function_call', call_id: 'call_9', name: 'shell', arguments: '{"commands":["ls"]}' },
