@@ -373,6 +373,25 @@ export const ROWS: readonly Row[] = [
         unit: 'reqps',
         queries: [{ expr: sumRate('gateway_retries_total', 'outcome'), legend: '{{outcome}}' }],
       },
+      {
+        title: 'Hedges',
+        description:
+          'Second endpoints that were asked beside a silent first one, per second. Many that lose cost money at the providers: raise routing.hedgeAfterMs.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_hedges_total', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
+        title: 'Faulty tool calls by provider',
+        description:
+          'Replies per second whose tool calls had arguments that are no JSON, or a name that nobody declared.',
+        unit: 'reqps',
+        queries: [
+          {
+            expr: sumRate('gateway_tool_call_faults_total', 'provider, fault'),
+            legend: '{{provider}} {{fault}}',
+          },
+        ],
+      },
     ],
   },
   {

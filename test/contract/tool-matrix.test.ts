@@ -1,6 +1,6 @@
 /**
- * Every server tool and tool plugin, streamed and whole: what it does when it succeeds, when it fails, when the budget is
- * spent, when the client leaves, when the deadline passes, and when the workspace has disabled it. Prints N/N.
+ * Every server tool and tool plugin, streamed and whole: what it does when it succeeds, when it fails, when the budget
+ * is spent, when the client leaves, when the deadline passes, and when the workspace has disabled it. Prints N/N.
  */
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
