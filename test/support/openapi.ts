@@ -11,6 +11,7 @@ export interface ApiMedia {
 export interface ApiAnswer {
   readonly $ref?: string
   readonly description?: string
+  readonly headers?: Readonly<Record<string, unknown>>
   readonly content?: Readonly<Record<string, ApiMedia>>
 }
 

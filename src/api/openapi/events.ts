@@ -128,6 +128,11 @@ export const ResponseEvent = variants(
       ...ofItem,
       partial_image_b64: text,
       partial_image_index: count,
+      // As a provider tells them, where it does.
+      size: Type.Optional(text),
+      quality: Type.Optional(text),
+      background: Type.Optional(text),
+      output_format: Type.Optional(text),
     }),
     ...events(['response.apply_patch_call_operation_diff.delta'], { ...ofItem, ...delta }),
     ...events(['response.apply_patch_call_operation_diff.done'], { ...ofItem, diff: text }),

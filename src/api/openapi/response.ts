@@ -135,6 +135,8 @@ const call = {
   namespace: Type.Optional(text),
   async: Type.Optional(Type.Boolean()),
 }
+/** Items keep fields of their provider, such as seals that a later turn sends back. */
+const OPEN = { additionalProperties: true }
 
 /** Items that a provider or the gateway executed, or that pass through. */
 const HOSTED = [
@@ -173,28 +175,37 @@ export const OutputMessage = Type.Object({
   phase: Type.Optional(text),
 })
 
-export const OutputReasoning = Type.Object({
-  type: Type.Literal('reasoning'),
-  id: text,
-  status: Type.Optional(status),
-  summary: Type.Array(SummaryTextAnswer),
-  content: Type.Optional(Type.Array(ReasoningText)),
-  encrypted_content: Type.Optional(text),
-  format: Type.Optional(text),
-  signature: Type.Optional(text),
-})
+export const OutputReasoning = Type.Object(
+  {
+    type: Type.Literal('reasoning'),
+    id: text,
+    status: Type.Optional(status),
+    summary: Type.Array(SummaryTextAnswer),
+    content: Type.Optional(Type.Array(ReasoningText)),
+    encrypted_content: Type.Optional(text),
+    format: Type.Optional(text),
+    signature: Type.Optional(text),
+  },
+  OPEN,
+)
 
-export const OutputFunctionCall = Type.Object({
-  type: Type.Literal('function_call'),
-  ...call,
-  arguments: Type.String({ description: 'JSON, as the model wrote it' }),
-})
+export const OutputFunctionCall = Type.Object(
+  {
+    type: Type.Literal('function_call'),
+    ...call,
+    arguments: Type.String({ description: 'JSON, as the model wrote it' }),
+  },
+  OPEN,
+)
 
-export const OutputCustomCall = Type.Object({
-  type: Type.Literal('custom_tool_call'),
-  ...call,
-  input: text,
-})
+export const OutputCustomCall = Type.Object(
+  {
+    type: Type.Literal('custom_tool_call'),
+    ...call,
+    input: text,
+  },
+  OPEN,
+)
 
 export const OutputItemAnswer = Type.Union([
   OutputMessage,
