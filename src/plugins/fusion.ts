@@ -1,6 +1,7 @@
 /**
- * Fusion as a model: the slugs `gateway/fusion` and `gateway/fusion-flash` stand for a model that has the server tool
- * fusion. The plugin's own settings are those of the tool, which reads them itself.
+ * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` stand for a model that has the
+ * server tool fusion, and the plugin gives the tool to the model of the request. The plugin's own settings are those of
+ * the tool, which reads them itself.
  */
 import { GatewayError } from '../errors.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -26,10 +27,21 @@ export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
     alwaysOn: true,
     activate(settings, request) {
       const slug = request.model === undefined ? undefined : SLUGS.get(request.model)
-      if (slug === undefined && !request.models?.some(model => SLUGS.has(model))) return null
-      return activeFusion(deps, settings, slug)
+      const isFallback = request.models?.some(model => SLUGS.has(model)) === true
+      if (slug !== undefined || isFallback) return activeFusion(deps, settings, slug)
+      return settings === null ? null : FOR_ANY_MODEL
     },
   }
+}
+
+/** The model of the request may call the tool. */
+const FOR_ANY_MODEL: ActivePlugin = {
+  id: 'fusion',
+  isRepeatable: true,
+  skipsRescan: true,
+  prepare(exchange) {
+    exchange.prompt = withTool(exchange.prompt, null)
+  },
 }
 
 function activeFusion(
@@ -66,11 +78,14 @@ function activeFusion(
 
 /** The model in place of the slug, with the tool unless the request names it itself. */
 function withFusion(prompt: ResponsesRequest, model: string, preset: Preset | null): ResponsesRequest {
-  const tools = prompt.tools ?? []
   const { models: _, ...rest } = prompt
-  if (tools.some(({ type }) => type === 'gateway:fusion' || type === 'openrouter:fusion')) {
-    return { ...rest, model }
-  }
+  return withTool({ ...rest, model }, preset)
+}
+
+/** The prompt with the tool, unless it names it itself. */
+function withTool(prompt: ResponsesRequest, preset: Preset | null): ResponsesRequest {
+  const tools = prompt.tools ?? []
+  if (tools.some(({ type }) => type === 'gateway:fusion' || type === 'openrouter:fusion')) return prompt
   const tool = { type: 'gateway:fusion' as const, parameters: preset === null ? {} : { preset } }
-  return { ...rest, model, tools: [...tools, tool] }
+  return { ...prompt, tools: [...tools, tool] }
 }
