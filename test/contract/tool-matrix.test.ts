@@ -231,7 +231,7 @@ const ROWS: readonly Row[] = [
     name: 'local_shell',
     fields: () => tool('local_shell'),
     calls: 'local_shell',
-    works: { command: ['echo', 'hi'] },
+    works: { commands: ['echo hi'] },
     item: 'shell_call',
     fails: [{}, /command/],
     disabled: 'shell',
