@@ -107,9 +107,11 @@ class Asking {
     const { attempts } = this.#exchange
     let next = first
     while (next !== undefined) {
-      const result = await this.#try(next)
-      if (result !== null && 'finish' in result) return result
-      next = result === null ? undefined : result.next
+      const race = this.#raceOf(next)
+      const ended = await this.#run(next, race)
+      const result = race === null ? ended : await this.#better(ended, race)
+      if (isReply(result)) return result
+      next = this.#next(result)
     }
     if (attempts.length > this.#from) throw lastError(attempts.slice(this.#from))
     if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)
@@ -117,19 +119,20 @@ class Asking {
     return null
   }
 
-  /** The reply, or the candidate to try next, if there is one. */
-  async #try(candidate: RouteCandidate): Promise<ModelReply | { readonly next: RouteCandidate | undefined }> {
-    const race = this.#raceOf(candidate)
-    const first = await this.#run(candidate, race)
-    const second = race === null ? null : await race.end()
-    if (second !== null) this.#countHedge(second)
-    const result = second === null || isReply(first) || !hasEnded(second) ? first : second
-    if (isReply(result)) return result
-    const { asked, error } = result
-    if (error === null) return { next: result.isLast === true ? undefined : this.#passOver(asked) }
+  /** The better one of two results of a race. */
+  async #better(first: Result, race: Race<Result>): Promise<Result> {
+    const second = await race.end()
+    if (second === null) return first
+    this.#countHedge(second)
+    return isReply(first) || !hasEnded(second) ? first : second
+  }
+
+  /** The candidate to try after this one, if there is one. */
+  #next({ asked, error, isLast }: Exclude<Result, ModelReply>): RouteCandidate | undefined {
+    if (error === null) return isLast === true ? undefined : this.#passOver(asked)
     if (error.code === 'client_closed' || this.#call.isSeen()) throw error
     this.#call.drop()
-    return { next: this.#after(asked, error) }
+    return this.#after(asked, error)
   }
 
   /** Runs an attempt to its end. `race`: with another one, if that begins. Rejects with Deferred only. */

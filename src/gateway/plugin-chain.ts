@@ -33,10 +33,10 @@ export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains 
       const active: ActivePlugin[] = []
       for (const plugin of concerned) {
         const given = request.plugins?.find(({ id }) => id === plugin.id) ?? null
-        const isAsked = isRouter(plugin) && router !== null && plugin.routers.includes(router.name)
+        const isAsked = router !== null && isRouter(plugin) && plugin.routers.includes(router.name)
         // The slug of a router is no model: with its plugin turned off it works with the defaults.
         const settings = isAsked && given !== null && isOff(given) ? null : given
-        if (isRouter(plugin) ? !isAsked : settings === null ? plugin.alwaysOn !== true : isOff(settings))
+        if (!isAsked && (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings)))
           continue
         const activated = plugin.activate(settings as never, request)
         if (activated !== null) active.push(activated)
