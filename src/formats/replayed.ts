@@ -135,10 +135,49 @@ export function isOurPatch({ type, operation }: Replayed): boolean {
   return PATCH.test(String(type)) && isRecord(operation)
 }
 
-/** A native patch, or what became of one, as function call or output, for formats without a form of their own. */
-export function patchAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
-  if (item.type === 'apply_patch_call') return patchCall(item, index)
-  return item.type === 'apply_patch_call_output' ? patchOutput(item) : null
+/**
+ * A native patch or shell command, or what became of one, as function call or output, for formats without a form of
+ * their own; null for other items.
+ */
+export function nativeAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
+  switch (item.type) {
+    case 'apply_patch_call':
+      return patchCall(item, index)
+    case 'apply_patch_call_output':
+      return patchOutput(item)
+    case 'shell_call':
+      return shellCall(item, 'shell', index)
+    case 'local_shell_call':
+      return shellCall(item, 'local_shell', index)
+    case 'shell_call_output':
+      return typeof item.call_id === 'string' ? outputOf(item.call_id, item.output) : null
+    case 'local_shell_call_output':
+      // It names its call by its own id.
+      return typeof item.id === 'string' ? outputOf(item.id, item.output) : null
+    default:
+      return null
+  }
+}
+
+function shellCall(item: Replayed, name: string, index: number): readonly Call[] {
+  return [
+    {
+      type: 'function_call',
+      call_id: callIdOf(item, index),
+      name,
+      arguments: JSON.stringify(item.action ?? {}),
+    },
+  ]
+}
+
+function outputOf(call_id: string, output: unknown): readonly Output[] {
+  return [
+    {
+      type: 'function_call_output',
+      call_id,
+      output: typeof output === 'string' ? output : JSON.stringify(output),
+    },
+  ]
 }
 
 function patchCall(item: Replayed, index: number): readonly Call[] {

@@ -6,8 +6,12 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
+import { FORMATS } from '../../src/formats/table.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
+import type { FormatName } from '../../src/providers/provider.ts'
+import { parseResponsesRequest } from '../support/dialects.ts'
+import { endpointOf } from '../support/endpoint.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { caller } from '../support/management.ts'
@@ -386,6 +390,8 @@ async function start(t: Test): Promise<World> {
 }
 
 const tally = { seen: 0, expected: 0 }
+/** Items of each whole answer. */
+const answers: { readonly name: string; readonly items: readonly object[] }[] = []
 
 t.test('server tools and plugins, streamed and whole', async t => {
   const world = await start(t)
@@ -442,6 +448,7 @@ t.test('server tools and plugins, streamed and whole', async t => {
         const replies = row.calls === null ? [SAYS] : [call(row, row.works), SAYS]
         const response = await ask(t, row, replies, stream)
         t.equal(response.status, 'completed')
+        if (!stream) answers.push({ name: row.name, items: response.output })
         const types = response.output.map(({ type }) => type)
         if (row.item !== null) t.ok(types.includes(row.item as never), `${types}`)
         const item = response.output.find(({ type }) => type === row.item) as { status?: string } | undefined
@@ -507,6 +514,41 @@ t.test('server tools and plugins, streamed and whole', async t => {
     }
   }
 })
+
+t.test('the items of every answer go back to a provider of every format', async t => {
+  const names = Object.keys(FORMATS) as FormatName[]
+  const user = { type: 'message', role: 'user', content: 'And now?' }
+  let accepted = 0
+  let refused = 0
+  for (const { name, items } of answers) {
+    // A call that the client has to answer has its answer.
+    const outputs = items.flatMap(item => answerTo(item as Fields))
+    for (const format of names) {
+      try {
+        const request = parseResponsesRequest({
+          model: 'acme/outer',
+          input: [user, ...items, ...outputs, user],
+        })
+        const { body } = FORMATS[format].encode({ request, stream: false, endUser: null }, endpointOf(format))
+        t.match(JSON.stringify(body), /And now/)
+        accepted++
+      } catch (thrown) {
+        refused++
+        t.match((thrown as Error).message, /^input\[\d+\]/, `${name} at ${format} is refused by its path`)
+      }
+    }
+  }
+  t.comment(
+    `answers sent back: ${accepted} accepted, ${refused} refused by name, of ${answers.length * names.length}`,
+  )
+  t.equal(accepted, answers.length * names.length)
+})
+
+/** The client has applied the patch. */
+function answerTo({ type, call_id }: Fields): readonly object[] {
+  if (type === 'apply_patch_call') return [{ type: 'apply_patch_call_output', call_id, status: 'completed' }]
+  return type === 'gateway:apply_patch' ? [{ type: 'function_call_output', call_id, output: 'applied' }] : []
+}
 
 t.test('all of them', async t => {
   t.comment(`tools and plugins: ${ROWS.length}; cases: ${tally.seen}/${tally.expected}`)

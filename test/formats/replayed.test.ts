@@ -106,11 +106,32 @@ const REFUSED: readonly (readonly [item: Item, at: readonly FormatName[]])[] = [
   [{ type: 'mcp_approval_response', approval_request_id: 'mcpr_1', approve: true }, OTHERS],
   [{ type: 'computer_call', call_id: 'c', status: 'completed', pending_safety_checks: [] }, OTHERS],
   [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot' } }, OTHERS],
-  [{ type: 'shell_call', call_id: 'c', action: { commands: ['ls'] } }, ['openai-chat', 'google-gemini']],
-  [{ type: 'shell_call_output', call_id: 'c', output: [] }, ['openai-chat', 'google-gemini']],
-  [{ type: 'local_shell_call_output', id: 'c', output: 'x' }, ['openai-chat', 'google-gemini']],
   [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, NAMES],
 ]
+
+t.test('a shell command and its output go to every provider', async t => {
+  const action = { commands: ['ls'] }
+  const output = [{ stdout: 'a.txt', stderr: '', outcome: { type: 'exit', exit_code: 0 } }]
+  const pairs: readonly (readonly Item[])[] = [
+    [
+      { type: 'shell_call', call_id: 'c', action },
+      { type: 'shell_call_output', call_id: 'c', output },
+    ],
+    [
+      {
+        type: 'local_shell_call',
+        id: 'l',
+        call_id: 'c',
+        status: 'completed',
+        action: { type: 'exec', command: ['ls'], env: {} },
+      },
+      { type: 'local_shell_call_output', id: 'c', output: 'a.txt', status: 'completed' },
+    ],
+  ]
+  for (const format of NAMES) {
+    for (const pair of pairs) t.match(JSON.stringify(bodyOf(format, [USER, ...pair, USER])), 'a.txt', format)
+  }
+})
 
 t.test('a patch and what became of it go to every provider, as they know it', async t => {
   const operation = { type: 'update_file', path: 'a.ts', diff: '@@\n-old\n+new' }

@@ -7,7 +7,7 @@ import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
 import { filled, type Json, parseJson, record, records } from '../json.ts'
 import { refuseItem } from '../outgoing.ts'
-import { isSpent, patchAsCall, replayAsCall } from '../replayed.ts'
+import { isSpent, nativeAsCall, replayAsCall } from '../replayed.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -33,7 +33,7 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     return builder.finished()
   }
   for (const [index, item] of input.entries()) {
-    for (const one of replayAsCall(item, index) ?? patchAsCall(item, index) ?? [item])
+    for (const one of replayAsCall(item, index) ?? nativeAsCall(item, index) ?? [item])
       builder.item({ ...one }, `input[${index}]`)
   }
   return builder.finished()

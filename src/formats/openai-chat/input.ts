@@ -21,7 +21,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { refuseItem } from '../outgoing.ts'
-import { isSpent, patchAsCall, replayAsCall } from '../replayed.ts'
+import { isSpent, nativeAsCall, replayAsCall } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 
@@ -39,7 +39,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
   else
     for (const [index, item] of request.input.entries()) {
-      for (const one of replayAsCall(item, index) ?? patchAsCall(item, index) ?? [item])
+      for (const one of replayAsCall(item, index) ?? nativeAsCall(item, index) ?? [item])
         conversation.item(one, `input[${index}]`)
     }
   const messages = conversation.finish()

@@ -154,7 +154,6 @@ t.test('what Gemini cannot express is refused by its path', async t => {
     [{ tool_choice: { type: 'custom', name: 'c' } }, 'tool_choice.type: '],
     [{ input: '' }, 'input: '],
     [{ input: [{ role: 'user', content: 'a' }, output('nowhere', 'x')] }, 'input[1].call_id: '],
-    [{ input: [{ type: 'local_shell_call_output', id: 'x', output: 'y' }] }, 'input[0].type: '],
     [{ input: [{ type: 'compaction', encrypted_content: 'sealed' }] }, 'input[0].type: '],
     [{ input: [{ type: 'additional_tools', role: 'developer', tools: [] }] }, 'input[0].type: '],
     [

@@ -289,7 +289,7 @@ t.test('input items become turns', async t => {
             status: 'completed',
             action: { type: 'search', query: 'x' },
           },
-          { type: 'gateway:web_fetch', url: 'https://example.com', content: 'x' },
+          { type: 'gateway:web_fetch', url: 'https://example.com' },
         ],
       },
       contents: [
