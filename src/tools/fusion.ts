@@ -24,6 +24,7 @@ export interface FusionDeps {
   readonly askAs: AskAs
   readonly tools: ReadonlyMap<string, ServerTool>
   readonly fusionModels: FusionModels
+  readonly config: object
 }
 
 interface FusionSettings extends InnerSettings {
@@ -55,7 +56,7 @@ type FailureReason =
   | 'invalid_model'
   | 'fusion_invocation_capped'
 
-export function createFusion({ askAs, tools, fusionModels }: FusionDeps): ServerTool {
+export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps): ServerTool {
   const termsOf = createInnerTerms(tools)
   return {
     name: 'fusion',
@@ -67,7 +68,7 @@ export function createFusion({ askAs, tools, fusionModels }: FusionDeps): Server
       if (second !== undefined) {
         throw new GatewayError('invalid_request', `${second.path}.type: fusion is already in the list`)
       }
-      const fusion = fusionOf(first, exchange, { tools, fusionModels, termsOf })
+      const fusion = fusionOf(first, exchange, { tools, fusionModels, config, termsOf })
       let used = false
       return {
         declare: () => [
@@ -96,9 +97,9 @@ export function createFusion({ askAs, tools, fusionModels }: FusionDeps): Server
 function fusionOf(
   { tool, path }: ToolEntry,
   { request }: Exchange,
-  deps: Pick<FusionDeps, 'tools' | 'fusionModels'> & { readonly termsOf: InnerTermsOf },
+  deps: Pick<FusionDeps, 'tools' | 'fusionModels' | 'config'> & { readonly termsOf: InnerTermsOf },
 ): Fusion {
-  const { tools, fusionModels, termsOf } = deps
+  const { tools, fusionModels, config, termsOf } = deps
   const at = request.plugins?.findIndex(({ id }) => id === 'fusion') ?? -1
   const plugin = (at < 0 ? null : request.plugins?.[at]) as
     | (FusionSettings & { enabled?: boolean | null })
@@ -113,7 +114,9 @@ function fusionOf(
       `${path}.parameters.analysis_models: is required: the settings and the catalogue of this gateway have no panel`,
     )
   }
-  const offered = DEFAULT_TOOLS.filter(name => tools.has(name)).map(name => ({ type: `gateway:${name}` }))
+  const offered = DEFAULT_TOOLS.filter(
+    name => tools.has(name) && (name !== 'web_search' || hasSearchEngine(config)),
+  ).map(name => ({ type: `gateway:${name}` }))
   const { cache_control, reasoning, temperature } = settings
   const common: InnerSettings = {
     max_completion_tokens: settings.max_completion_tokens ?? OUTPUT_TOKENS_DEFAULT,
@@ -133,6 +136,14 @@ function fusionOf(
     panelTerms: termsOf({ ...common, ...(temperature == null ? {} : { temperature }) }, place),
     analystTerms: termsOf(common, place),
   }
+}
+
+/** Without an engine, a search tool that nobody has asked for would make every member fail. */
+function hasSearchEngine(config: object): boolean {
+  const { tools } = config as {
+    readonly tools?: { readonly webSearch?: { readonly engines?: readonly unknown[] } }
+  }
+  return (tools?.webSearch?.engines?.length ?? 0) > 0
 }
 
 function toolsOf(tools: NonNullable<InnerSettings['tools']>): Pick<InnerSettings, 'tools'> {
