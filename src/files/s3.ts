@@ -95,7 +95,7 @@ async function connect({ endpoint, region, accessKeyId, secretAccessKey }: S3Set
   return { library, client }
 }
 
-/** What was to be kept cannot be read. */
+/** The source of the bytes cannot be read. */
 class BrokenSource extends Error {
   constructor(cause: unknown) {
     super('the source is broken', { cause })

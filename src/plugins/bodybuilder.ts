@@ -1,5 +1,5 @@
 /**
- * Body builder: `gateway/bodybuilder` turns a wish in plain words into requests that a client can send,
+ * Body builder: `gateway/bodybuilder` turns a text in plain words into requests that a client can send,
  * `{"requests": [...]}`. A model of the catalogue writes them, at the expense of the service; anything else that it
  * says is withheld.
  */

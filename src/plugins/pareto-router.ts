@@ -19,7 +19,7 @@ const STAY_MS = 300_000
 /** Least scores of the tiers. */
 const HIGH = 0.66
 const MEDIUM = 0.33
-/** Where a tier is empty, the others in this order. */
+/** The tiers that replace an empty one, in this order. */
 const NEIGHBOURS: Readonly<Record<Level, readonly Level[]>> = {
   high: ['high', 'medium', 'low'],
   medium: ['medium', 'high', 'low'],

@@ -33,7 +33,7 @@ export interface ContainersOptions {
 }
 
 export interface Containers extends SandboxCalls {
-  /** How many there are. */
+  /** Number of containers. */
   readonly count: number
   close(): Promise<void>
 }

@@ -18,7 +18,7 @@ export interface EngineRun {
   readonly outputBytes: number
 }
 
-/** What became of one code. */
+/** The result of one code. */
 export interface RunOutput {
   readonly stdout: string
   readonly stderr: string

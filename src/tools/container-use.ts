@@ -1,6 +1,6 @@
 /**
- * What the tools of the sandbox share: reads which container an entry of the request wants, opens it at the first call,
- * and tells of its files.
+ * Shared part of the sandbox tools: reads which container an entry of the request wants, opens it at the first call,
+ * and lists its files.
  */
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'

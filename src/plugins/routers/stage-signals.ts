@@ -10,7 +10,7 @@ export type ModelRole = 'efficient' | 'capable'
 const DECISIVE = 2
 /** The latest results count; older ones are over. */
 const RESULTS_MAX = 8
-/** So many results of searching in a row mean that the model is lost. */
+/** So many results of searches in a row count as a sign of difficulty. */
 const SEARCHES = 3
 
 const FAILURE =

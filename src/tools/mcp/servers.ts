@@ -17,7 +17,7 @@ export interface NamedServer {
   readonly server: McpServer | null
   readonly allowed: ToolAllowance | null
   readonly approval: RequireApproval | null
-  /** What the caller says about it. */
+  /** The caller's description of it. */
   readonly description: string | null
 }
 
