@@ -12,9 +12,9 @@ import type { Level } from './routers/rankings.ts'
 
 type ParetoSettings = Extract<PluginSettings, { id: 'pareto-router' }>
 
-/** The first choice and two more. */
+/** Models that the router names: the first choice and two fallbacks. */
 const NAMED = 3
-/** Conversations stay for this long. */
+/** Time for which a conversation stays with its model. */
 const STAY_MS = 300_000
 /** Least scores of the tiers. */
 const HIGH = 0.66

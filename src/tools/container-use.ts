@@ -150,7 +150,7 @@ export function settingsPath({ tool, path }: ToolEntry): string {
   return tool.type.includes(':') ? `${path}.parameters` : path
 }
 
-/** Numbers and texts of a call; the model may say anything. */
+/** Limits that the call asks for. Values of other types are ignored. */
 export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
   return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
 }

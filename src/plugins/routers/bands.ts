@@ -6,7 +6,7 @@ export interface CostedModel {
   readonly id: string
   /** Of an average generation; null: not known. */
   readonly cost: number | null
-  /** Of what is spent on the task. */
+  /** Share of the money that is spent on the task. */
   readonly share: number
 }
 

@@ -15,7 +15,7 @@ const SEARCHES = 3
 
 const FAILURE =
   /\b(?:error|exception|traceback|failed|failure|fatal|panic|not found|no such file|permission denied|timed out)\b|exit(?:ed with)? (?:code|status) [1-9]/i
-/** Says that nothing failed. */
+/** Texts that report zero failures. */
 const NO_FAILURE = /\b(?:0|no) (?:errors?|failures?|failed)\b/gi
 const PASSED = /\b(?:tests? pass(?:ed)?|all tests? pass|\d+ pass(?:ed|ing)|build succeeded|exit code 0)\b/i
 const LANDED =

@@ -44,7 +44,7 @@ interface PanelTerms {
   readonly models: readonly string[]
   readonly terms: InnerTerms
   readonly conversation: readonly InputItem[]
-  /** Null: nobody reads the events. */
+  /** Null: no events are needed. */
   readonly progress: ToolProgress | null
   readonly signal: AbortSignal
 }

@@ -21,7 +21,7 @@ export interface NamedServer {
   readonly description: string | null
 }
 
-/** Each has a connection of its own. */
+/** MCP servers of one request. Each has a connection. */
 const SERVERS_MAX = 16
 const LABEL_MAX_CHARS = 128
 const DESCRIPTION_MAX_CHARS = 1_024
