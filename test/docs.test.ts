@@ -5,6 +5,7 @@ import t from 'tap'
 import { PAGES, withTables } from '../scripts/config-docs.ts'
 import { FAILURES } from '../src/errors.ts'
 import { STAGES } from '../src/metrics/stages.ts'
+import { gatewayTools } from '../src/protocol/gateway-tools.ts'
 import { allMetrics } from './support/metrics.ts'
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8')
@@ -42,6 +43,12 @@ t.test('docs/metrics.md lists every metric with its kind and labels', async t =>
     kind,
     labelNames.map(label => `\`${label}\``).join(', '),
   ])
+  t.same(documented.toSorted(), actual.toSorted())
+})
+
+t.test('docs/tools.md lists every server tool', async t => {
+  const documented = rows(page('tools.md')).flatMap(([cell = '']) => cell.match(/gateway:\w+/g) ?? [])
+  const actual = Object.keys(gatewayTools).filter(type => type.startsWith('gateway:'))
   t.same(documented.toSorted(), actual.toSorted())
 })
 

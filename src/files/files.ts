@@ -42,7 +42,7 @@ export interface Incoming {
   readonly text: TextSource | null
 }
 
-/** Where the bytes are, as the settings say. */
+/** The folder or bucket of the settings. */
 export function openContents({ url, endpoint, region, ...keys }: Config['tools']['files']): FileContents {
   if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
   const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
@@ -153,7 +153,7 @@ export class Files {
     return ids.length
   }
 
-  /** What fails here is left over, and removed later. */
+  /** If this fails, the bytes are removed later. */
   async #discard(id: string): Promise<void> {
     try {
       await this.#drop(id)

@@ -1,6 +1,6 @@
 /**
  * Reads `multipart/form-data` (RFC 7578) from a body that is on the disk: where each part begins and ends. Bytes of
- * parts stay where they are. Anything unusual is refused, because parsers disagree about it.
+ * parts stay where they are. Unusual forms are refused, because parsers read them differently.
  */
 import { read as readCallback } from 'node:fs'
 import { promisify } from 'node:util'

@@ -22,7 +22,7 @@ export interface S3Settings {
 const ignore = (): void => undefined
 const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore }
 const CONNECT_MS = 5_000
-/** Without a byte. */
+/** Longest time without a byte from the bucket. */
 const SILENCE_MS = 30_000
 /** A bucket that is busy, or a connection that has just ended, is asked once more. */
 const TRIES = 2
@@ -95,7 +95,7 @@ async function connect({ endpoint, region, accessKeyId, secretAccessKey }: S3Set
   return { library, client }
 }
 
-/** What was to be kept cannot be read. */
+/** The source of the bytes cannot be read. */
 class BrokenSource extends Error {
   constructor(cause: unknown) {
     super('the source is broken', { cause })

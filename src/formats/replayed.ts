@@ -20,7 +20,7 @@ const OURS = /^(gateway|openrouter):/
 /** Prefixes of ids that the gateway or Anthropic gives to hosted items. */
 const IDS_OF_OTHERS = /^(st|srvtoolu|mcptoolu)_/
 
-/** True for a type of tool or item that runs on the gateway; no provider knows it. */
+/** True for a type of tool or item of the gateway. No provider has it. */
 export function isOurs(type: string): boolean {
   return OURS.test(type)
 }

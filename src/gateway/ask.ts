@@ -113,7 +113,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   }
 }
 
-/** The request with what the caller wishes for the exchange: where its data may go, and whose request it is. */
+/** The request with the caller's data policy and end user. */
 function onBehalf({ request: asked }: Exchange, request: ResponsesRequest): ResponsesRequest {
   const { zdr, data_collection } = asked.provider ?? {}
   const { user, safety_identifier } = asked

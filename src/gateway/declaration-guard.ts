@@ -1,4 +1,4 @@
-/** Guardrails on declarations of server tools: on what strangers, such as MCP servers, wrote of them. Serve threads. */
+/** Guardrails on tool declarations that come from outside, such as those of MCP servers. Serve threads. */
 import type { FunctionDeclaration, ToolDeclaration } from '../tools/tool.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
@@ -12,7 +12,7 @@ export function createDeclarationGuard() {
     guarded(passed, declarations, exchange)
 }
 
-/** The declarations as guardrails of the caller let pass what strangers wrote of them. */
+/** The declarations after the guardrails of the caller. */
 async function guarded(
   passedOf: Map<string, string>,
   declarations: readonly ToolDeclaration[],

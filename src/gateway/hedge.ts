@@ -91,7 +91,7 @@ export class Race<Result> {
   }
 }
 
-/** The end of an attempt that was slower than another one. Nobody is told. */
+/** The end of an attempt that was slower than another one. It is not reported to the client. */
 function outrun(): GatewayError {
   return new GatewayError('client_closed', 'Another endpoint answered first', {
     metadata: { reason: 'outrun' },

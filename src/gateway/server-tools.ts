@@ -411,7 +411,7 @@ function disabledError(path: string, name: string): GatewayError {
   )
 }
 
-/** What the tool asks of models ends with it, and tells it as any deadline. */
+/** The deadline of a tool. It also ends the model calls of the tool, with the error of any other deadline. */
 class ToolTimeout extends GatewayError {
   constructor() {
     super('deadline_exceeded', 'The tool took too long')

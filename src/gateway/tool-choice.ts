@@ -5,7 +5,7 @@ import type { ServerTool } from '../tools/tool.ts'
 import type { Exchange } from './exchange.ts'
 import type { DeclaredFunction } from './tool-calls.ts'
 
-/** A tool that has to be called has to be called once: with the same choice the model would never answer. */
+/** A forced tool is forced for one call only: with the same choice the model would never answer. */
 export function functionChoice(
   exchange: Pick<Exchange, 'prompt' | 'bill'>,
   functions: ReadonlyMap<string, DeclaredFunction>,

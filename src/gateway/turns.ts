@@ -102,7 +102,7 @@ async function resumeTools(
   return true
 }
 
-/** What is reserved for later turns would stand in the way of what tools ask of models. */
+/** Releases the reservation for later turns, so that model calls of tools find room in the limits. */
 function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
   reservation?.release?.({
     cost: bill.closedCost,

@@ -29,7 +29,7 @@ type AutoSettings =
   | Extract<PluginSettings, { id: 'auto-router' }>
   | Extract<PluginSettings, { id: 'auto-beta-router' }>
 
-/** Of requests that set no cost. */
+/** `cost_quality_tradeoff` of requests that set no cost. */
 const DEFAULT_TRADEOFF = 9
 
 export function createAutoRouter(deps: PluginDeps): Plugin<'auto-router'> {

@@ -1,5 +1,5 @@
 /**
- * Body builder: `gateway/bodybuilder` turns a wish in plain words into requests that a client can send,
+ * Body builder: `gateway/bodybuilder` turns a text in plain words into requests that a client can send,
  * `{"requests": [...]}`. A model of the catalogue writes them, at the expense of the service; anything else that it
  * says is withheld.
  */
@@ -19,7 +19,7 @@ export interface BodyBuilderDeps extends PoolDeps {
   readonly config: Pick<Config, 'routers'>
 }
 
-/** Models that are asked to write: the first choice and two more. */
+/** Models that may write: the first choice and two fallbacks. */
 const NAMED = 3
 /** The service pays, so that it takes and gives little. */
 const WISH_CHARS = 8_000
@@ -27,7 +27,7 @@ const ANSWER_TOKENS = 4_000
 /** Ids that the model may choose from. */
 const LISTED = 100
 const REQUESTS_MAX = 16
-/** A model that gets it wrong is asked once more. */
+/** Calls of the model: after a wrong answer it is asked once more. */
 const CALLS = 2
 
 export function createBodyBuilder(deps: BodyBuilderDeps): BuiltInRouter {

@@ -38,7 +38,7 @@ const THIRDS: Readonly<Record<Level, Band>> = {
   high: { from: 200 / 3, to: 100, isClosed: false },
 }
 
-/** How far an asked effort moves the level of the task. */
+/** Levels by which an asked effort moves that of the task. */
 const EFFORTS: Readonly<Record<string, number>> = {
   none: -1,
   minimal: -1,

@@ -12,14 +12,14 @@ import type { Level } from './routers/rankings.ts'
 
 type ParetoSettings = Extract<PluginSettings, { id: 'pareto-router' }>
 
-/** The first choice and two more. */
+/** Models that the router names: the first choice and two fallbacks. */
 const NAMED = 3
-/** Conversations stay for this long. */
+/** Time for which a conversation stays with its model. */
 const STAY_MS = 300_000
 /** Least scores of the tiers. */
 const HIGH = 0.66
 const MEDIUM = 0.33
-/** Where a tier is empty, the others in this order. */
+/** The tiers that replace an empty one, in this order. */
 const NEIGHBOURS: Readonly<Record<Level, readonly Level[]>> = {
   high: ['high', 'medium', 'low'],
   medium: ['medium', 'high', 'low'],

@@ -10,7 +10,7 @@ import type { User } from './folder.ts'
 import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
 
-/** Where the programs are looked for: never by a variable. */
+/** Folders of the programs; no environment variable changes them. */
 const FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
 /** Processes and threads of one run. */
 const PROCESSES = 64

@@ -33,7 +33,7 @@ export interface ContainersOptions {
 }
 
 export interface Containers extends SandboxCalls {
-  /** How many there are. */
+  /** Number of containers. */
   readonly count: number
   close(): Promise<void>
 }
@@ -41,7 +41,7 @@ export interface Containers extends SandboxCalls {
 const MIB = 1024 * 1024
 /** Files, folders and links of one container. */
 const FILES_MAX = 2_000
-/** Ids that the gateway makes; no caller may name a container so. */
+/** Prefix of ids that the gateway makes; names of callers must not have it. */
 const MADE = 'cntr_'
 const MADE_CHARS = 32
 const NAME = /^[\w-]{1,40}$/

@@ -12,13 +12,13 @@ export interface Code {
 export interface EngineRun {
   /** One after the other; none begins after one that was stopped. */
   readonly codes: readonly Code[]
-  /** For all of them together. */
+  /** Time for all codes together. */
   readonly timeoutMs: number
   /** For each of them: bytes of stdout and of stderr, together. */
   readonly outputBytes: number
 }
 
-/** What became of one code. */
+/** The result of one code. */
 export interface RunOutput {
   readonly stdout: string
   readonly stderr: string
@@ -31,7 +31,7 @@ export interface RunOutput {
 export type LimitStop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed'
 
 export interface EngineResult {
-  /** As many as have begun. */
+  /** One for each code that has begun. */
   readonly outputs: readonly RunOutput[]
   /** Why the run was ended from outside; null: it ended by itself. */
   readonly stopped: LimitStop | null

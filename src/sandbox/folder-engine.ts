@@ -1,6 +1,6 @@
 /**
- * What the engines of other programs share: containers whose files are folders of this machine, and one program for
- * each code. Main thread.
+ * Shared parts of the engines bubblewrap and docker: containers whose files are folders of this machine, and one
+ * program for each code. Main thread.
  */
 import { chmod, lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -23,7 +23,7 @@ export interface FolderEngineOptions {
   readonly folder: string
   /** User of the programs; null: that of the gateway. */
   readonly user: User | null
-  /** To whom the files belong; null: to the gateway. */
+  /** The owner of the files; null: the user of the gateway. */
   readonly owner: User | null
   readonly clock: Clock
   refusal(): Promise<string | null>

@@ -1,6 +1,6 @@
 /**
- * Runs one program that may do anything: gives it its input, takes bounded output, and ends it and all that it has
- * started when it passes a limit. Main thread.
+ * Runs one untrusted program: writes its input, takes bounded output, and ends it with all its processes when it
+ * passes a limit. Main thread.
  */
 import { spawn } from 'node:child_process'
 import type { Clock } from '../clock.ts'

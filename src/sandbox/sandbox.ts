@@ -1,14 +1,14 @@
 /**
- * The door of the sandbox: containers in which code of a model runs, with files that stay between runs. A container
- * belongs to one workspace; for all others it does not exist. The contract, and what is made of the calls of either
- * end: the containers themselves (containers.ts, main thread), or the way to them (channel.ts, other threads).
+ * The sandbox: containers in which code of a model runs, with files that stay between runs. A container belongs to one
+ * workspace; for all others it does not exist. Behind the contract are the containers themselves (containers.ts, main
+ * thread), or a channel to them (channel.ts, other threads).
  */
 import type { Code, ContainerFile, RunOutput } from './engine.ts'
 
 export type { Code, ContainerFile, RunOutput } from './engine.ts'
 export { DATA_FOLDER } from './engine.ts'
 
-/** To whom a container belongs. */
+/** The owner of a container. */
 export interface ContainerOwner {
   readonly organizationId: string
   readonly workspaceId: string | null
@@ -32,7 +32,7 @@ export interface RunRequest {
 export interface RunReply {
   /** As many as have begun, at least one. */
   readonly outputs: readonly RunOutput[]
-  /** What else happened, in words for the model; null: nothing. */
+  /** A note for the model; null: none. */
   readonly notice: string | null
 }
 
@@ -42,7 +42,7 @@ export interface OpenedContainer {
   readonly isNew: boolean
 }
 
-/** What may be asked, as plain data: it travels between threads. Rejections are GatewayErrors. */
+/** The calls of the sandbox. Arguments and results are plain data for other threads. Rejections are GatewayErrors. */
 export interface SandboxCalls {
   /** Rejects with `invalid_request` where no container may have these terms; the message names the setting. */
   check(terms: ContainerTerms): Promise<void>

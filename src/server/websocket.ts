@@ -40,7 +40,7 @@ const NO_TEXT = 1003
 const OF_HANDSHAKE =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive)$/
 
-/** What the handshake leaves for the socket. */
+/** The data that a socket has from its handshake. */
 interface Handshake {
   readonly path: string
   readonly headers: readonly string[]

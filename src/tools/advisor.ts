@@ -40,7 +40,7 @@ interface Advisor {
   readonly name: string | null
   readonly settings: AdvisorSettings
   readonly terms: InnerTerms
-  /** What it was asked and said, oldest first. */
+  /** Its earlier questions and advice, oldest first. */
   readonly memory: { readonly prompt: string; readonly advice: string }[]
 }
 
@@ -205,7 +205,7 @@ function failed(fields: Readonly<Record<string, unknown>>, error: string): ToolO
   return { item: { ...fields, status: 'failed', error }, result: JSON.stringify({ status: 'error', error }) }
 }
 
-/** What this advisor said in earlier requests, as the client sends it back. */
+/** Earlier advice of this advisor, from the items that the client sends back. */
 function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor['memory'] {
   if (typeof input === 'string') return []
   return input.flatMap(item => {

@@ -1,6 +1,6 @@
 /**
- * What the tools of the sandbox share: reads which container an entry of the request wants, opens it at the first call,
- * and tells of its files.
+ * Shared part of the sandbox tools: reads which container an entry of the request wants, opens it at the first call,
+ * and lists its files.
  */
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
@@ -150,7 +150,7 @@ export function settingsPath({ tool, path }: ToolEntry): string {
   return tool.type.includes(':') ? `${path}.parameters` : path
 }
 
-/** Numbers and texts of a call; the model may say anything. */
+/** Limits that the call asks for. Values of other types are ignored. */
 export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
   return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
 }

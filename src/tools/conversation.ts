@@ -37,7 +37,7 @@ function said(content: string): InputItem {
   return { type: 'message', role: 'assistant', content }
 }
 
-/** What a call gave, with its images and files. */
+/** The output of a call, with its images and files. */
 function given(output: Extract<InputItem, { type: 'function_call_output' }>['output']): InputItem {
   if (typeof output === 'string')
     return { type: 'message', role: 'user', content: `[The call gave: ${output}]` }

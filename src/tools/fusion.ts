@@ -32,7 +32,7 @@ interface FusionSettings extends InnerSettings {
   readonly preset?: FusionPreset | null
 }
 
-/** What a run needs, checked. */
+/** The checked settings of one run. */
 interface Fusion {
   readonly panel: readonly string[]
   /** Null: the outer model. */
@@ -43,7 +43,7 @@ interface Fusion {
 
 const TOOL_STEPS_DEFAULT = 4
 const OUTPUT_TOKENS_DEFAULT = 16_000
-/** What a panel may use unless the request says otherwise. */
+/** Default tools of a panel. */
 const DEFAULT_TOOLS = ['web_search', 'web_fetch']
 const RUN_MS = 400_000
 const ANALYST_MS = 150_000

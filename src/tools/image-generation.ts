@@ -16,7 +16,7 @@ export interface ImageGenerationDeps {
 
 const NAME = 'image_generation'
 const MODEL_DEFAULT = 'openai/gpt-5-image'
-/** Images take longer than any other tool. */
+/** Deadline of the model call: images take minutes. */
 const ASK_MS = 170_000
 const RUN_MS = 180_000
 const PROMPT_MAX_CHARS = 32_000

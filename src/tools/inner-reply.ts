@@ -43,7 +43,7 @@ export function innerFailure(thrown: unknown): InnerFailure {
 /** Characters that gather before they are told: a client that reads slowly must not get an event for each token. */
 const PIECE_CHARS = 64
 
-/** Tells a text in pieces that are worth an event, and no more of it than its reader keeps. */
+/** Reports a text in pieces of a least size, up to the length that its reader keeps. */
 export class PieceWriter {
   readonly #tell: (piece: string) => void
   readonly #maxChars: number

@@ -88,7 +88,7 @@ function toldModel(model: Model) {
   }
 }
 
-/** The author: the catalogue knows no families. */
+/** The author: the catalogue has no families. */
 function seriesOf({ id }: Model): string {
   return id.slice(0, Math.max(0, id.indexOf('/')))
 }

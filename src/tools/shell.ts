@@ -154,7 +154,7 @@ async function runShell(
   }
 }
 
-/** Native items know no failure. */
+/** Native items have no form for a failure. */
 function failedOutcome(call: ToolCall, error: string): ToolOutcome {
   const fields = isNative(call.tool) ? { status: 'incomplete' } : { status: 'failed', error }
   return { item: { ...begunFields(call), ...fields }, result: JSON.stringify({ error }) }

@@ -19,7 +19,7 @@ const READ_MAX_BYTES = 4 * 1024 * 1024
 const PDF_MAX_BYTES = 50 * 1024 * 1024
 const PDF_MS = 10_000
 
-/** The model reads the message. */
+/** A fault of a call. The message is for the model. */
 export class TextFault extends Error {}
 
 export function placeOf({ caller }: Pick<Exchange, 'caller'>): WorkspacePlace {
@@ -106,7 +106,7 @@ export class StoredTexts {
   }
 }
 
-/** What a workspace or its bounds refuse, in words that any caller may read. */
+/** Failures whose messages any caller may read. */
 const REFUSALS: ReadonlySet<string> = new Set(['payload_too_large', 'conflict'])
 
 function cleaned(filename: string): string {

@@ -94,7 +94,7 @@ function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<Susp
   return latest.values()
 }
 
-/** What the client's functions gave, under the ids that the subagent knows. */
+/** The outputs of the client's functions, under the ids of the subagent's calls. */
 function given(
   { calls }: SuspendedSubagent,
   outputs: ReadonlyMap<string, FunctionOutput>,

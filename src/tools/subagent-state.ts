@@ -12,7 +12,7 @@ export interface StateSeal {
   open(sealed: string, owner: readonly string[]): string | null
 }
 
-/** A call of a function of the client, under the id that the client knows and the one that the subagent knows. */
+/** A call of a function of the client, with its id for the client and its id for the subagent. */
 export interface ProjectedCall {
   readonly callId: string
   readonly ownCallId: string
@@ -32,7 +32,7 @@ export interface SuspendedSubagent {
   readonly items: readonly InputItem[]
   /** Those that the client has to answer. */
   readonly calls: readonly ProjectedCall[]
-  /** How often it was suspended before. */
+  /** Number of earlier suspensions. */
   readonly suspensions: number
 }
 

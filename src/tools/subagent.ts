@@ -56,7 +56,7 @@ interface Subagent {
 const TOOL_STEPS_DEFAULT = 10
 const OUTCOME_MAX_CHARS = 150_000
 const TASK_NAME_MAX_CHARS = 256
-/** A subagent that comes back again and again is given up. */
+/** A task that is suspended more often fails. */
 const SUSPENSIONS_MAX = 30
 const RUN_MS = 300_000
 /** The call ends before the tool does, so that the model learns why. */

@@ -194,7 +194,7 @@ function textsOf({ name, description, parameters }: Deferred): readonly string[]
   return texts.filter(text => text !== '').map(text => text.slice(0, FIELD_MAX_CHARS))
 }
 
-/** What earlier answers have searched for, the last ones. */
+/** The latest queries of earlier answers. */
 function earlierQueries(input: Exchange['prompt']['input']): readonly string[] {
   if (typeof input === 'string') return []
   const queries = input.flatMap(item => {

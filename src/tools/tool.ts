@@ -29,7 +29,7 @@ export interface FunctionDeclaration {
   readonly description: string
   /** JSON schema of the arguments. */
   readonly parameters: Readonly<Record<string, unknown>>
-  /** True where a stranger wrote description and schema: guardrails see them first. */
+  /** True if description and schema come from outside, e.g. from an MCP server: guardrails check them first. */
   readonly isForeign?: boolean
 }
 
@@ -76,7 +76,7 @@ export interface ToolEvent {
 
 export type ToolProgress = (event: ToolEvent) => void
 
-/** What a session may show beside the item of a call. */
+/** Additions of a session to the answer, beside the item of a call. */
 export interface ToolDisplay {
   /** Adds a finished item to the answer, e.g. `mcp_list_tools`: in `declare` before the words of the model. */
   item(item: { readonly type: string; readonly [field: string]: unknown }): void

@@ -394,6 +394,8 @@ t.test('the item goes back as input', async t => {
   t.equal((await whole(LATER, { input })).status, 'completed')
   t.match(messagesTo(provider, 'outer'), [
     { role: 'user', content: 'Why?' },
+    { role: 'assistant', tool_calls: [{ function: { name: 'fusion' } }] },
+    { role: 'tool', content: /It is so/ },
     { role: 'assistant', content: 'So it is.' },
     { role: 'user', content: 'And?' },
   ])

@@ -1,4 +1,4 @@
-/** What POST /chat/completions and POST /embeddings answer, as schemas: completion, chunks, vectors. Pure. */
+/** Schemas of the answers of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import {

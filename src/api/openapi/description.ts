@@ -1,5 +1,5 @@
 /**
- * What the interface description says of an operation beyond its row: tag, parameters, body, answers, examples. Pure.
+ * Descriptions of operations, beyond their rows: tag, parameters, body, answers, examples. Pure.
  * A new operation adds its description to the file of its resource; test/api/openapi.test.ts names those without one.
  */
 import { type TSchema, Type } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** What POST /messages answers, as schemas: the message, its blocks, and the events of a stream. Pure. */
+/** Schemas of the answers of POST /messages: the message, its blocks, and the events of a stream. Pure. */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import {
@@ -20,7 +20,7 @@ const cacheCounts = {
   output_tokens: count,
 }
 
-/** In the first event of a stream, what only the end knows is null. */
+/** In the first event of a stream, fields that are known only at the end are null. */
 export const MessageUsage = Type.Object({
   ...cacheCounts,
   output_tokens_details: nullable(Type.Object({ thinking_tokens: count })),

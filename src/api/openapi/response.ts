@@ -1,5 +1,5 @@
 /**
- * What POST /responses answers, as schemas: the response, its items, its usage and the routing metadata. Pure.
+ * Schemas of the answers of POST /responses: the response, its items, its usage and the routing metadata. Pure.
  * A test holds them equal to the types of protocol/response.ts and protocol/items.ts.
  */
 import { Type } from '@sinclair/typebox'

@@ -38,7 +38,7 @@ interface Guarded {
 
 /** Models that are looked at before other requests get a turn: less than a millisecond of work. */
 const PART = 200
-/** What a router asks of a model that it chooses. */
+/** Features of a request that a chosen model should support. */
 const FEATURES = ['tools', 'response_format'] as const
 
 export function createRoutableModels(deps: RoutableDeps): RoutableModels {
@@ -165,7 +165,7 @@ const KINDS: ReadonlyMap<unknown, string> = new Map([
   ['input_video', 'video'],
 ])
 
-/** What a model must take as it is. A file may be turned into text, so it is no must. */
+/** Modalities that a model must take. Files are apart, because a plugin may turn them into text. */
 function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[]; files: boolean } {
   const needed = new Set<string>()
   let files = false

@@ -6,7 +6,7 @@ export interface CostedModel {
   readonly id: string
   /** Of an average generation; null: not known. */
   readonly cost: number | null
-  /** Of what is spent on the task. */
+  /** Share of the money that is spent on the task. */
   readonly share: number
 }
 
@@ -36,7 +36,7 @@ export function ceilingOf(tradeoff: number): Band {
 export interface BandOrder {
   /** All models, the first choice first. */
   readonly ids: readonly string[]
-  /** How many of them are in the band, or take its place. */
+  /** Number of models in the band, or in its place. */
   readonly top: number
 }
 

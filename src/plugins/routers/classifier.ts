@@ -21,7 +21,7 @@ export interface Classified {
 }
 
 export interface TaskClassifier {
-  /** By the weights alone, at once. */
+  /** The type by the weights only, without a model call. */
   quick(request: ResponsesRequest): TaskType
   /** True if `ask` would ask a model. */
   readonly hasModel: boolean
@@ -29,7 +29,7 @@ export interface TaskClassifier {
   ask(exchange: Exchange): Promise<TaskType | null>
 }
 
-/** The caller waits for it. */
+/** Deadline of the model; the caller waits for it. */
 const CLASSIFIER_MS = 1_500
 /** Characters of the prompt that the model reads. */
 const PROMPT_CHARS = 2_000

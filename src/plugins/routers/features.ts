@@ -44,7 +44,7 @@ const MARKS: readonly Mark[] = [
   { name: '#question', in: /\?\s*$/ },
 ]
 
-/** What is known of a request beside its text. */
+/** Facts about a request beside its text. */
 export interface PromptForm {
   readonly text: string
   readonly instructions?: string

@@ -19,7 +19,7 @@ export interface PoolWish {
   readonly variants: string
 }
 
-/** Models that a router names for one request: as many as are worth a try. */
+/** Greatest number of models that a router names for one request. */
 export const CHOSEN_MAX = 8
 /** Conversations stay with their model until so long after its last use. */
 export const IDLE_MS = 600_000

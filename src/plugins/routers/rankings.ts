@@ -4,7 +4,7 @@
  */
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
 
-/** How much a task asks of a model. */
+/** Levels of the difficulty of a task. */
 export const LEVELS = ['low', 'medium', 'high'] as const
 export type Level = (typeof LEVELS)[number]
 

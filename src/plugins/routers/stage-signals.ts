@@ -10,12 +10,12 @@ export type ModelRole = 'efficient' | 'capable'
 const DECISIVE = 2
 /** The latest results count; older ones are over. */
 const RESULTS_MAX = 8
-/** So many results of searching in a row mean that the model is lost. */
+/** So many results of searches in a row count as a sign of difficulty. */
 const SEARCHES = 3
 
 const FAILURE =
   /\b(?:error|exception|traceback|failed|failure|fatal|panic|not found|no such file|permission denied|timed out)\b|exit(?:ed with)? (?:code|status) [1-9]/i
-/** Says that nothing failed. */
+/** Texts that report zero failures. */
 const NO_FAILURE = /\b(?:0|no) (?:errors?|failures?|failed)\b/gi
 const PASSED = /\b(?:tests? pass(?:ed)?|all tests? pass|\d+ pass(?:ed|ing)|build succeeded|exit code 0)\b/i
 const LANDED =

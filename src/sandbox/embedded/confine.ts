@@ -1,7 +1,7 @@
 /**
- * Takes from the engine of the embedded sandbox what its code has no use for: network, signals, native code, and
- * workers with other rights. `--import` loads it first, in the child process and in each of its workers. The shell and
- * Python have no way to JavaScript; this is for the day on which one is found. Child process of the sandbox.
+ * Removes network, signals, native code, and workers with other rights from the embedded engine. `--import` loads it
+ * first, in the child process and in each of its workers. The shell and Python have no known way to JavaScript; this
+ * is a second defence. Child process of the sandbox.
  */
 import childProcess from 'node:child_process'
 import dgram from 'node:dgram'
@@ -17,7 +17,7 @@ function denied(): never {
   throw new Error('not available in the sandbox')
 }
 
-/** Replaces functions of an object. The original ones are gone for good. */
+/** Replaces functions of an object. Nothing keeps the original ones. */
 function deny(target: object, names: readonly string[]): void {
   for (const name of names) {
     if (!(name in target)) continue

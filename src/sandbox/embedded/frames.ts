@@ -1,7 +1,7 @@
 /**
- * What the gateway and the child process of the embedded engine say to each other: one frame there, one back. A frame
- * is a head in JSON and the bytes of all files, one after the other. The child may send anything, so `readReply`
- * believes nothing. Pure.
+ * Frames between the gateway and the child process of the embedded engine: one request, one reply. A frame is a head
+ * in JSON and the bytes of all files, one after the other. The child is untrusted, so `readReply` checks everything.
+ * Pure.
  */
 import type { Code } from '../engine.ts'
 import { filePath } from '../paths.ts'

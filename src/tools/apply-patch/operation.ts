@@ -7,7 +7,7 @@ export type PatchOperation =
   | { readonly type: 'create_file' | 'update_file'; readonly path: string; readonly diff: string }
   | { readonly type: 'delete_file'; readonly path: string }
 
-/** What is wrong, in words for the model. */
+/** A fault of a patch. The message is for the model. */
 export class PatchFault extends Error {}
 
 const TYPES = ['create_file', 'update_file', 'delete_file'] as const

@@ -5,7 +5,7 @@ import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { compile } from '../../protocol/schema.ts'
 
-/** What one member of the panel said. */
+/** The answer of one member of the panel. */
 export interface PanelResponse {
   readonly model: string
   readonly content: string
@@ -43,7 +43,7 @@ contradictions (topics on which they differ, with the stance of each model), par
 of them make), unique_insights (points of one model alone), blind_spots (what all of them missed). Name models by \
 their ids. Answer with the JSON object alone.`
 
-/** What the analyst is asked: the conversation, then all answers. */
+/** The request to the analyst: the conversation, then all answers. */
 export function askAnalyst(
   conversation: readonly InputItem[],
   responses: readonly PanelResponse[],

@@ -1,4 +1,4 @@
-/** The panel of a fusion: asks all members at the same time, and tells how each gets on. Serve threads. */
+/** The panel of a fusion: asks all members at the same time, and reports the progress of each. Serve threads. */
 import type { AskAs, Exchange } from '../../gateway/exchange.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
@@ -44,7 +44,7 @@ interface PanelTerms {
   readonly models: readonly string[]
   readonly terms: InnerTerms
   readonly conversation: readonly InputItem[]
-  /** Null: nobody reads the events. */
+  /** Null: no events are needed. */
   readonly progress: ToolProgress | null
   readonly signal: AbortSignal
 }

@@ -155,7 +155,7 @@ async function open(
   return { client, network, leave: () => transport.terminateSession() }
 }
 
-/** Schemas of servers are not compiled: they come from strangers, and the model reads the results. */
+/** Schemas of servers are not compiled, because servers are untrusted. The model reads the results. */
 function unchecked<T>(): JsonSchemaValidator<T> {
   return input => ({ valid: true, data: input as T, errorMessage: undefined })
 }

@@ -17,11 +17,11 @@ export interface NamedServer {
   readonly server: McpServer | null
   readonly allowed: ToolAllowance | null
   readonly approval: RequireApproval | null
-  /** What the caller says about it. */
+  /** The caller's description of it. */
   readonly description: string | null
 }
 
-/** Each has a connection of its own. */
+/** MCP servers of one request. Each has a connection. */
 const SERVERS_MAX = 16
 const LABEL_MAX_CHARS = 128
 const DESCRIPTION_MAX_CHARS = 1_024

@@ -4,7 +4,7 @@
  */
 import type { PicoUsd } from '../../money.ts'
 
-/** Where the user is, as the caller says. */
+/** The place of the user, as the caller gives it. */
 export interface SearchLocation {
   readonly city?: string | null | undefined
   readonly region?: string | null | undefined
@@ -15,7 +15,7 @@ export interface SearchLocation {
 /** One search, its bounds already applied. */
 export interface SearchQuery {
   readonly query: string
-  /** As the caller says; each engine knows modes of its own and ignores others. */
+  /** As the caller gives it; each engine has modes of its own and ignores others. */
   readonly mode: string | null
   readonly maxResults: number
   /** Characters of one result. */
@@ -55,7 +55,7 @@ export interface EngineRequest {
 
 export type EngineKind = 'exa' | 'parallel' | 'firecrawl' | 'perplexity' | 'searxng'
 
-/** How an engine is asked, whatever it is asked for. */
+/** Address and key of an engine, for searches and pages. */
 export interface EngineAccess {
   /** Null: the configuration has to give it. */
   readonly baseUrl: string | null

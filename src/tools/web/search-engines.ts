@@ -256,7 +256,7 @@ function hostOf(entry: string): string {
   return entry.replace(/\/.*$/, '').replace(/^\*\./, '')
 }
 
-/** Entries without path and wildcard: an engine that knows hosts alone would refuse too much for the others. */
+/** Entries without path and wildcard. For others an engine with hosts only would refuse too much. */
 function wholeHosts(list: readonly string[]): readonly string[] {
   return list.filter(entry => !entry.includes('/') && !entry.includes('*'))
 }

@@ -23,7 +23,7 @@ export interface SearchSettings {
   readonly hasXSearch: boolean
 }
 
-/** Where one search runs. */
+/** The place of one search: the provider or a search engine. */
 export type SearchPlace = { readonly native: true } | { readonly native: false; readonly engine: WebEngine }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -101,7 +101,7 @@ export function engineFor(
   return engine
 }
 
-/** What the engine is asked, and what its results are held to. */
+/** The query for the engine, with the limits of its results. */
 export function searchQuery(
   settings: SearchSettings,
   { kind }: WebEngine,
