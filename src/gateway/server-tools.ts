@@ -5,6 +5,7 @@ import { GatewayError } from '../errors.ts'
 import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { PicoUsd } from '../money.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -302,6 +303,13 @@ export class ServerTools {
           : 'The limit of tool calls of this request is reached',
       )
     }
+    const fee = session.fee?.(call) ?? 0
+    if (fee > 0 && !(await canOwe(exchange, fee))) {
+      bill.addToolCall(false)
+      metrics.serverToolCalls.inc({ tool: server.name, outcome: 'over_budget' })
+      return failureOutcome('The limits of this API key leave too little for this call')
+    }
+    if (isOver()) return null
     answer.hold()
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
@@ -311,6 +319,7 @@ export class ServerTools {
     })
     this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
+    bill.dropFee(fee)
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
     if (outcome.item['status'] === 'in_progress') {
       answer.leaveItem(item)
@@ -369,6 +378,16 @@ export class ServerTools {
     })
     return Promise.race([running, late.promise]).finally(() => timer.cancel())
   }
+}
+
+/** Puts the fee of a call on the bill. False: the limits of the caller do not allow it. */
+async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUsd): Promise<boolean> {
+  bill.holdFee(fee)
+  const isOwn = attempts.at(-1)?.isByok === true
+  const covered = reservation?.allowance?.cover(bill.closedCost, isOwn) ?? true
+  if (isPending(covered) ? await covered : covered) return true
+  bill.dropFee(fee)
+  return false
 }
 
 /** Shows what sessions bring beside the items of their calls. */
