@@ -2,21 +2,38 @@
  * Secrets that a request carries for servers of others: the credentials of MCP servers, at the top and within the
  * tools that ask models. Pure.
  */
+import { parseJson } from './json.ts'
 import { isObject } from './schema.ts'
+
+/** A field of a body that holds a secret. */
+interface SecretField {
+  readonly path: string
+  readonly holder: Record<string, unknown>
+  readonly name: string
+}
 
 /** Fields of an entry of type `mcp` that only its server may see. */
 const MCP_SECRETS = ['authorization', 'headers'] as const
+/** Of the messages API: nobody here reads it, but it goes on to a provider that does. */
+const TOKEN = 'authorization_token'
+/** A body without these words is not parsed for its secrets. */
+const SIGNS = /"(?:authorization|authorization_token|headers)"/
+const REMOVED = 'removed'
 
 /** The path of the first secret in a body of any dialect; null: it has none. */
 export function secretPath(body: Readonly<Record<string, unknown>>): string | null {
-  return (
-    inTools(body['tools'], 'tools') ??
-    firstOf(body['plugins'], 'plugins', (plugin, path) => inTools(plugin['tools'], `${path}.tools`)) ??
-    // Of the messages API: nobody here reads it, but it goes on to a provider that does.
-    firstOf(body['mcp_servers'], 'mcp_servers', (server, path) =>
-      isEmpty(server['authorization_token']) ? null : `${path}.authorization_token`,
-    )
-  )
+  return secretsOf(body)[0]?.path ?? null
+}
+
+/** The JSON of a body with other values in place of its secrets, so that `secretPath` still finds their fields. */
+export function blankSecrets(text: string): string {
+  if (!text.includes('mcp') || !SIGNS.test(text)) return text
+  const body = parsed(text)
+  const secrets = isObject(body) ? secretsOf(body) : []
+  for (const { holder, name } of secrets) {
+    holder[name] = typeof holder[name] === 'string' ? REMOVED : { [REMOVED]: REMOVED }
+  }
+  return secrets.length === 0 ? text : JSON.stringify(body)
 }
 
 /** A tool as the caller gave it, without its secrets. */
@@ -31,31 +48,48 @@ export function withoutSecrets<Tool extends object>(tool: Tool): Tool {
   return { ...tool, parameters: { ...parameters, tools } }
 }
 
-function inTools(tools: unknown, path: string): string | null {
-  return firstOf(tools, path, (tool, at) => {
-    if (isMcp(tool)) {
-      const name = MCP_SECRETS.find(secret => !isEmpty(tool[secret]))
-      return name === undefined ? null : `${at}.${name}`
-    }
+function secretsOf(body: Readonly<Record<string, unknown>>): readonly SecretField[] {
+  return [
+    ...inTools(body['tools'], 'tools'),
+    ...inEach(body['plugins'], 'plugins', (plugin, path) => inTools(plugin['tools'], `${path}.tools`)),
+    ...inEach(body['mcp_servers'], 'mcp_servers', (server, path) => inFields(server, [TOKEN], path)),
+  ]
+}
+
+function inTools(tools: unknown, path: string): readonly SecretField[] {
+  return inEach(tools, path, (tool, at) => {
+    if (isMcp(tool)) return inFields(tool, MCP_SECRETS, at)
     const { parameters } = tool
     return isFunction(tool) || !isObject(parameters)
-      ? null
+      ? []
       : inTools(parameters['tools'], `${at}.parameters.tools`)
   })
 }
 
-/** The first path that `find` finds in a list of objects. */
-function firstOf(
+function inEach(
   list: unknown,
   path: string,
-  find: (each: Readonly<Record<string, unknown>>, path: string) => string | null,
-): string | null {
-  if (!Array.isArray(list)) return null
-  for (const [index, each] of list.entries()) {
-    const found = isObject(each) ? find(each, `${path}[${index}]`) : null
-    if (found !== null) return found
+  find: (each: Record<string, unknown>, path: string) => readonly SecretField[],
+): readonly SecretField[] {
+  if (!Array.isArray(list)) return []
+  return list.flatMap((each: unknown, index) => (isObject(each) ? find(each, `${path}[${index}]`) : []))
+}
+
+function inFields(
+  holder: Record<string, unknown>,
+  names: readonly string[],
+  path: string,
+): readonly SecretField[] {
+  return names.flatMap(name => (isEmpty(holder[name]) ? [] : [{ path: `${path}.${name}`, holder, name }]))
+}
+
+/** Null for what no request can be; its check will say so. */
+function parsed(text: string): unknown {
+  try {
+    return parseJson(Buffer.from(text))
+  } catch {
+    return null
   }
-  return null
 }
 
 function isMcp(tool: object): tool is Record<string, unknown> {

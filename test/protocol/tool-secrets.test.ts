@@ -1,6 +1,6 @@
 /** Credentials of MCP servers are not in what a caller is shown of its tools. */
 import t from 'tap'
-import { withoutSecrets } from '../../src/protocol/tool-secrets.ts'
+import { blankSecrets, secretPath, withoutSecrets } from '../../src/protocol/tool-secrets.ts'
 
 const mcp = {
   type: 'mcp',
@@ -24,4 +24,24 @@ t.test('an MCP server is shown without its credentials, also within a tool that 
 t.test('a schema of a function is shown as it is', async t => {
   const schema = { type: 'function', name: 'f', parameters: { tools: [mcp] } }
   t.equal(withoutSecrets(schema), schema)
+})
+
+t.test('a body loses the values of its credentials, and keeps their fields', async t => {
+  const body = JSON.stringify({
+    input: 'x',
+    tools: [{ type: 'gateway:subagent', parameters: { tools: [mcp] } }],
+    mcp_servers: [{ authorization_token: 'secret' }],
+  })
+  const blank = blankSecrets(body)
+  t.notMatch(blank, 'secret')
+  t.equal(secretPath(JSON.parse(blank)), 'tools[0].parameters.tools[0].authorization')
+  t.match(JSON.parse(blank), { input: 'x', tools: [{ parameters: { tools: [shown] } }] })
+  for (const text of [
+    '{"input":"mcp \\"headers\\" ",  "a":1}',
+    '{"headers":1,"mcp":',
+    '[ "mcp", "headers" ]',
+    '',
+  ]) {
+    t.equal(blankSecrets(text), text)
+  }
 })
