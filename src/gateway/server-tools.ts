@@ -1,7 +1,7 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
 import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, overloaded } from '../errors.ts'
 import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -225,6 +225,7 @@ export class ServerTools {
           const status = outcome.ran === true ? 'completed' : 'incomplete'
           answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
           result = cutResult(outcome.result)
+          holdResult(exchange, result)
           const guard = exchange.guarding?.input ?? null
           if (guard !== null) result = await guard.text(exchange, result)
         }
@@ -260,6 +261,7 @@ export class ServerTools {
         const outcome = await this.#runOne(next.call, exchange, isOver, said)
         if (outcome === null) return
         const result = cutResult(outcome.result)
+        holdResult(exchange, result)
         const guard = exchange.guarding?.input ?? null
         outcomes[next.at] = guard === null ? result : await guard.text(exchange, result)
         endsTurn ||= outcome.next === 'end-turn'
@@ -469,6 +471,12 @@ function argumentsOf(text: string): Record<string, unknown> | null {
 function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
+}
+
+/** Counts a result with the request, in the prompt and in its item. @throws GatewayError `overloaded` */
+function holdResult({ held }: Pick<Exchange, 'held'>, result: string): void {
+  const isLatin = Buffer.byteLength(result) === result.length
+  if (!held.hold(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
 }
 
 function nameOf(tool: Tool): string {
