@@ -147,6 +147,16 @@ export class Bill {
     this.#searches += searches
   }
 
+  /** Adds the fee of a call that begins: it is owed even if nobody waits for the result. Drop it when the call ends. */
+  holdFee(fee: PicoUsd): void {
+    this.#toolCost += fee
+  }
+
+  /** Takes a fee back, because what the call cost is known now. */
+  dropFee(fee: PicoUsd): void {
+    this.#toolCost -= fee
+  }
+
   /** Adds a search that a plugin made: no call of a tool. */
   addSearch(cost: PicoUsd): void {
     this.#searches++

@@ -1,10 +1,11 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
 import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, overloaded } from '../errors.ts'
 import { LongText } from '../formats/long-text.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { PicoUsd } from '../money.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -224,6 +225,7 @@ export class ServerTools {
           const status = outcome.ran === true ? 'completed' : 'incomplete'
           answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
           result = cutResult(outcome.result)
+          holdResult(exchange, result)
           const guard = exchange.guarding?.input ?? null
           if (guard !== null) result = await guard.text(exchange, result)
         }
@@ -259,6 +261,7 @@ export class ServerTools {
         const outcome = await this.#runOne(next.call, exchange, isOver, said)
         if (outcome === null) return
         const result = cutResult(outcome.result)
+        holdResult(exchange, result)
         const guard = exchange.guarding?.input ?? null
         outcomes[next.at] = guard === null ? result : await guard.text(exchange, result)
         endsTurn ||= outcome.next === 'end-turn'
@@ -302,6 +305,13 @@ export class ServerTools {
           : 'The limit of tool calls of this request is reached',
       )
     }
+    const fee = session.fee?.(call) ?? 0
+    if (fee > 0 && !(await canOwe(exchange, fee))) {
+      bill.addToolCall(false)
+      metrics.serverToolCalls.inc({ tool: server.name, outcome: 'over_budget' })
+      return failureOutcome('The limits of this API key leave too little for this call')
+    }
+    if (isOver()) return null
     answer.hold()
     const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
     answer.flush()
@@ -311,6 +321,7 @@ export class ServerTools {
     })
     this.#count(exchange, server.name, outcome, startedMs)
     if (isOver()) return null
+    bill.dropFee(fee)
     bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
     if (outcome.item['status'] === 'in_progress') {
       answer.leaveItem(item)
@@ -369,6 +380,16 @@ export class ServerTools {
     })
     return Promise.race([running, late.promise]).finally(() => timer.cancel())
   }
+}
+
+/** Puts the fee of a call on the bill. False: the limits of the caller do not allow it. */
+async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUsd): Promise<boolean> {
+  bill.holdFee(fee)
+  const isOwn = attempts.at(-1)?.isByok === true
+  const covered = reservation?.allowance?.cover(bill.closedCost, isOwn) ?? true
+  if (isPending(covered) ? await covered : covered) return true
+  bill.dropFee(fee)
+  return false
 }
 
 /** Shows what sessions bring beside the items of their calls. */
@@ -450,6 +471,12 @@ function argumentsOf(text: string): Record<string, unknown> | null {
 function cutResult(result: string): string {
   if (result.length <= RESULT_MAX_CHARS) return result
   return `${result.slice(0, RESULT_MAX_CHARS).toWellFormed()}\n[The result was cut after ${RESULT_MAX_CHARS} characters]`
+}
+
+/** Counts a result with the request, in the prompt and in its item. @throws GatewayError `overloaded` */
+function holdResult({ held }: Pick<Exchange, 'held'>, result: string): void {
+  const isLatin = Buffer.byteLength(result) === result.length
+  if (!held.hold(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
 }
 
 function nameOf(tool: Tool): string {

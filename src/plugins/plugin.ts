@@ -88,7 +88,6 @@ export interface WebFindings {
   /** JSON for the model. */
   readonly text: string
   readonly citations: readonly Annotation[]
-  readonly cost: PicoUsd
   /** The name of the engine. */
   readonly engine: string
 }
@@ -102,14 +101,14 @@ export interface WebSearcher {
   /** True if an engine of ours is configured that requests may use without naming one. */
   readonly hasEngine: boolean
   /**
-   * One search with the parameters of the tool web_search; `path` is theirs, for errors. Rejects with a GatewayError,
-   * or with the reason of the signal.
+   * One search with the parameters of the tool web_search, charged on the bill of the exchange; `path` is theirs, for
+   * errors. Rejects with a GatewayError, or with the reason of the signal.
    */
   search(
     query: string,
     parameters: Readonly<Record<string, unknown>>,
     path: string,
-    signal: AbortSignal,
+    exchange: Pick<Exchange, 'signal' | 'bill'>,
   ): Promise<WebFindings>
 }
 

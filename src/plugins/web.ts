@@ -69,9 +69,8 @@ class ActiveWeb implements ActivePlugin {
       query,
       parametersOf(this.#settings),
       this.#path(exchange),
-      exchange.signal,
+      exchange,
     )
-    exchange.bill.addSearch(found.cost)
     this.#citations = found.citations
     const prompt = this.#settings.search_prompt ?? defaultPrompt(clock)
     exchange.prompt = withResults(exchange.prompt, prompt, found.text)

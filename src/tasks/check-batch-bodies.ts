@@ -9,6 +9,7 @@ import { parseJson } from '../protocol/json.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import { isObject } from '../protocol/schema.ts'
+import { secretPath } from '../protocol/tool-secrets.ts'
 import type { NewLine } from '../storage/batches.ts'
 
 export interface CheckBodiesInput {
@@ -65,6 +66,13 @@ function single(body: Record<string, unknown>, model: string): Record<string, un
     throw new GatewayError(
       'invalid_request',
       'stream: must be false: a request of a batch has one whole answer',
+    )
+  }
+  const secret = secretPath(body)
+  if (secret !== null) {
+    throw new GatewayError(
+      'invalid_request',
+      `${secret}: must be absent: requests of a batch are stored until they run, and credentials of MCP servers are not; send this request by itself`,
     )
   }
   return body['model'] == null ? { ...body, model } : body

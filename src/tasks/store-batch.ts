@@ -4,6 +4,7 @@
  * the files of others get their turn. Task worker.
  */
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import { blankSecrets } from '../protocol/tool-secrets.ts'
 import type { AcceptedBatch, BatchRecord, NewLine, Opening, OpeningBatch } from '../storage/batches.ts'
 import { ConflictError, type Store, StoreError } from '../storage/store.ts'
 import { BATCH_START, BatchReader, type FoundRequest } from './batches/batch-reader.ts'
@@ -154,7 +155,7 @@ async function addGroup(
 
 /**
  * The lines of requests that follow each other. The body of a request that is too large for any is left empty, since
- * its check refuses it; a group ends with it.
+ * its check refuses it; a group ends with it. Credentials of MCP servers are not stored: their check refuses them too.
  */
 function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
   const kept = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
@@ -164,6 +165,9 @@ function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly N
   return group.map(({ number, customId, from, to }) => ({
     number,
     customId,
-    body: to - from > INFERENCE_BODY_MAX_BYTES ? '' : bytes.toString('utf8', from - start, to - start),
+    body:
+      to - from > INFERENCE_BODY_MAX_BYTES
+        ? ''
+        : blankSecrets(bytes.toString('utf8', from - start, to - start)),
   }))
 }

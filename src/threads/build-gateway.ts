@@ -492,8 +492,8 @@ function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions):
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
     },
     hasEngine: webEngines.byDefault !== null,
-    search: (query, parameters, path, signal) =>
-      searchOnce(webEngines, log, { query, parameters, path, signal }),
+    search: (query, parameters, path, { signal, bill }) =>
+      searchOnce(webEngines, log, { query, parameters, path, signal, bill }),
   }
 }
 

@@ -109,6 +109,8 @@ export interface ToolSession {
   shows?(tool: Tool): Tool | null
   /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
   due?(place: ToolPlace): Promise<readonly DueCall[]>
+  /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome says another one. */
+  fee?(call: ToolCall): PicoUsd
   /** Fields that the item of a call shows while it runs. */
   begun(call: ToolCall): Readonly<Record<string, unknown>>
   /**

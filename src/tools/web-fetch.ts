@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
+import type { PicoUsd } from '../money.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
@@ -91,6 +92,12 @@ class WebFetchSession implements ToolSession {
 
   begun(call: ToolCall): Readonly<Record<string, unknown>> {
     return { url: addressOf(call) }
+  }
+
+  fee(call: ToolCall): PicoUsd {
+    const fetching = this.#fetching.find(({ tool }) => tool === call.tool)
+    const engine = fetching === undefined || fetching.usesLeft <= 0 ? null : this.#engineOf(fetching)
+    return engine === null ? 0 : this.#deps.webEngines.pageFee(engine)
   }
 
   async run(call: ToolCall, _progress: unknown, signal: AbortSignal): Promise<ToolOutcome> {

@@ -3,6 +3,7 @@
  * hostile text: bounded, cleaned, held to the domain lists, and data for the model alone.
  */
 import type { Log } from '../log/log.ts'
+import type { PicoUsd } from '../money.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type {
   RequestedTool,
@@ -97,6 +98,14 @@ class WebSearchSession implements ToolSession {
     })
   }
 
+  fee(call: ToolCall): PicoUsd {
+    const searching = this.#searching.find(({ tool }) => tool === call.tool)
+    if (searching?.engine == null || searching.usesLeft <= 0) return 0
+    const { settings, engine, resultsLeft } = searching
+    const asked = askedOf({ settings, engine }, call, Math.min(settings.maxResults, resultsLeft))
+    return this.#deps.webEngines.searchFee(engine, asked.query)
+  }
+
   begun(call: ToolCall): Readonly<Record<string, unknown>> {
     const type = isProviders(call.tool) ? { type: 'web_search_call' } : {}
     return { ...type, action: { type: 'search', query: queryOf(call) } }
@@ -119,12 +128,7 @@ class WebSearchSession implements ToolSession {
       progress({ name: 'web_search_call.in_progress', fields: {} })
       progress({ name: 'web_search_call.searching', fields: {} })
     }
-    const asked = searchQuery(settings, engine, {
-      query,
-      maxResults,
-      publishedAfter: dayOf(call, 'published_after'),
-      publishedBefore: dayOf(call, 'published_before'),
-    })
+    const asked = askedOf({ settings, engine }, call, maxResults)
     try {
       const { results, cost } = await this.#deps.webEngines.search(engine, asked.query, asked.admits, signal)
       searching.resultsLeft += maxResults - results.length
@@ -144,6 +148,19 @@ class WebSearchSession implements ToolSession {
       return failed(call, thrown.message)
     }
   }
+}
+
+function askedOf(
+  { settings, engine }: { readonly settings: SearchSettings; readonly engine: WebEngine },
+  call: ToolCall,
+  maxResults: number,
+) {
+  return searchQuery(settings, engine, {
+    query: queryOf(call),
+    maxResults,
+    publishedAfter: dayOf(call, 'published_after'),
+    publishedBefore: dayOf(call, 'published_before'),
+  })
 }
 
 function declaration(tool: RequestedTool): ToolDeclaration {

@@ -3,6 +3,7 @@ import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
+import type { Held } from '../../src/gateway/exchange.ts'
 import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { RunningExchange } from '../../src/gateway/running.ts'
 import { openServerTools } from '../../src/gateway/server-tools.ts'
@@ -23,12 +24,15 @@ interface World {
   readonly fields?: Readonly<Record<string, unknown>>
   /** Guards results. */
   readonly text?: InputGuard['text']
+  /** Counts what the request holds. */
+  readonly held?: Held
 }
 
 async function start({
   run = call => ({ item: {}, result: call.callId }),
   fields = {},
   text,
+  held,
   parent,
   disabled = [],
   ...more
@@ -56,7 +60,7 @@ async function start({
   const clock = new TestClock()
   const sink = new EventCollector()
   const leaving = new AbortController()
-  const asked = { ...scriptedExchange({ tools: [TOOL], ...fields }), signal: leaving.signal, parent }
+  const asked = { ...scriptedExchange({ tools: [TOOL], ...fields }, held), signal: leaving.signal, parent }
   const answer = new Answer(sink, echoRequest(asked.request, { id: asked.id, createdAt: 1, model: '' }))
   const exchange = new RunningExchange(asked, 1, answer)
   if (text !== undefined) {
@@ -323,4 +327,27 @@ t.test('a tool that the workspace has disabled is refused by its path', async t 
     code: 'permission_denied',
     message: 'tools[0]: the server tool datetime is disabled in this workspace',
   })
+})
+
+t.test('results count with what the request holds, and end it where there is no room', async t => {
+  let bytes = 0
+  const held: Held = {
+    get bytes() {
+      return bytes
+    },
+    hold(more) {
+      bytes += more
+      return bytes <= 3_000
+    },
+  }
+  const results = ['a'.repeat(1_000), '\u20ac'.repeat(250), 'b']
+  const { exchange, pending, tools } = await start({
+    held,
+    run: () => ({ item: {}, result: results.shift() ?? '' }),
+  })
+  await tools.run(await pending('{}'), exchange)
+  t.equal(bytes, 2_000, 'once in the item, once in the prompt')
+  await tools.run(await pending('{}'), exchange)
+  t.equal(bytes, 3_000, 'two bytes for each character')
+  await t.rejects(tools.run(await pending('{}'), exchange), { code: 'overloaded' })
 })

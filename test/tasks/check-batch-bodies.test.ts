@@ -88,6 +88,56 @@ t.test('only what is wrong is told, in order, whatever is beside it', async t =>
   )
 })
 
+t.test(
+  'a body with a credential of an MCP server is refused by its path, and the credential is not told',
+  async t => {
+    const mcp = (fields: object) => ({
+      type: 'mcp',
+      server_label: 'a',
+      server_url: 'https://a.example/mcp',
+      require_approval: 'never',
+      ...fields,
+    })
+    const within = (type: string, tool: object) => ({ type, parameters: { tools: [tool] } })
+    const secret = 'mcp-secret-value'
+    const cases: readonly (readonly [path: string, endpoint: BatchEndpoint, body: object])[] = [
+      ['tools[0].authorization', '/v1/responses', { tools: [mcp({ authorization: secret })] }],
+      ['tools[0].headers', '/v1/responses', { tools: [mcp({ headers: { 'X-Key': secret } })] }],
+      ['tools[0].authorization', CHAT, { tools: [mcp({ authorization: secret })] }],
+      ['tools[0].authorization', '/v1/messages', { tools: [mcp({ authorization: secret })] }],
+      [
+        'tools[1].parameters.tools[0].authorization',
+        '/v1/responses',
+        { tools: [mcp({}), within('gateway:subagent', mcp({ authorization: secret }))] },
+      ],
+      [
+        'plugins[0].tools[0].headers',
+        '/v1/responses',
+        { plugins: [{ id: 'fusion', tools: [mcp({ headers: { A: secret } })] }] },
+      ],
+      [
+        'mcp_servers[0].authorization_token',
+        '/v1/messages',
+        { mcp_servers: [{ type: 'url', name: 'a', url: 'https://a.example', authorization_token: secret }] },
+      ],
+    ]
+    for (const [path, endpoint, body] of cases) {
+      const [fault] = check(endpoint, [JSON.stringify({ input: 'x', messages: [], max_tokens: 9, ...body })])
+      t.match(fault, { code: 'invalid_request' }, path)
+      t.equal(fault?.message.startsWith(`${path}: must be absent`), true, path)
+      t.notMatch(fault?.message, secret)
+    }
+    const free = [mcp({}), mcp({ server_label: 'b', headers: {}, authorization: null })]
+    t.same(check('/v1/responses', [JSON.stringify({ input: 'x', tools: free })]), [])
+    const schema = { type: 'function', name: 'f', parameters: { tools: [mcp({ authorization: 'x' })] } }
+    t.same(
+      check('/v1/responses', [JSON.stringify({ input: 'x', tools: [schema] })]),
+      [],
+      'a schema is no tool',
+    )
+  },
+)
+
 t.test('an endpoint without a parser refuses every body', async t => {
   for (const endpoint of BATCH_ENDPOINTS) {
     if (BATCH_PARSERS[endpoint] !== undefined) continue

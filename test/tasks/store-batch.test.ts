@@ -260,3 +260,27 @@ t.test('a Store that cannot be opened is told as such', async t => {
   })
   await t.rejects(run({ verb: 'abandon', id: ID, storageUrl: 'mysql://' }), { code: 'store' })
 })
+
+t.test('credentials of MCP servers are not stored', async t => {
+  const { run, addAll, groups } = await start(t)
+  const mcp = { type: 'mcp', server_label: 'a', server_url: 'https://a.example', authorization: 'mcp-secret' }
+  const requests = [
+    { custom_id: 'a', body: { input: 'x', tools: [mcp] } },
+    { custom_id: 'b', body: { input: 'y' } },
+  ]
+  const file = fileOf(
+    t,
+    Buffer.from(JSON.stringify({ endpoint: '/v1/responses', model: 'acme/fast-1', requests })),
+  )
+  await run({ verb: 'open', batch: OPENING, nowMs: NOW_MS })
+  await addAll(file)
+  const lines = groups.flat()
+  t.notMatch(JSON.stringify(lines), 'mcp-secret')
+  t.same(
+    lines.map(({ body }) => body),
+    [
+      '{"input":"x","tools":[{"type":"mcp","server_label":"a","server_url":"https://a.example","authorization":"removed"}]}',
+      '{"input":"y"}',
+    ],
+  )
+})

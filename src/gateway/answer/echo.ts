@@ -1,6 +1,7 @@
 /** The response object at its beginning: the fields of the request, null where unset. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
+import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
 
 export interface ResponseFrame {
@@ -51,11 +52,7 @@ export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): Re
 
 /** Function tools show all their fields, so that strict clients find what they require. Secrets are not repeated. */
 function echoTool(tool: Tool): Tool {
-  if (tool.type === 'mcp') {
-    const { authorization: _, headers: __, ...shown } = tool
-    return shown
-  }
-  if (tool.type !== 'function') return tool
+  if (tool.type !== 'function') return withoutSecrets(tool)
   return {
     ...tool,
     description: tool.description ?? null,

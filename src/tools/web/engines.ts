@@ -60,6 +60,16 @@ export class WebEngines {
     return this.#engines.find(({ kind }) => kind === name) ?? null
   }
 
+  /** What a search costs, if it gives results. */
+  searchFee({ searchPrice, kind }: WebEngine, query: SearchQuery): PicoUsd {
+    return searchPrice ?? SEARCH_ENGINES[kind].price(query)
+  }
+
+  /** What a page costs, if there is one. */
+  pageFee({ pagePrice, kind }: WebEngine): PicoUsd {
+    return pagePrice ?? PAGE_ENGINES[kind]?.price ?? 0
+  }
+
   /** Rejects with an EngineFailure, or with the reason of the signal. */
   async search(
     engine: WebEngine,
@@ -73,7 +83,7 @@ export class WebEngines {
     )
     const results = row.read(reply)
     if (results === null) throw unreadable(engine)
-    return { results: kept(results, query, admits), cost: engine.searchPrice ?? row.price(query) }
+    return { results: kept(results, query, admits), cost: this.searchFee(engine, query) }
   }
 
   /** Null: the engine has no API for pages. Rejects as `search` does. */
@@ -93,7 +103,7 @@ export class WebEngines {
     )
     const page = row.read(reply)
     if (page === null) throw unreadable(engine)
-    return { page, cost: typeof page === 'number' ? 0 : (engine.pagePrice ?? row.price) }
+    return { page, cost: typeof page === 'number' ? 0 : this.pageFee(engine) }
   }
 
   /** The deadline holds for the whole call, however slowly the reply comes. */

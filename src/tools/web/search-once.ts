@@ -1,7 +1,7 @@
 /** One search for a plugin, with the settings of the tool web_search. Serve threads. */
 import { GatewayError } from '../../errors.ts'
+import type { Bill } from '../../gateway/bill.ts'
 import type { Log } from '../../log/log.ts'
-import type { PicoUsd } from '../../money.ts'
 import type { UrlCitationAnnotation } from '../../protocol/parts.ts'
 import { EngineFailure } from './call-engine.ts'
 import type { WebEngines } from './engines.ts'
@@ -14,14 +14,16 @@ export interface OneSearch {
   /** Of the parameters, for errors. */
   readonly path: string
   readonly signal: AbortSignal
+  /** Owes the fee as soon as the engine is asked. */
+  readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
 }
 
 /** Rejects with a GatewayError, or with the reason of the signal. */
 export async function searchOnce(
   engines: WebEngines,
   log: Log,
-  { query, parameters, path, signal }: OneSearch,
-): Promise<{ text: string; citations: UrlCitationAnnotation[]; cost: PicoUsd; engine: string }> {
+  { query, parameters, path, signal, bill }: OneSearch,
+): Promise<{ text: string; citations: UrlCitationAnnotation[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines)
   const asked = searchQuery(settings, engine, {
@@ -30,16 +32,20 @@ export async function searchOnce(
     publishedAfter: null,
     publishedBefore: null,
   })
+  const fee = engines.searchFee(engine, asked.query)
+  bill.holdFee(fee)
   try {
     const { results, cost } = await engines.search(engine, asked.query, asked.admits, signal)
+    bill.dropFee(fee)
+    bill.addSearch(cost)
     return {
       text: foundText(query, results),
       citations: citationsOf(results, new Set()),
-      cost,
       engine: engine.name,
     }
   } catch (thrown) {
     if (!(thrown instanceof EngineFailure)) throw thrown
+    bill.dropFee(fee)
     log.fault('web search failed', thrown)
     const code = thrown.code === 'engine_timeout' ? 'upstream_timeout' : 'answer_mismatch'
     throw new GatewayError(code, `web: ${thrown.message}`, { cause: thrown })
