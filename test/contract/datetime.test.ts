@@ -173,10 +173,6 @@ t.test('server tools that cannot be used are refused by their path', async t => 
     t.match(await reply.json(), { error: { message } })
   }
   await refused(
-    { tool_choice: { type: 'gateway:experimental__search_models' } },
-    /^tool_choice\.type: the server tool experimental__search_models/,
-  )
-  await refused(
     { tools: Array.from({ length: 65 }, () => TOOL) },
     /^tools: must name at most 64 server tools$/,
   )

@@ -2,7 +2,9 @@
 import t from 'tap'
 import { MODEL } from '../support/aligned-gateway.ts'
 import { type Fields, resultsOf, startFileTools } from '../support/file-tools.ts'
+import { startGateway } from '../support/gateway.ts'
 import { writePdf } from '../support/pdf.ts'
+import { serve } from '../support/web-world.ts'
 
 const OURS = { type: 'gateway:file_search' }
 const NATIVE = { type: 'file_search', vector_store_ids: ['workspace'] }
@@ -157,18 +159,47 @@ t.test('ids of nobody, and of other workspaces, are refused before a model is as
     [theirs],
   )
 })
+
+const ANSWERED = {
+  id: 'resp_1',
+  object: 'response',
+  created_at: 1,
+  status: 'completed',
+  model: 'm',
+  output: [
+    {
+      type: 'message',
+      id: 'msg_1',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'output_text', text: 'Done.', annotations: [] }],
+    },
+  ],
+  usage: { input_tokens: 5, output_tokens: 2, total_tokens: 7 },
+}
+
 t.test('a file_search of a provider stays with a provider that has the tool', async t => {
-  const { gateway } = await startFileTools(t)
+  const provider = await serve(t, (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(ANSWERED))
+  })
+  const gateway = await startGateway({
+    providers: [
+      { slug: 'acme', name: 'Acme', format: 'openai-responses', baseUrl: provider.url, apiKey: 'x' },
+    ],
+    models: [{ id: 'acme/m', endpoints: [{ provider: 'acme', pricing: {} }] }],
+  })
+  t.teardown(gateway.close)
   const foreign = {
     type: 'file_search',
     vector_store_ids: ['vs_123'],
     filters: { type: 'eq', key: 'a', value: 'b' },
   }
   const mixed = { ...foreign, vector_store_ids: ['vs_123', 'workspace'] }
-  const ask = (tool: Fields) => gateway.respond({ model: 'sim/echo', input: 'x', tools: [tool] })
+  const ask = (tool: Fields) => gateway.respond({ model: 'acme/m', input: 'x', tools: [tool] })
+  const sent = () => JSON.parse(provider.seen.at(-1)?.body ?? '') as unknown
   t.equal((await ask(foreign)).status, 200)
-  t.match(gateway.sim.requests.at(-1)?.body, { tools: [foreign] })
+  t.match(sent(), { tools: [foreign] })
   t.equal((await ask(NATIVE)).status, 200)
-  t.match(gateway.sim.requests.at(-1)?.body, { tools: [{ type: 'function', name: 'file_search' }] })
+  t.match(sent(), { tools: [{ type: 'function', name: 'file_search' }] })
   t.equal((await ask(mixed)).status, 400)
 })

@@ -13,8 +13,6 @@ t.test('features that are not offered are refused by name', t => {
     ['the auto router with a variant', body({ model: 'openrouter/auto:nitro' }), 'model', /router auto/],
     ['the beta router', body({ model: 'gateway/auto-beta' }), 'model', /auto-beta/],
     ['the free router', body({ model: 'gateway/free' }), 'model', /free/],
-    ['fusion', body({ model: 'gateway/fusion' }), 'model', /fusion/],
-    ['fast fusion', body({ model: 'gateway/fusion-flash' }), 'model', /fusion-flash/],
     ['the pareto router', body({ model: 'gateway/pareto-code' }), 'model', /pareto-code/],
     ['the body builder', body({ model: 'gateway/bodybuilder' }), 'model', /bodybuilder/],
     ['the switchyard router', body({ model: 'nvidia/switchyard' }), 'model', /switchyard/],
