@@ -683,7 +683,6 @@ const REFUSALS: readonly (readonly [unknown, RegExp])[] = [
     body({ tools: [{ type: 'web_search_20250305', max_uses: 'x' }] }),
     /^tools\[0\]\.max_uses: must be an integer/,
   ],
-  [body({ tools: [{ type: 'gateway:files' }] }), /^tools\[0\]\.type: the server tool files is not offered/],
   [
     body({ tools: [{ type: 'gateway:datetime', parameters: { timezone: 'Mars' } }] }),
     /^tools\[0\]\.parameters\.timezone: must be an IANA/,

@@ -279,6 +279,8 @@ export const ITEMS: Readonly<Record<string, Fields>> = {
     stdout: `${T}out`,
     stderr: `${T}err`,
     exitCode: 0,
+    container_id: `${T}container`,
+    files: [{ path: `${T}path` }],
   },
   'gateway:file_search': { queries: [`${T}query`] },
   'gateway:browser_use': { action: `${T}action`, screenshotB64: X },
