@@ -386,8 +386,14 @@ export class ServerTools {
 async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUsd): Promise<boolean> {
   bill.holdFee(fee)
   const isOwn = attempts.at(-1)?.isByok === true
-  const covered = reservation?.allowance?.cover(bill.closedCost, isOwn) ?? true
-  if (isPending(covered) ? await covered : covered) return true
+  const allowance = reservation?.allowance ?? null
+  if (allowance === null) return true
+  // No own credential pays for the tool: limits that leave it out count the fees all the same.
+  if (
+    (await allowance.cover(bill.closedCost, isOwn)) &&
+    (!isOwn || (await allowance.cover(bill.tools.cost, false)))
+  )
+    return true
   bill.dropFee(fee)
   return false
 }

@@ -104,11 +104,9 @@ async function resumeTools(
 
 /** Releases the reservation for later turns, so that model calls of tools find room in the limits. */
 function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
-  reservation?.release?.({
-    cost: bill.closedCost,
-    isByok: attempts.at(-1)?.isByok === true,
-    tokens: bill.tokens,
-  })
+  const isByok = attempts.at(-1)?.isByok === true
+  const fees = isByok ? bill.tools.cost : 0
+  reservation?.release?.({ cost: bill.closedCost - fees, isByok, fees, tokens: bill.tokens })
 }
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */

@@ -145,7 +145,8 @@ export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
 export function usedAmount(limit: EntryLimit, spent: Spent): number {
   if (limit.kind === 'requests') return 1
   if (limit.kind === 'tokens') return spent.tokens
-  return counts(limit, spent.isByok) ? picoToNano(spent.cost) : 0
+  const { cost, isByok, fees = 0 } = spent
+  return picoToNano((counts(limit, isByok) ? cost : 0) + fees)
 }
 
 const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const

@@ -39,6 +39,8 @@ export interface Budget {
 export interface Spent {
   readonly cost: PicoUsd
   readonly isByok: boolean
+  /** Fees of tools beside `cost`: no own credential pays them, so they count against every limit. Absent: none. */
+  readonly fees?: PicoUsd
   /** Input and output. */
   readonly tokens: number
 }

@@ -93,3 +93,10 @@ t.test('what is not spent yet is given back while others run, and taken again', 
   t.same(state(), { reserved: 0, total: 9 }, 'it is over')
   t.end()
 })
+
+t.test('fees count where an own credential does not', t => {
+  const { reservation, state } = reserve(t, taking => taking)
+  reservation.settle({ cost: 50 * PICOS, isByok: true, fees: 7 * PICOS, tokens: 1 })
+  t.same(state(), { reserved: 0, total: 7 })
+  t.end()
+})

@@ -3,9 +3,10 @@ import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { Demand, Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
-import { toUsd } from '../../money.ts'
+import { type PicoUsd, toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
+import type { Bill } from '../bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
 import { chargeOf, imagesIn } from './cost.ts'
 import type { Said } from './estimate.ts'
@@ -104,7 +105,9 @@ export function account(
   const record = usageRecord(exchange, error, deps.clock.monotonicMs())
   deps.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
-  exchange.reservation?.settle({ cost, isByok, tokens: inputTokens + outputTokens })
+  const { fees } = priced(exchange.bill, isByok)
+  if (fees > 0) deps.ledger.append(feeRecord(record, fees))
+  exchange.reservation?.settle({ cost, isByok, fees, tokens: inputTokens + outputTokens })
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
   // Requests of the gateway itself, and of batches, have no client who waits for a first token.
@@ -118,6 +121,37 @@ export function account(
     model.inputTokens.inc(usage.inputTokens)
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
+  }
+}
+
+/**
+ * Cost of the model calls, and fees of tools beside it. On an own credential the fees are apart: the service pays them,
+ * so that they count as if no own credential were there.
+ */
+export function priced(bill: Bill, isByok: boolean): { readonly cost: PicoUsd; readonly fees: PicoUsd } {
+  const cost = bill.cost ?? 0
+  return isByok ? { cost: cost - bill.tools.cost, fees: bill.tools.cost } : { cost, fees: 0 }
+}
+
+/** The record of fees beside a record on an own credential, which it names as its parent. */
+function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
+  return {
+    ...record,
+    id: `${record.id}-fees`,
+    parent: record.id,
+    model: null,
+    provider: null,
+    providerName: null,
+    upstreamId: null,
+    inputTokens: 0,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 0,
+    reasoningTokens: 0,
+    webSearchRequests: 0,
+    cost: Math.min(fees, Number.MAX_SAFE_INTEGER),
+    isByok: false,
+    attempts: [],
   }
 }
 
@@ -170,7 +204,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     outputTokens: count(usage?.outputTokens),
     reasoningTokens: count(usage?.reasoningTokens),
     webSearchRequests: count((usage?.webSearchRequests ?? 0) + bill.searches),
-    cost: Math.min(bill.cost ?? 0, Number.MAX_SAFE_INTEGER),
+    cost: Math.min(priced(bill, last?.isByok === true).cost, Number.MAX_SAFE_INTEGER),
     isByok: last?.isByok ?? false,
     serviceTier: cutForeign(finish?.serviceTier ?? null),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,

@@ -5,7 +5,7 @@ import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../../src/errors.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
 import { AbandonedReplies } from '../../../src/gateway/abandoned-replies.ts'
-import { type CallFigures, settle } from '../../../src/gateway/accounting/account.ts'
+import { account, type CallFigures, settle } from '../../../src/gateway/accounting/account.ts'
 import { FinalSink } from '../../../src/gateway/answer/sink.ts'
 import type { AttemptRecord } from '../../../src/gateway/exchange.ts'
 import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
@@ -163,4 +163,37 @@ t.test('of a reply that was cut short here, what was said counts beside what was
   const cut = scriptedExchange()
   settle(cut, scriptedRecord(), { ...figures, isCut: true })
   t.match(cut.bill, { accounting: 'estimated', total: { usage: { inputTokens: 30, outputTokens: 100 } } })
+})
+
+t.test('fees of tools on an own credential have a record of their own, and count against every limit', t => {
+  for (const isByok of [true, false]) {
+    const exchange = scriptedExchange()
+    const attempt = scriptedRecord({ isByok })
+    exchange.attempts.push(attempt)
+    const usage = { ...NO_USAGE, inputTokens: 30, outputTokens: 5 }
+    const finish = { reason: 'stop' as const, native: null, serviceTier: null }
+    settle(exchange, attempt, { ...SILENT, usage, finish })
+    const model = exchange.bill.cost ?? 0
+    exchange.bill.closeTurn()
+    exchange.bill.addToolCall(true, 7_000, 1)
+    const records: UsageRecord[] = []
+    const settled: unknown[] = []
+    exchange.reservation = { allowance: null, settle: spent => void settled.push(spent) }
+    const ledger = {
+      append: (record: UsageRecord) => void records.push(record),
+      written: () => null,
+      find: async () => null,
+    }
+    account({ metrics: createMetrics(), ledger, clock: systemClock }, exchange, null)
+    const expected = isByok
+      ? [
+          { id: exchange.id, cost: model, isByok: true },
+          { id: `${exchange.id}-fees`, parent: exchange.id, cost: 7_000, isByok: false, inputTokens: 0 },
+        ]
+      : [{ id: exchange.id, cost: model + 7_000, isByok: false }]
+    t.match(records, expected)
+    t.equal(records.length, expected.length)
+    t.match(settled, [{ cost: isByok ? model : model + 7_000, isByok, fees: isByok ? 7_000 : 0 }])
+  }
+  t.end()
 })
