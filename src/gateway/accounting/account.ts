@@ -106,8 +106,12 @@ export function account(
   deps.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
   const { fees } = priced(exchange.bill, isByok)
-  if (fees > 0) deps.ledger.append(feeRecord(record, fees))
-  exchange.reservation?.settle({ cost, isByok, fees, tokens: inputTokens + outputTokens })
+  const tokens = inputTokens + outputTokens
+  if (fees === 0) exchange.reservation?.settle({ cost, isByok, tokens })
+  else {
+    deps.ledger.append(feeRecord(record, fees))
+    exchange.reservation?.settle({ cost, isByok, fees, tokens })
+  }
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
   // Requests of the gateway itself, and of batches, have no client who waits for a first token.
