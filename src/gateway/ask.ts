@@ -12,12 +12,11 @@ import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import { UNITS_PER_USD } from '../money.ts'
-import type { StreamEvent } from '../protocol/events.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
-import { FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { FinalSink, type Outcome } from './answer/answer.ts'
 import type { InnerUse } from './bill.ts'
 import type { Ask, AskAs, Exchange } from './exchange.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
@@ -89,7 +88,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
     const { caller, dataRegion, held, id } = exchange
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
-      const sink = onEvent === undefined ? new FinalSink() : new ListeningSink(onEvent)
+      const sink = new FinalSink(onEvent)
       const outcome = await gateway().respond(
         {
           id: generationId(unixSeconds(clock)),
@@ -105,8 +104,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         },
         sink,
       )
-      const usage = sink instanceof ListeningSink ? sink.usage : (sink.response?.usage ?? null)
-      const charged = usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      const charged = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
       if (charged !== null) exchange.bill.addInner(innerUse(charged))
       return responseOf(outcome, sink.response, signal)
     })
@@ -169,49 +167,6 @@ function responseOf(
   signal.throwIfAborted()
   if (response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
   return response
-}
-
-/** A sink that hands on each event and keeps the final object. */
-class ListeningSink implements Sink {
-  readonly live = true
-  readonly relays = null
-  response: ResponseResource | null = null
-  /** Of a reply that failed too. */
-  usage: ResponseUsage | null = null
-  readonly #onEvent: (event: StreamEvent) => void
-
-  constructor(onEvent: (event: StreamEvent) => void) {
-    this.#onEvent = onEvent
-  }
-
-  write(event: StreamEvent): boolean {
-    if (event.type === 'response.completed' || event.type === 'response.incomplete') {
-      this.response = event.response
-      this.usage = event.response.usage ?? null
-    } else if (event.type === 'response.failed') this.usage = event.response.usage ?? null
-    this.#onEvent(event)
-    return true
-  }
-
-  relay(): boolean {
-    return true
-  }
-
-  hold(): void {
-    // Each event is handed on at once.
-  }
-
-  flush(): boolean {
-    return true
-  }
-
-  onDrain(): void {
-    // Never slow, so there is nothing to resume.
-  }
-
-  end(): void {
-    // The last event was handed on.
-  }
 }
 
 /** Keeps what is asked where the caller's own requests may go. */

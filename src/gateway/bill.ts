@@ -34,7 +34,7 @@ export interface InnerUse {
   readonly outputTokens: number
   readonly reasoningTokens: number
   readonly webSearchRequests: number
-  /** What the caller is charged for them. */
+  /** The charge to the caller for them. */
   readonly cost: PicoUsd
 }
 

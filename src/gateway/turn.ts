@@ -113,7 +113,7 @@ class TurnCall implements ModelCall {
     const declared = await this.#declare(
       placeOf(candidate.endpoint, this.#deps.formats[textFormat(candidate.endpoint)]),
     )
-    // Where the provider runs all of them itself, there are no calls to take out: the reply may be relayed.
+    // If the provider runs all of them itself, there are no calls to take out: the reply may be relayed.
     const calls = declared.functions.size === 0 ? null : new ToolCalls(declared.functions)
     return this.#admit(candidate, record, declared.prompt, calls)
   }

@@ -26,7 +26,7 @@ export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Prom
   const { answer, bill, tools } = exchange
   if (tools !== null) await runDue(deps, exchange, tools)
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return
-  // What other models have said to the client since the last turn is judged with the next one.
+  // Words of other models that the client got since the last turn are judged with the next one.
   let said: readonly OutputItem[] = []
   // A model that calls a tool although it may not is not followed.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {

@@ -14,7 +14,7 @@ export class CounterReservation implements Reservation, Allowance {
   readonly #rooms: readonly CounterRoom[]
   /** Reserved amounts, one for each entry. */
   readonly #held: number[]
-  /** What was taken and not given back; each array names a reservation. */
+  /** Entries that were taken and not given back; each array names a reservation. */
   #taken: (readonly CounterEntry[])[]
   /** Amounts that are counted as used, one for each entry. */
   readonly #used: number[]

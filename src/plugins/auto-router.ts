@@ -113,7 +113,7 @@ class ActiveAutoRouter implements ActivePlugin {
   #order(pool: readonly RoutableModel[], type: TaskType): BandOrder {
     const task = this.#deps.rankings.task(type)
     const ranked = pool.filter(({ id }) => task.shares.has(id))
-    // What the caller allows by name is a candidate without a rank too.
+    // A model that the caller allows by name is a candidate without a rank too.
     const candidates = this.#allowed !== null || ranked.length === 0 ? pool : ranked
     const costed = candidates.map(model => ({
       id: model.id,

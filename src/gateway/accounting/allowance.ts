@@ -115,7 +115,7 @@ export function admitCall(
   const { bill } = exchange
   const spent = bill.closedCost
   const offer = offerOf(prompt, candidate, inputTokensOf(prompt), bill.priceFactor)
-  // What tools asked of models counts against the same limits.
+  // Model calls of tools count against the same limits.
   const rest = allowance.rest(offer.isOwn) - spent - bill.inner.cost
   const most = affordable(offer, rest)
   if (most === 0) return null

@@ -37,15 +37,26 @@ export interface Sink {
   end(): void
 }
 
-/** A sink that keeps only the final object, for callers who want one JSON document. */
+/** A sink that keeps the final object, for callers who want one JSON document; a listener gets each event as well. */
 export class FinalSink implements Sink {
-  readonly live = false
+  readonly live: boolean
   readonly relays = null
   response: ResponseResource | null = null
+  /** Of a reply that failed too. */
+  usage: ResponseUsage | null = null
+  readonly #listener: ((event: StreamEvent) => void) | null
+
+  constructor(listener: ((event: StreamEvent) => void) | null = null) {
+    this.live = listener !== null
+    this.#listener = listener
+  }
 
   write(event: StreamEvent): boolean {
-    if (event.type === 'response.completed' || event.type === 'response.incomplete')
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') {
       this.response = event.response
+      this.usage = event.response.usage ?? null
+    } else if (event.type === 'response.failed') this.usage = event.response.usage ?? null
+    this.#listener?.(event)
     return true
   }
 
