@@ -245,7 +245,8 @@ for (const from of NAMES) {
     }
     t.strictSame([...refused], [])
     t.comment(`${from}: ${passed} items sent back`)
-    t.ok(passed > 100)
+    // Goldens alone are few.
+    t.ok(passed > (withoutRecordings === false ? 100 : 10))
   })
 }
 
