@@ -101,6 +101,21 @@ t.test('records of one turn are written together, in their order', async t => {
   t.same(everything(folder).at(-1), last, 'also those of the turn in which it is closed')
 })
 
+t.test('the records of one turn take one write', async t => {
+  // A new file begins after the write that has filled the old one.
+  const { folder, spool } = setUp(t, { fileMaxBytes: 1_000 })
+  const records = Array.from({ length: 50 }, () => someUsage())
+  for (const record of records) spool.append(record)
+  await spool.written()
+  const [first, ...more] = spoolFiles(folder)
+  t.same(recordsIn(readSpool(first?.path ?? '', 0)), records)
+  t.same(
+    more.map(({ path }) => statSync(path).size),
+    [0],
+  )
+  spool.close()
+})
+
 t.test('a large record takes a buffer of its own', async t => {
   const { folder, spool } = setUp(t)
   const record = someUsage({ endUser: '日'.repeat(60_000) })

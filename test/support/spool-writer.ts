@@ -1,0 +1,27 @@
+/** A process that records and ships for ever, and tells an id on its output as soon as its record is kept. */
+import { randomInt } from 'node:crypto'
+import { writeSync } from 'node:fs'
+import { systemClock } from '../../src/clock.ts'
+import { createLog } from '../../src/log/log.ts'
+import { openSpool } from '../../src/storage/spool.ts'
+import { startShipper } from '../../src/threads/ledger-shipper.ts'
+import { someUsage } from '../storage/usage.ts'
+
+const [storageUrl = ''] = process.argv.slice(2)
+const log = createLog('silent', { write: () => undefined })
+const shipper = await startShipper({ storageUrl, clock: systemClock, log })
+const spool = openSpool(shipper.folder, {
+  clock: systemClock,
+  log,
+  onLost: () => process.exit(1),
+  fileMaxBytes: 50_000,
+})
+for (let turn = 0; ; turn++) {
+  const records = Array.from({ length: randomInt(1, 20) }, () => someUsage({ cost: 3 }))
+  for (const record of records) spool.append(record)
+  await spool.written()
+  writeSync(1, records.map(({ id }) => `${id}\n`).join(''))
+  if (turn % 20 === 19) void shipper.ship()
+  // As much as the shipper can take.
+  if (turn % 200 === 199) await shipper.ship()
+}
