@@ -1,4 +1,4 @@
-/** Group commit and bulk shipping alone: whenever their process is killed, each told record is stored and summed once. */
+/** Group commit and shipping alone: whenever their process is killed, each told record is stored and summed once. */
 import { spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
