@@ -399,7 +399,6 @@ function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
 export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>
-  readonly query: URLSearchParams
   readonly body: Body
   readonly key: Key
   readonly address: string
@@ -407,6 +406,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly host: string
   readonly watch: Stopwatch
   readonly held: HeldBytes
+  readonly #query: string
   readonly #admission: Admission
 
   constructor(
@@ -426,10 +426,15 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
-    this.query = new URLSearchParams(query)
+    this.#query = query
     this.body = body
     this.key = key
     this.address = address
+  }
+
+  /** Made anew each time it is asked for: few operations read it. */
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.#query)
   }
 
   get signal(): AbortSignal {
