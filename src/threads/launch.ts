@@ -20,7 +20,7 @@ import type { Log, LogForm } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import { createSim, type Sim } from '../sim/sim.ts'
+import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
@@ -230,6 +230,7 @@ function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | n
 }
 
 async function startSim() {
+  const { createSim } = await import('../sim/sim.ts')
   const server = createSim({ keepRequests: 0 })
   const { url } = await server.listen()
   return { server, url }
