@@ -31,6 +31,7 @@ import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
+import { QuietHeap } from './quiet-heap.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
@@ -321,6 +322,7 @@ function supervisorOptions(
 }
 
 function launchedOf(supervisor: Supervisor, services: Services): Launched {
+  const heap = new QuietHeap({ clock: systemClock, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,
@@ -336,6 +338,7 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
       return services.catalogue.counts
     },
     async stop(graceMs) {
+      heap.close()
       void services.batchWatch?.close()
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))
