@@ -13,7 +13,7 @@ import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-import { openProof, type Proof, type ProofDeps } from './proof.ts'
+import { openProof, type RequestProof, type ProofDeps } from './proof.ts'
 
 export interface InferenceDeps {
   readonly gateway: Gateway
@@ -42,7 +42,7 @@ function run(
   deps: InferenceDeps,
   call: ClientRequest,
   reply: Reply,
-  proof: Proof | null,
+  proof: RequestProof | null,
 ): Promise<void> {
   return call.request.stream === true
     ? stream(dialect, deps, call, reply, proof)
@@ -54,7 +54,7 @@ async function stream(
   deps: InferenceDeps,
   call: ClientRequest,
   reply: Reply,
-  proof: Proof | null,
+  proof: RequestProof | null,
 ): Promise<void> {
   const sink =
     proof === null
@@ -70,7 +70,7 @@ async function stream(
 }
 
 /** A last event of Responses has the whole reply. */
-function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: Proof): FrameWriter {
+function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof): FrameWriter {
   return proof.frames(dialect.frames(request), dialect.name === 'responses' ? 'reply' : 'events')
 }
 
@@ -79,7 +79,7 @@ async function answer(
   gateway: Gateway,
   call: ClientRequest,
   reply: Reply,
-  proof: Proof | null,
+  proof: RequestProof | null,
 ): Promise<void> {
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)

@@ -1,6 +1,6 @@
 /**
- * Signed proofs of placement: a request that asks for one gets it in `gateway_metadata`, over what its client gets. Also
- * GET /proof-keys. Nothing here is called for other requests.
+ * Signed proofs of placement: a request that asks for one gets it in `gateway_metadata`, over what its client gets. And
+ * GET /proof-keys. Other requests call nothing here.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../clock.ts'
@@ -11,7 +11,7 @@ import type { Exchange, Witness } from '../gateway/exchange.ts'
 import { callsOf, wishOf } from '../gateway/placement.ts'
 import type { Log } from '../log/log.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { eventLine, PROOF_ISSUER, type ProofScope, proofPlace, replyDigest } from '../protocol/proof.ts'
+import { digestedEvent, PROOF_ISSUER, type ProofScope, proofPlace, replyDigest } from '../protocol/proof.ts'
 import { whenReady } from '../ready.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 
@@ -46,12 +46,12 @@ export function openProof(
   deps: ProofDeps,
   { headers, bodyDigest }: Pick<ApiRequest, 'headers' | 'bodyDigest'>,
   withMetadata: boolean,
-): Proof | null | Promise<Proof | null> {
+): RequestProof | null | Promise<RequestProof | null> {
   if (bodyDigest === null || !wantsProof(headers)) return null
   if (!withMetadata) {
     throw new GatewayError('invalid_request', 'X-Gateway-Proof: needs X-Gateway-Metadata: enabled')
   }
-  return whenReady(ringOf(deps), ring => new Proof(deps, ring, bodyDigest))
+  return whenReady(ringOf(deps), ring => new RequestProof(deps, ring, bodyDigest))
 }
 
 /** The public keys, as a JWK set. */
@@ -81,7 +81,7 @@ function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
 }
 
 /** The proof of one request. */
-export class Proof implements Witness {
+export class RequestProof implements Witness {
   readonly #deps: ProofDeps
   readonly #ring: ProofRing
   readonly #requestDigest: string
@@ -132,9 +132,9 @@ export class Proof implements Witness {
 /** A stream whose last event has the whole reply. */
 class ProvenReply implements FrameWriter {
   readonly #writer: FrameWriter
-  readonly #proof: Proof
+  readonly #proof: RequestProof
 
-  constructor(writer: FrameWriter, proof: Proof) {
+  constructor(writer: FrameWriter, proof: RequestProof) {
     this.#writer = writer
     this.#proof = proof
   }
@@ -160,11 +160,11 @@ class ProvenReply implements FrameWriter {
 /** A stream whose events are the reply only together. */
 class ProvenEvents implements FrameWriter {
   readonly #writer: FrameWriter
-  readonly #proof: Proof
+  readonly #proof: RequestProof
   readonly #hash: Hash = createHash('sha256')
   #isSigned = false
 
-  constructor(writer: FrameWriter, proof: Proof) {
+  constructor(writer: FrameWriter, proof: RequestProof) {
     this.#writer = writer
     this.#proof = proof
   }
@@ -183,7 +183,7 @@ class ProvenEvents implements FrameWriter {
 
   readonly #add = (value: unknown): unknown => {
     const place = proofPlace(value)
-    this.#hash.update(eventLine(place?.with(null) ?? value))
+    this.#hash.update(digestedEvent(place?.with(null) ?? value))
     if (place === null) return null
     this.#isSigned = true
     return place.with(this.#proof.sign(this.#hash.digest('hex'), 'events'))

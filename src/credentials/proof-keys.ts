@@ -101,7 +101,8 @@ export class ProofKeys {
       this.#ring = readProofRing(path)
       return this.#ring
     } catch (thrown) {
-      log.fault('the keys of proofs stay as they were', thrown)
+      const reason = thrown instanceof ProofKeyError ? thrown.message : 'unknown'
+      log.notice('the keys of proofs stay as they were', { reason })
       return last
     }
   }

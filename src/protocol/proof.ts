@@ -114,7 +114,7 @@ export function replyDigest(reply: Fields): string {
 }
 
 /** A line of the digest of a stream. */
-export function eventLine(event: unknown): string {
+export function digestedEvent(event: unknown): string {
   return `${canonicalJson(event)}\n`
 }
 

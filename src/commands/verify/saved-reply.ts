@@ -1,6 +1,6 @@
 /** A saved reply with its proof: a JSON document, an event stream, or one JSON document for each event. Pure. */
 import { createHash } from 'node:crypto'
-import { eventLine, type ProofScope, proofPlace, replyDigest } from '../../protocol/proof.ts'
+import { digestedEvent, type ProofScope, proofPlace, replyDigest } from '../../protocol/proof.ts'
 
 /** What of a saved reply the proof has to fit. */
 export interface SavedReply {
@@ -30,8 +30,8 @@ export function readSavedReply(text: string): SavedReply | string {
     digest(of) {
       if (of === 'reply') return replyDigest(place.reply)
       const hash = createHash('sha256')
-      for (const value of values.slice(0, at)) hash.update(eventLine(value))
-      return hash.update(eventLine(place.with(null))).digest('hex')
+      for (const value of values.slice(0, at)) hash.update(digestedEvent(value))
+      return hash.update(digestedEvent(place.with(null))).digest('hex')
     },
   }
 }
