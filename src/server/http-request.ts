@@ -4,10 +4,12 @@
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
+import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json.ts'
+import { sha256 } from '../protocol/proof.ts'
 import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
@@ -84,6 +86,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly #body: BodyBuffer | BodyStream | null
   /** Null before the key was accepted, and where none is asked for. */
   #place: KeyPlace | null = null
+  #bodyDigest: string | null = null
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
@@ -263,7 +266,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       const turn = place.turn(bytes.byteLength)
       if (turn !== null) await turn
       if (this.#socket.dead) return
-      const body = this.#parse(bytes, place)
+      const body = this.#parse(bytes, place, accepted.headers.has(PROOF_HEADER))
       // Others go on between the two long parts of the work.
       if (turn !== null) await loopTurn()
       return this.#handle(operation, match, accepted, key, place, body)
@@ -273,10 +276,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   }
 
   /** The time that this takes is the key's. */
-  #parse(bytes: Uint8Array, place: KeyPlace): unknown {
+  #parse(bytes: Uint8Array, place: KeyPlace, isProven: boolean): unknown {
     const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
     this.#admission.watch.enter('parse', startedMs)
     try {
+      if (isProven) this.#bodyDigest = sha256(bytes)
       const body = parseJson(bytes, this)
       return this.#adapt === null ? body : this.#adapt(body)
     } finally {
@@ -329,6 +333,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       match,
       this.#query,
       body,
+      this.#bodyDigest,
       key,
       this.#socket.address,
     )
@@ -400,6 +405,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>
   readonly body: Body
+  readonly bodyDigest: string | null
   readonly key: Key
   readonly address: string
   readonly id: string
@@ -416,6 +422,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     match: RouteMatch,
     query: string,
     body: Body,
+    bodyDigest: string | null,
     key: Key,
     address: string,
   ) {
@@ -428,6 +435,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.params = decodeParams(match.params)
     this.#query = query
     this.body = body
+    this.bodyDigest = bodyDigest
     this.key = key
     this.address = address
   }

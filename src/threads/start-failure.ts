@@ -1,6 +1,7 @@
 /** Checks before a gateway starts, and the lines that tell its operator why it did not. */
 import { BootstrapError, keyFaults } from '../access/bootstrap.ts'
 import { type Config, ConfigError, type FoundConfig } from '../config/config.ts'
+import { checkProofKeyFile, ProofKeyError } from '../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../credentials/vault-keys.ts'
 import { type Catalog, catalogOf } from '../providers/catalog.ts'
 import { StoreError, sqlitePath } from '../storage/open.ts'
@@ -21,6 +22,16 @@ export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
   if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
   return { lines: error.message.split('\n'), exitCode: 2 }
+}
+
+/** @throws ConfigError */
+function checkProofKeys({ proof: { keyFile } }: Config): void {
+  try {
+    checkProofKeyFile(keyFile)
+  } catch (error) {
+    if (!(error instanceof ProofKeyError)) throw error
+    throw new ConfigError(`proof.keyFile: ${error.message}`)
+  }
 }
 
 /** Stands for the simulated provider, which listens later. */
@@ -70,6 +81,7 @@ export function checkStart(
     faults.add('storage.url', 'a database in memory is not shared by threads; name a file')
   }
   for (const line of keyFaults(config)) faults.addLine(line)
+  collect(() => checkProofKeys(config))
   const createsFile = config.vaultKeys === null && databasePath !== null
   const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))
