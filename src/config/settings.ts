@@ -43,6 +43,15 @@ export const Settings = group({
       'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap). Without it, a start checks that the port is free',
       { default: false, env: 'GATEWAY_SHARED_PORT' },
     ),
+    tls: nullable(
+      group({
+        cert: setting(
+          Address,
+          'a PEM file with the certificate and its chain, for [TLS on the public port](operations.md#tls), version 1.2 or newer. Both files are read again when they change; paths are relative to the working directory',
+        ),
+        key: setting(Address, 'the PEM file with its private key, without a passphrase'),
+      }),
+    ),
     trustedProxies: setting(
       Type.Array(Address, { maxItems: 1_000 }),
       'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front, which `limits.connectionsPerAddress` does not limit, since each carries many clients. Nothing else depends on it; `X-Forwarded-For` is never read',

@@ -16,7 +16,7 @@ import { openRedisCarrier } from '../invalidation/redis.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
-import type { Log, LogForm } from '../log/log.ts'
+import type { Log, LogForm, ProcessLog } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
@@ -27,6 +27,7 @@ import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
 import { needsSim } from './build-catalog.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
+import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
@@ -55,6 +56,8 @@ export interface Launched {
   changed(change: Invalidation): void
   /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
   reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  /** Reads the files of the certificate again, if there are any. */
+  reloadCertificate(): void
 }
 
 /** How long a stop waits for the database after the last request. */
@@ -66,7 +69,7 @@ const BATCH_COUNTS_MS = 10_000
  * Starts what `checkStart` has found good.
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
-export async function launch({ config, ring }: CheckedStart, log: Log, logForm: LogForm): Promise<Launched> {
+export async function launch({ config, ring }: CheckedStart, log: ProcessLog, logForm: LogForm): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   try {
@@ -76,6 +79,7 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
       log,
       onInvalidation: change => supervisor?.changed(change),
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
+      onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
     supervisor = await startSupervisor({
       ...supervisorOptions(config, ring, log, services),
@@ -103,6 +107,8 @@ interface Services {
   /** Null without other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
+  /** Null without TLS on the public port. */
+  certificate: CertificateKeeper | null
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
@@ -111,17 +117,19 @@ interface Services {
 interface ServiceOptions {
   readonly config: Config
   readonly ring: VaultRing
-  readonly log: Log
+  readonly log: ProcessLog
   /** Called with each invalidation of another instance. */
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
+  /** Called with each later version of the certificate. False: not every thread took it. */
+  readonly onCertificate: (version: string) => Promise<boolean>
 }
 
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation, onCatalogue }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue, onCertificate }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -183,6 +191,11 @@ async function startServices(
   await catalogue.start()
   // A store that was away may have lists that nobody has read yet.
   void watch.prepared.then(() => catalogue.refresh())
+  const certificate =
+    config.listen.tls === null
+      ? null
+      : new CertificateKeeper({ files: config.listen.tls, clock, log, onChange: onCertificate })
+  started.certificate = certificate
   const health = startHealth(config)
   started.health = health
   const pins = startPins(config)
@@ -199,6 +212,7 @@ async function startServices(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }
@@ -239,6 +253,7 @@ async function startSim() {
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
   watch?.close()
@@ -269,6 +284,7 @@ function supervisorOptions(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }: Services,
@@ -285,6 +301,7 @@ function supervisorOptions(
     counters,
     health,
     ...(pins === null ? {} : { pins }),
+    ...(certificate === null ? {} : { certificate }),
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
@@ -313,6 +330,7 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
       services.catalogue.reconfigure(config)
       return services.catalogue.counts
     },
+    reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))

@@ -95,6 +95,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
 function alone(config: Config): Config {
   return {
     ...config,
+    listen: { ...config.listen, tls: null },
     storage: { url: 'sqlite::memory:' },
     redis: { ...config.redis, url: null },
     providers: [],

@@ -133,6 +133,7 @@ export async function startFrontEnd(
     maxConnections: 1000,
     connectionsPerAddress: 0,
     trustedProxies: [],
+    tls: null,
     openPerKey: 5000,
     bytesInFlightPerKey: 536_870_912,
     uploadMs: 300_000,

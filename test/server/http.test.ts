@@ -175,6 +175,7 @@ t.test('two rows for the same operation are a mistake at start', async t => {
       maxConnections: 1,
       connectionsPerAddress: 0,
       trustedProxies: [],
+      tls: null,
       openPerKey: 1,
       bytesInFlightPerKey: 1,
       uploadMs: 1,
