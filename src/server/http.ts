@@ -266,7 +266,8 @@ class UwsServer implements HttpServer {
     // A drain or a close may have begun meanwhile.
     if (this.#drain.begun || this.#closed) this.#stopListening()
     // In the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off.
-    setImmediate(() => earlier.stop())
+    await new Promise(resolve => setImmediate(resolve))
+    earlier.stop()
     return true
   }
 

@@ -69,7 +69,11 @@ const BATCH_COUNTS_MS = 10_000
  * Starts what `checkStart` has found good.
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
-export async function launch({ config, ring }: CheckedStart, log: ProcessLog, logForm: LogForm): Promise<Launched> {
+export async function launch(
+  { config, ring }: CheckedStart,
+  log: ProcessLog,
+  logForm: LogForm,
+): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   try {

@@ -408,8 +408,7 @@ class ThreadSupervisor {
     const { certificateExpiry, certificateReloads } = this.#process
     certificateExpiry.set(certificate.expiresAtMs / 1000)
     certificateReloads.reset()
-    for (const outcome of RELOAD_OUTCOMES)
-      certificateReloads.inc({ outcome }, certificate.reloads[outcome])
+    for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
   }
 
   #showBatchCounts(): void {

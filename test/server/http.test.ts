@@ -369,7 +369,7 @@ t.test('bodies', async t => {
     const clients = Array.from({ length: 20 }, () => new RawClient(front.port))
     for (const client of clients) await client.send(post('/v1/echo', '{"a":1}').subarray(0, -3))
     while (front.server.openRequests < 20) await turns(1)
-    for (const client of clients) client.socket.resetAndDestroy()
+    for (const client of clients) client.reset()
     await front.logged(before + 20)
     t.equal(front.server.openRequests, 0)
     t.same(new Set(front.lines.slice(before).map(line => line.outcome)), new Set(['aborted']))
@@ -544,12 +544,13 @@ t.test('a client that leaves ends the work', async t => {
         }),
     ),
   ])
-  for (const leave of ['end', 'destroy', 'resetAndDestroy'] as const) {
+  for (const leave of ['end', 'destroy', 'reset'] as const) {
     const client = new RawClient(front.port)
     const running = new Promise<void>(resolve => started.push(resolve))
     await client.send(request('GET', '/v1/waits', AUTH))
     await running
-    client.socket[leave]()
+    if (leave === 'end') client.socket.end()
+    else client[leave]()
     await front.logged(reasons.length + 1)
   }
   t.equal(reasons.length, 3)
