@@ -12,6 +12,8 @@ export function createEmbeddingsHandler(
   return (request, reply) => {
     const facts = factsOf(request, deps.dataRegionOf)
     const call = { ...facts, ...parseBody(dialect, request, reply), dialect: dialect.name }
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
 }

@@ -27,10 +27,16 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    return call.request.stream === true
-      ? stream(dialect, deps, call, reply)
-      : answer(dialect, deps.gateway, call, reply)
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => respond(dialect, deps, call, reply))
+    return respond(dialect, deps, call, reply)
   }
+}
+
+function respond(dialect: Dialect, deps: InferenceDeps, call: ClientRequest, reply: Reply): Promise<void> {
+  return call.request.stream === true
+    ? stream(dialect, deps, call, reply)
+    : answer(dialect, deps.gateway, call, reply)
 }
 
 async function stream(

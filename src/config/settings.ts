@@ -440,6 +440,16 @@ export const Settings = group({
       'requests, streams included, that one API key may have open in one thread; more are answered 429',
       { default: 5_000 },
     ),
+    waitingPerKey: setting(
+      Type.Integer({ minimum: 0, maximum: 10_000 }),
+      'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` open; [end users take turns](end-users.md#turns). One more is answered 429: the newest of the end user with the most. 0: none waits. The default bounds memory, since only bodies up to 256 KiB wait',
+      { default: 256 },
+    ),
+    waitMs: setting(
+      Type.Integer({ minimum: 1, maximum: 60_000 }),
+      'how long such a request waits before it is answered 429: below the silence after which proxies cut a connection',
+      { default: 10_000 },
+    ),
     bytesInFlightPerKey: setting(
       nullable(Type.Integer({ minimum: 1 })),
       'bytes of request bodies that one API key may have in one thread, each counted from the head of its request to the end of its answer. More are answered 429 before they are read. A single request always fits',

@@ -126,6 +126,8 @@ export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOpt
     trustedProxies: [],
     tls: OVER_TLS ? certificateFiles() : null,
     openPerKey: 5000,
+    waitingPerKey: 0,
+    waitMs: 10_000,
     bytesInFlightPerKey: 536_870_912,
     uploadMs: 300_000,
     requestMs: 600_000,

@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { createServer, ListenError } from '../../src/server/http.ts'
 import { exchange, parseReplies, RawClient, type RawReply, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, MANAGEMENT, operation, type Row, startFrontEnd } from './front-end.ts'
+import { INFERENCE, MANAGEMENT, type Row, serverOptions, startFrontEnd } from './front-end.ts'
 
 const AUTH = { Authorization: INFERENCE }
 
@@ -167,34 +167,7 @@ t.test('routes and methods', async t => {
 })
 
 t.test('two rows for the same operation are a mistake at start', async t => {
-  t.throws(() =>
-    createServer({
-      operations: [operation(route('/a', greet)), operation(route('/a', greet))],
-      keys: { authenticate: () => Promise.reject(new Error('unused')) },
-      rate: { enter: () => undefined },
-      maxConnections: 1,
-      connectionsPerAddress: 0,
-      trustedProxies: [],
-      tls: null,
-      openPerKey: 1,
-      bytesInFlightPerKey: 1,
-      uploadMs: 1,
-      requestMs: 1,
-      allowChunked: true,
-      closeAfterReply: false,
-      maxInFlight: 1,
-      maxLagMs: 1,
-      maxBufferedBytes: 1,
-      clock: new TestClock(),
-      log: {
-        exchange: () => undefined,
-        listening: () => undefined,
-        notice: () => undefined,
-        fault: () => undefined,
-      },
-      metrics: undefined as never,
-    }),
-  )
+  t.throws(() => createServer(serverOptions([route('/a', greet), route('/a', greet)])))
 })
 
 t.test('keys', async t => {
