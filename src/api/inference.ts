@@ -13,7 +13,7 @@ import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-import { openProof, type RequestProof, type ProofDeps } from './proof.ts'
+import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
 
 export interface InferenceDeps {
   readonly gateway: Gateway
@@ -30,11 +30,23 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
-    return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
-      run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
-    )
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => begin(dialect, deps, request, call, reply))
+    return begin(dialect, deps, request, call, reply)
   }
+}
+
+function begin(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  request: ApiRequest,
+  call: ClientRequest,
+  reply: Reply,
+): void | Promise<void> {
+  if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
+  return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
+    run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
+  )
 }
 
 function run(
