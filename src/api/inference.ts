@@ -13,7 +13,7 @@ import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-import { openProof, type RequestProof, type ProofDeps } from './proof.ts'
+import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
 
 export interface InferenceDeps {
   readonly gateway: Gateway
