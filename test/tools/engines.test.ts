@@ -23,7 +23,8 @@ const QUERY: SearchQuery = {
 }
 const ALL = createAdmits([], [])
 const NO_PROXIES = { https: null, http: null, except: null }
-const terms = (signal = new AbortController().signal, organizationId = 'one') => ({ organizationId, signal })
+const live = () => new AbortController().signal
+const terms = (signal = live(), organizationId = 'one') => ({ organizationId, signal })
 
 async function start(t: Test, listener: RequestListener, row: Partial<SearchEngineRow> = {}) {
   const asked: { path: string; headers: NodeJS.Dict<string | string[]> }[] = []
@@ -152,10 +153,19 @@ t.test('a thread asks so many at once, and others as soon as those have ended', 
   const { engines, engine, clock } = await start(t, (_request, response) => {
     waiting.push(() => response.end(results()))
   })
-  const running = Array.from({ length: 64 }, () => engines.search(engine, QUERY, ALL, terms()))
+  const busy = { message: 'too many searches are running' }
+  const search = (organizationId: string) => engines.search(engine, QUERY, ALL, terms(live(), organizationId))
+  const running = Array.from({ length: 32 }, () => search('one'))
   const ended = Promise.allSettled(running)
-  await t.rejects(engines.search(engine, QUERY, ALL, terms()), { message: 'too many searches are running' })
+  await t.rejects(search('one'), busy, 'half of the places, as long as nobody else is there')
+  const others = Promise.allSettled(Array.from({ length: 16 }, () => search('two')))
+  await t.rejects(search('two'), busy, 'another customer has half of the rest')
+  const third = Promise.allSettled([search('three')])
   clock.advance(5_000)
+  t.ok(
+    [...(await others), ...(await third)].every(({ status }) => status === 'rejected'),
+    'in time',
+  )
   t.ok((await ended).every(({ status }) => status === 'rejected'))
   await t.rejects(engines.search(engine, QUERY, ALL, terms(AbortSignal.abort(new Error('gone')))), {
     message: 'gone',

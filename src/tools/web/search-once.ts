@@ -38,7 +38,10 @@ export async function searchOnce(
   const fee = engines.searchFee(engine, asked.query)
   bill.holdFee(fee)
   try {
-    const { results, cost } = await engines.search(engine, asked.query, asked.admits, { organizationId, signal })
+    const { results, cost } = await engines.search(engine, asked.query, asked.admits, {
+      organizationId,
+      signal,
+    })
     bill.dropFee(fee)
     bill.addSearch(cost)
     return {
