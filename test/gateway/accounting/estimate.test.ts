@@ -315,7 +315,12 @@ t.test('settings of server tools, which no model sees, are no part of the least 
   }))
   t.equal(least(subagents), bare)
   t.equal(least([{ type: 'openrouter:datetime', parameters: { timezone: 'Europe/Berlin' } }]), bare)
-  const declared = { type: 'function', name: 'f', description: 'A long story. '.repeat(1_000), parameters: {} }
+  const declared = {
+    type: 'function',
+    name: 'f',
+    description: 'A long story. '.repeat(1_000),
+    parameters: {},
+  }
   t.ok(least([declared]) > 1_000, 'functions of the client are shown as they are')
   t.ok(least([...subagents, declared]) > 1_000)
   t.end()
