@@ -14,6 +14,8 @@ export function createEmbeddingsHandler(
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const facts = factsOf(request, deps.dataRegionOf)
     const call = { ...facts, ...parseBody(dialect, request, reply), dialect: dialect.name }
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
 }

@@ -30,11 +30,23 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
-    return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
-      run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
-    )
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => begin(dialect, deps, request, call, reply))
+    return begin(dialect, deps, request, call, reply)
   }
+}
+
+function begin(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  request: ApiRequest,
+  call: ClientRequest,
+  reply: Reply,
+): void | Promise<void> {
+  if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
+  return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
+    run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
+  )
 }
 
 function run(

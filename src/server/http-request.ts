@@ -3,8 +3,9 @@
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
-import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
+import type { ApiRequest, EndUserFields, KeyNeed, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
+import type { Clock } from '../clock.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
@@ -160,6 +161,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
 
   onAbort(reason: GatewayError): void {
     this.#body?.fail(reason)
+    this.#place?.giveUp(reason)
   }
 
   giveUp(): void {
@@ -245,7 +247,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     const key = isPending(pending) ? await pending : pending
     this.key = key
     requireKind(key, operation.key)
-    const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted))
+    const mayWait = this.generates && this.#body instanceof BodyBuffer
+    const bytes = this.#announcedBytes(operation, accepted)
+    const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
     this.#place = place
     if (this.generates) {
       const counted = this.#deps.rate.enter(key)
@@ -336,6 +340,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       this.#bodyDigest,
       key,
       this.#socket.address,
+      this.#place?.isLate === true ? this.#place : null,
+      this.#deps.admissions.deps.clock,
     )
   }
 
@@ -404,7 +410,6 @@ function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
 export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>
-  readonly query: URLSearchParams
   readonly body: Body
   readonly bodyDigest: string | null
   readonly key: Key
@@ -413,7 +418,11 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly host: string
   readonly watch: Stopwatch
   readonly held: HeldBytes
+  readonly #query: string
   readonly #admission: Admission
+  /** Null where the request has its place, or needs none. */
+  readonly #place: KeyPlace | null
+  readonly #clock: Clock
 
   constructor(
     admission: Admission,
@@ -425,6 +434,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     bodyDigest: string | null,
     key: Key,
     address: string,
+    place: KeyPlace | null,
+    clock: Clock,
   ) {
     this.#admission = admission
     this.id = admission.id
@@ -433,11 +444,26 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
-    this.query = new URLSearchParams(query)
+    this.#query = query
     this.body = body
     this.bodyDigest = bodyDigest
     this.key = key
     this.address = address
+    this.#place = place
+    this.#clock = clock
+  }
+
+  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
+    if (this.#place === null) return null
+    const waiting = this.#place.wait(safety_identifier ?? user ?? null)
+    if (waiting === null) return null
+    this.watch.enter('queue', this.#clock.monotonicMs())
+    return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))
+  }
+
+  /** Made anew each time it is asked for: few operations read it. */
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.#query)
   }
 
   get signal(): AbortSignal {

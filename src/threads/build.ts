@@ -96,6 +96,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     maxConnections: Math.ceil(connectionCap(limits.maxConnections, descriptorLimit()) / threads.serve),
     connectionsPerAddress: Math.ceil(limits.connectionsPerAddress / threads.serve),
     trustedProxies: listen.trustedProxies,
+    tls: listen.tls,
     bytesInFlightPerKey: limits.bytesInFlightPerKey ?? Math.floor(limits.maxBufferedBytes / 4),
     clock,
     log,

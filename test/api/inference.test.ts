@@ -504,7 +504,7 @@ t.test('an event stream', async t => {
     for (const [index, client] of clients.entries()) {
       if (index % 3 === 0) client.socket.end()
       else if (index % 3 === 1) client.destroy()
-      else client.socket.resetAndDestroy()
+      else client.reset()
     }
     await front.logged(CLIENTS)
     t.ok(front.calls.every(call => (call.signal.reason as GatewayError).code === 'client_closed'))

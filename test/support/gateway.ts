@@ -75,6 +75,7 @@ function afterTurn(shipper: LedgerShipper): LedgerShipper {
     get refusal() {
       return shipper.refusal
     },
+    watch: see => shipper.watch(see),
     gone: writer => shipper.gone(writer),
     waitingBytes: () => shipper.waitingBytes(),
     close: () => shipper.close(),

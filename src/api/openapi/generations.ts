@@ -6,7 +6,7 @@ import { count, orNoNumber, orNoText, text, usd } from './response.ts'
 
 const orNoInteger = nullable(Type.Integer())
 
-const Generation = Type.Object({
+export const Generation = Type.Object({
   id: text,
   upstream_id: orNoText,
   request_id: text,

@@ -168,7 +168,7 @@ const parts = Type.Object({
 const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
 /** body-schema.ts leaves `input` to a check of its own. */
-const EmbeddingsInput = Type.Object({
+export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([
     filled,
@@ -179,7 +179,7 @@ const EmbeddingsInput = Type.Object({
   ]),
 })
 
-const COUNTED = Type.Object({
+export const CountedMessage = Type.Object({
   ...MessagesBody.properties,
   max_tokens: Type.Optional(MessagesBody.properties.max_tokens),
 })
@@ -279,7 +279,7 @@ export const INFERENCE: Descriptions = {
     tag: 'Inference',
     text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
     parameters: [BETAS],
-    body: { schema: COUNTED, examples: { text: { model: 'sim/echo', messages: HELLO } } },
+    body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },
     answers: {
       200: answer(Type.Object({ input_tokens: count, estimated: Type.Literal(true) }), 'The estimate.', {
         input_tokens: 5,
