@@ -32,10 +32,13 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
 
 /** The text without `secrets`, without pieces of them of 8 or more characters, and without anything key-like. */
 export function scrub(text: string, secrets: readonly string[]): string {
-  let clean = text.length > TEXT_LIMIT ? text.slice(0, TEXT_LIMIT) : text
+  const shown = text.length > TEXT_LIMIT ? text.slice(0, TEXT_LIMIT) : text
+  const lower = asciiLower(shown)
+  const ranges: Range[] = []
   for (const secret of secrets) {
-    for (const written of encodingsOf(secret)) clean = removeSecret(clean, written)
+    for (const written of encodingsOf(secret)) ranges.push(...rangesOf(shown, lower, written))
   }
+  let clean = removeRanges(shown, ranges)
   for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement)
   return clean.toWellFormed()
 }
@@ -87,24 +90,41 @@ function base64At(text: string, before: number): string {
   return bytes.toString('base64').slice(before === 0 ? 0 : before + 1, Math.floor((bytes.length * 8) / 6))
 }
 
-function removeSecret(text: string, secret: string): string {
-  if (secret.length < SHORTEST_SECRET) return text
-  if (secret.length < PIECE) return text.replaceAll(secret, REDACTED)
+/** From a place in the text up to another one. */
+type Range = readonly [number, number]
+
+/** The text without these, which may overlap: what one covers in part goes as a whole with the other. */
+function removeRanges(text: string, ranges: readonly Range[]): string {
+  let clean = ''
+  let kept = 0
+  let isFirst = true
+  for (const [from, end] of ranges.toSorted(([a], [b]) => a - b)) {
+    if (isFirst || from > kept) clean += text.slice(kept, from) + REDACTED
+    isFirst = false
+    kept = Math.max(kept, end)
+  }
+  return clean + text.slice(kept)
+}
+
+/** Finds a secret in a text. `lower`: the text in lower case. */
+function* rangesOf(text: string, lower: string, secret: string): Generator<Range> {
+  if (secret.length < SHORTEST_SECRET) return
+  if (secret.length < PIECE) {
+    for (let at = text.indexOf(secret); at !== -1; at = text.indexOf(secret, at + secret.length)) {
+      yield [at, at + secret.length]
+    }
+    return
+  }
   const pieces = new Set<string>()
   const lowerSecret = asciiLower(secret)
   for (let at = 0; at + PIECE <= lowerSecret.length; at++) pieces.add(lowerSecret.slice(at, at + PIECE))
-  const lower = asciiLower(text)
-  let clean = ''
-  let kept = 0
   for (let at = 0; at + PIECE <= lower.length; at++) {
     if (!pieces.has(lower.slice(at, at + PIECE))) continue
     let end = at + PIECE
     while (end < lower.length && pieces.has(lower.slice(end - PIECE + 1, end + 1))) end++
-    clean += text.slice(kept, at) + REDACTED
-    kept = end
+    yield [at, end]
     at = end - 1
   }
-  return clean + text.slice(kept)
 }
 
 /** Lower case of ASCII letters only: `toLowerCase` may change the length of other text. */

@@ -33,6 +33,19 @@ t.test('the used key never comes through, however it is quoted', t => {
   t.end()
 })
 
+t.test('of secrets that overlap nothing is left, whichever comes first', t => {
+  const [first, second] = ['0123456789ABCDEF', '89ABCDEFqrstuvw']
+  for (const secrets of [
+    [first, second],
+    [second, first],
+  ]) {
+    t.equal(scrub('bad key 0123456789ABCDEFqrstuvw.', secrets), 'bad key [redacted].')
+    t.equal(scrub('0123456789abcdefQRSTUVW', secrets), '[redacted]')
+  }
+  t.equal(scrub('see 0123456789ABCDEFpin1 now', [first, 'Fpin1']), 'see [redacted] now', 'a short one too')
+  t.end()
+})
+
 t.test('a key in the writing of URLs goes as a whole, with what lies between its escapes', t => {
   const secret = 'ab/cd+ef=gh/ij+kl=mn/op'
   t.equal(scrub(`bad key ${encodeURIComponent(secret)}.`, [secret]), 'bad key [redacted].')

@@ -5,6 +5,7 @@
 
 import type { Usage } from '../../formats/format.ts'
 import { EFFORT_SHARES } from '../../formats/reasoning.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
@@ -135,10 +136,13 @@ export function inputTokensOf({ instructions, input, tools, text }: ResponsesReq
 /** Part of the estimate that a text of long words and white space surely has. */
 const LEAST_SHARE = 0.75
 
-/** Tokens that the input has at least. Attachments that are no text count as none, because providers scale them. */
+/**
+ * Tokens that the input has at least. Attachments that are no text count as none, because providers scale them, and so
+ * do server tools: the model sees what they declare, not their settings.
+ */
 export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
-  if (tools != null) quarters += quartersOf(tools, true)
+  for (const tool of tools ?? []) if (serverToolName(tool.type) === null) quarters += quartersOf(tool, true)
   if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
   return Math.floor((quarters * LEAST_SHARE) / QUARTERS)
 }

@@ -1,7 +1,11 @@
 import t from 'tap'
 import type { Usage } from '../../../src/formats/format.ts'
 import { demandOf } from '../../../src/gateway/accounting/allowance.ts'
-import { estimateUsage as estimate, reasoningBudget } from '../../../src/gateway/accounting/estimate.ts'
+import {
+  estimateUsage as estimate,
+  leastInputTokensOf,
+  reasoningBudget,
+} from '../../../src/gateway/accounting/estimate.ts'
 import { quartersIn } from '../../../src/gateway/accounting/weigh.ts'
 import type { Candidate } from '../../../src/gateway/exchange.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
@@ -300,4 +304,24 @@ t.test('a message that may be asked for again is worth all of its calls', async 
   const again = { cost: 2 * once.cost + 60, tokens: 2 * once.tokens + 60 }
   t.match(worth({}), again, 'with what was withheld')
   t.match(worth({ max_retries: 3 }), { cost: 4 * once.cost + 6 * 60, tokens: 4 * once.tokens + 6 * 60 })
+})
+
+t.test('settings of server tools, which no model sees, are no part of the least input', t => {
+  const least = (tools: readonly object[]) => leastInputTokensOf(asked('Hi', { tools }))
+  const bare = least([])
+  const subagents = Array.from({ length: 64 }, (_, at) => ({
+    type: 'gateway:subagent',
+    parameters: { name: `agent_${at}`, model: 'a/b', instructions: 'Look at this. '.repeat(20_000) },
+  }))
+  t.equal(least(subagents), bare)
+  t.equal(least([{ type: 'openrouter:datetime', parameters: { timezone: 'Europe/Berlin' } }]), bare)
+  const declared = {
+    type: 'function',
+    name: 'f',
+    description: 'A long story. '.repeat(1_000),
+    parameters: {},
+  }
+  t.ok(least([declared]) > 1_000, 'functions of the client are shown as they are')
+  t.ok(least([...subagents, declared]) > 1_000)
+  t.end()
 })
