@@ -80,6 +80,26 @@ export const ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
       },
       {
+        title: 'Requests that wait for their key',
+        description:
+          'Requests of keys that have all their requests open. End users of a key get equal shares; raise limits.openPerKey if requests of many end users wait.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_requests_queued')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Time of waits for a key, p95',
+        description: 'How long the slowest twentieth of these requests waited, by how the wait ended.',
+        unit: 's',
+        queries: [{ expr: quantile(0.95, 'gateway_queue_wait_seconds', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
+        title: 'Waits for a key',
+        description:
+          'Waits per second by how they ended: started, refused (the queue was full), expired (limits.waitMs), left (the client has gone).',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_queue_wait_seconds_count', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
         title: 'Connections refused',
         description:
           'Client connections per second that were closed at once. limit: the thread had too many; address: one address had too many.',
@@ -656,6 +676,26 @@ export const ROWS: readonly Row[] = [
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',
         queries: [{ expr: `sum by (instance) (${of('gateway_usage_spool_bytes')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Certificate of the public port',
+        description: 'Time until it expires; empty without TLS.',
+        unit: 's',
+        queries: [
+          { expr: `${of('gateway_tls_certificate_expiry_seconds')} - time()`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Changes of the certificate',
+        description:
+          'Changes of its files within the last day: taken, or refused because the files are faulty.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (outcome) (increase(${of('gateway_tls_reloads_total')}[1d]))`,
+            legend: '{{outcome}}',
+          },
+        ],
       },
       {
         title: 'Thread restarts',
