@@ -22,6 +22,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly query: URLSearchParams
   /** Parsed JSON; a `RawBody` where the row accepts raw bodies; undefined when the method takes no body. */
   readonly body: Body
+  /** SHA-256 of the body as it arrived, in hex; null: no header asks for a proof, or there is no whole body. */
+  readonly bodyDigest: string | null
   /** Null where the row asks for no key. */
   readonly key: Key
   /** Address of the client's connection. */

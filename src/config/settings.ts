@@ -409,6 +409,13 @@ export const Settings = group({
     'where this gateway stands, as `gateway_metadata.region` tells it',
     { default: 'local' },
   ),
+  proof: group({
+    keyFile: setting(
+      Address,
+      'JWK set of the Ed25519 keys that sign [proofs of placement](proof.md), relative to the working directory. The first key signs, all are listed; made when a proof is first asked for (mode 0600)',
+      { default: './data/proof.key' },
+    ),
+  }),
   regions: group({
     europe: setting(
       Type.Array(Host),

@@ -20,17 +20,19 @@ import type { Log, LogForm, ProcessLog } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import { createSim, type Sim } from '../sim/sim.ts'
+import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
+import { BatchWatch } from './batch-watch.ts'
 import { needsSim } from './build-catalog.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
+import { QuietHeap } from './quiet-heap.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
@@ -76,20 +78,30 @@ export async function launch(
 ): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
+  const changed = (change: Invalidation) => {
+    supervisor?.changed(change)
+    started.batchWatch?.changed(change)
+  }
   try {
     const services = await startServices(started, {
       config,
       ring,
       log,
-      onInvalidation: change => supervisor?.changed(change),
+      onInvalidation: changed,
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
-    supervisor = await startSupervisor({
-      ...supervisorOptions(config, ring, log, services),
+    const running = await startSupervisor({
+      ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       logForm,
     })
-    return launchedOf(supervisor, services)
+    supervisor = running
+    const { store, watch } = services
+    const onFound = () => running.begin('batch')
+    const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
+    started.batchWatch = batchWatch
+    void watch.prepared.then(() => batchWatch.look())
+    return launchedOf(running, { ...services, batchWatch })
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -116,6 +128,8 @@ interface Services {
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
+  /** Starts the batch thread. Started after the supervisor. */
+  batchWatch?: BatchWatch
 }
 
 interface ServiceOptions {
@@ -248,6 +262,7 @@ function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | n
 }
 
 async function startSim() {
+  const { createSim } = await import('../sim/sim.ts')
   const server = createSim({ keepRequests: 0 })
   const { url } = await server.listen()
   return { server, url }
@@ -257,6 +272,7 @@ async function startSim() {
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.batchWatch?.close()
   await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
@@ -292,6 +308,7 @@ function supervisorOptions(
     health,
     pins,
   }: Services,
+  batchWatch: () => BatchWatch | undefined,
 ): SupervisorOptions {
   return {
     config,
@@ -305,8 +322,11 @@ function supervisorOptions(
     counters,
     health,
     ...(pins === null ? {} : { pins }),
+    onChange(change) {
+      batchWatch()?.changed(change)
+      feed?.publish(change)
+    },
     ...(certificate === null ? {} : { certificate }),
-    onChange: change => feed?.publish(change),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
     degraded: () => [
@@ -323,19 +343,25 @@ function supervisorOptions(
 }
 
 function launchedOf(supervisor: Supervisor, services: Services): Launched {
+  const heap = new QuietHeap({ clock: systemClock, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,
     adminUrl: supervisor.adminUrl,
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
-    changed: change => supervisor.changed(change),
+    changed(change) {
+      supervisor.changed(change)
+      services.batchWatch?.changed(change)
+    },
     reconfigure(config) {
       services.catalogue.reconfigure(config)
       return services.catalogue.counts
     },
     reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {
+      heap.close()
+      void services.batchWatch?.close()
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))
       await closing

@@ -17,6 +17,7 @@ import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.t
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKindName } from './kinds.ts'
+import { QuietHeap } from './quiet-heap.ts'
 
 /** Given to a thread when it is started. */
 export interface ThreadSettings {
@@ -108,6 +109,8 @@ export interface ThreadWork {
   catalogue(packed: PackedCatalogue): void
   /** The store is ready for use. */
   prepared(): void
+  /** True while nobody waits for the thread. */
+  isIdle(): boolean
   /** Serves with the certificate of this version, false: it cannot; absent where nothing is served. */
   certificate?(version: string): Promise<boolean>
   /** The load to tell others; absent where no client waits. */
@@ -134,6 +137,7 @@ export class ThreadLoop {
   readonly #port: MessagePort
   #work: ThreadWork | null = null
   #pulse: NodeJS.Timeout | undefined
+  #heap: QuietHeap | null = null
   #failed = false
   #stopped: Promise<void> | null = null
 
@@ -169,6 +173,7 @@ export class ThreadLoop {
       void this.stop(0)
     })
     this.#port.on('message', (message: ToThread) => this.#receive(work, message))
+    this.#heap = new QuietHeap({ clock: systemClock, isIdle: () => work.isIdle() })
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
 
@@ -235,6 +240,7 @@ export class ThreadLoop {
       this.#work?.abort()
     }
     clearInterval(this.#pulse)
+    this.#heap?.close()
     await this.log.close()
     // A thread may only end with its sockets closed, which takes the event loop one more turn. Otherwise the HTTP
     // library ends the whole process.

@@ -28,6 +28,7 @@ loop.follow({
   changed: change => serving.changed(change),
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
+  isIdle: () => server.openRequests === 0,
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   drain: graceMs => server.drain(graceMs),

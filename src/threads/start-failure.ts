@@ -2,6 +2,7 @@
 import { BootstrapError, keyFaults } from '../access/bootstrap.ts'
 import { systemClock } from '../clock.ts'
 import { type Config, ConfigError, type FoundConfig } from '../config/config.ts'
+import { checkProofKeyFile, ProofKeyError } from '../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../credentials/vault-keys.ts'
 import { type Catalog, catalogOf } from '../providers/catalog.ts'
 import { readCertificate } from '../server/certificate.ts'
@@ -23,6 +24,16 @@ export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
   if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
   return { lines: error.message.split('\n'), exitCode: 2 }
+}
+
+/** @throws ConfigError */
+function checkProofKeys({ proof: { keyFile } }: Config): void {
+  try {
+    checkProofKeyFile(keyFile)
+  } catch (error) {
+    if (!(error instanceof ProofKeyError)) throw error
+    throw new ConfigError(`proof.keyFile: ${error.message}`)
+  }
 }
 
 /** Stands for the simulated provider, which listens later. */
@@ -77,6 +88,7 @@ export function checkStart(
   const { tls } = config.listen
   if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))
   for (const line of keyFaults(config)) faults.addLine(line)
+  collect(() => checkProofKeys(config))
   const createsFile = config.vaultKeys === null && databasePath !== null
   const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))

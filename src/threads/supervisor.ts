@@ -41,6 +41,8 @@ export interface Supervisor {
   changed(change: Invalidation): void
   /** Gives every thread another catalogue. */
   exchangeCatalogue(packed: PackedCatalogue): void
+  /** Starts the threads of a kind that waits, once. Rejects when they cannot be started; then it may be called again. */
+  begin(kind: ThreadKindName): Promise<void>
   /** Lets every thread serve with the certificate of this version. False: not all of them could. */
   renewCertificate(version: string): Promise<boolean>
 }
@@ -110,6 +112,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
     exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
+    begin: kind => supervisor.begin(kind),
     renewCertificate: version => supervisor.renewCertificate(version),
   }
 }
@@ -157,6 +160,8 @@ class ThreadSupervisor {
   #watchedMs = 0
   #draining = false
   #prepared: boolean
+  /** Threads that are to run. */
+  #expected = 0
 
   constructor(options: SupervisorOptions, port: number) {
     this.#options = options
@@ -174,10 +179,9 @@ class ThreadSupervisor {
       this.#prepared = true
       for (const thread of this.#alive) thread.prepared()
     })
+    this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
     // Without a certificate there is no time at which it expires.
     if (options.certificate === undefined) this.#process.forgetCertificate()
-    const expected = THREAD_KINDS.reduce((sum, kind) => sum + kind.count(options.config), 0)
-    this.#scraper = new Scraper(this.#process, this.#threads, expected)
   }
 
   get adminUrl(): string {
@@ -203,7 +207,7 @@ class ThreadSupervisor {
         degraded: () => this.#options.degraded?.() ?? [],
         reference: () => this.#reference(),
       })
-      for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
+      for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
     } catch (error) {
       await this.drain(0)
       throw error
@@ -232,6 +236,14 @@ class ThreadSupervisor {
       .reduce((sum, { value }) => sum + value, 0)
   }
 
+  async begin(name: ThreadKindName): Promise<void> {
+    const kind = THREAD_KINDS.find(row => row.name === name)
+    if (kind === undefined || this.#draining) return
+    const rising = this.#runAll(kind).finally(() => this.#rising.delete(rising))
+    this.#rising.add(rising)
+    await rising
+  }
+
   changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
   }
@@ -255,10 +267,12 @@ class ThreadSupervisor {
    * Starts the threads of a kind at the same time, since each takes a while.
    * @throws the first failure, once all have started or failed
    */
-  async #runAll(kind: ThreadKind, count: number): Promise<void> {
+  async #runAll(kind: ThreadKind): Promise<void> {
+    const count = kind.count(this.#options.config)
     const starting = Array.from({ length: count }, (_, index) => this.#run(kind, `${kind.name}-${index}`, 0))
     await Promise.allSettled(starting)
     await Promise.all(starting)
+    this.#expected += count
   }
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
