@@ -20,6 +20,20 @@ export const REQUEST_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
       },
       {
+        title: 'Queued requests',
+        description:
+          'Requests that wait because their API key has all its requests open. End users of a key get equal shares; raise limits.openPerKey if requests of many end users wait.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_requests_queued')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Queue wait, p95 by outcome',
+        description:
+          'How long these requests waited: started, refused (the queue was full), expired (limits.waitMs), left (the client has gone).',
+        unit: 's',
+        queries: [{ expr: quantile(0.95, 'gateway_queue_wait_seconds', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
         title: 'Refused connections',
         description:
           'Client connections per second that were closed at once. limit: the thread had too many; address: one address had too many.',

@@ -298,6 +298,26 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: `sum by (instance) (${of('gateway_usage_spool_bytes')})`, legend: '{{instance}}' }],
       },
       {
+        title: 'Time to certificate expiry',
+        description: 'Until the certificate of the public port expires; empty without TLS.',
+        unit: 's',
+        queries: [
+          { expr: `${of('gateway_tls_certificate_expiry_seconds')} - time()`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Certificate reloads, last day',
+        description:
+          'Changes of the files of the certificate: taken, or refused because the files are faulty.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (outcome) (increase(${of('gateway_tls_reloads_total')}[1d]))`,
+            legend: '{{outcome}}',
+          },
+        ],
+      },
+      {
         title: 'Thread restarts, last hour',
         description: 'Threads that died within the last hour and were started again.',
         unit: 'short',

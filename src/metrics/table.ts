@@ -116,7 +116,7 @@ export const METRICS = {
   shed: {
     kind: 'counter',
     name: 'gateway_shed_total',
-    help: 'Requests refused before they were read: 503 because the thread was overloaded, 429 because their key exceeded its share',
+    help: 'Requests refused before they were read or worked on: 503 because the thread was overloaded, 429 because their key exceeded its share',
     labels: ['reason'],
     fromZero: { reason: SHED_REASONS },
   },

@@ -1,9 +1,9 @@
 /**
- * A bounded queue in which end users take turns. The next place goes to the user who runs least, and among those to
- * the one who had the fewest turns: however much one asks, it has one share. Pure.
+ * A bounded queue with equal shares for end users. The next place goes to the user who runs least, and among those to
+ * the one with the fewest starts: however much one asks, it is one share. Pure.
  */
 
-/** Something that waits, for an end user; null: for none, and all of these share one turn. */
+/** Something that waits, for an end user; null: for none, and all of these have one share. */
 export interface QueueEntry {
   readonly endUser: string | null
 }
@@ -13,16 +13,16 @@ export interface EndUserShare<Entry> {
   readonly waiting: Entry[]
   /** Of its entries that were taken from the queue, those that have not ended. */
   running: number
-  /** Its next start in virtual time, which counts rounds of the users. */
-  turn: number
+  /** Of its next start, in virtual time, which counts rounds of the users. */
+  startsAt: number
 }
 
-/** How far a user who did not ask for turns may lag behind those who did: nothing is saved up. */
-const CREDIT_TURNS = 1
+/** Rounds by which a user who did not ask may lag behind those who did: nothing is saved up. */
+const CREDIT_ROUNDS = 1
 
 export class FairQueue<Entry extends QueueEntry> {
   readonly #max: number
-  /** Of users who wait, run something, or had their turn of this round. */
+  /** Of users who wait, run something, or started something in this round. */
   readonly #shares = new Map<string | null, EndUserShare<Entry>>()
   #length = 0
   #running = 0
@@ -46,11 +46,11 @@ export class FairQueue<Entry extends QueueEntry> {
   add(entry: Entry): Entry | null {
     let share = this.#shares.get(entry.endUser)
     if (share === undefined) {
-      share = { waiting: [], running: 0, turn: this.#now }
+      share = { waiting: [], running: 0, startsAt: this.#now }
       this.#shares.set(entry.endUser, share)
     }
     // Nobody asked for what is missed while nobody waits.
-    if (share.waiting.length === 0) share.turn = Math.max(share.turn, this.#now)
+    if (share.waiting.length === 0) share.startsAt = Math.max(share.startsAt, this.#now)
     share.waiting.push(entry)
     this.#length++
     if (this.#length <= this.#max) return null
@@ -75,13 +75,13 @@ export class FairQueue<Entry extends QueueEntry> {
     for (const [endUser, share] of this.#shares) {
       if (share.waiting.length > 0) {
         if (chosen === null || comesBefore(share, chosen)) chosen = share
-      } else if (share.running === 0 && share.turn <= this.#now) this.#shares.delete(endUser)
+      } else if (share.running === 0 && share.startsAt <= this.#now) this.#shares.delete(endUser)
     }
     const entry = chosen?.waiting.shift()
     if (chosen === null || entry === undefined) return null
-    // A round is over when each of the users had a turn.
-    this.#now = Math.max(this.#now + 1 / this.#shares.size, chosen.turn - CREDIT_TURNS)
-    chosen.turn++
+    // A round is over when each of the users has started something.
+    this.#now = Math.max(this.#now + 1 / this.#shares.size, chosen.startsAt - CREDIT_ROUNDS)
+    chosen.startsAt++
     chosen.running++
     this.#running++
     this.#length--
@@ -96,5 +96,5 @@ export class FairQueue<Entry extends QueueEntry> {
 }
 
 function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>): boolean {
-  return share.running === other.running ? share.turn < other.turn : share.running < other.running
+  return share.running === other.running ? share.startsAt < other.startsAt : share.running < other.running
 }

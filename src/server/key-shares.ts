@@ -1,6 +1,6 @@
 /**
  * The share of each API key in one thread: open requests, bytes in flight, time of the event loop. Requests of a key
- * above its share are refused before their bodies are read, or wait in turns of their end users; other keys are not
+ * above its share are refused before their bodies are read, or wait by end user; other keys are not
  * affected. Hot path: some additions for each request.
  */
 import type { Clock, Timer } from '../clock.ts'
@@ -261,9 +261,9 @@ export class KeyPlace {
   /** It is the turn of the large body of this request. */
   #hasTurn = false
   #left = false
-  /** It has no place among the open requests yet. */
-  #isLate: boolean
-  /** Of the end user whose turn it was; null: it did not wait. */
+  /** True while the request has to `wait` before it is worked on: it is not among the open ones yet. */
+  isLate: boolean
+  /** Of the end user for whom it waited; null: it did not wait. */
   #endUser: EndUserShare<WaitingRequest> | null = null
   /** Set while it waits. */
   waiting: WaitingRequest | null = null
@@ -272,12 +272,7 @@ export class KeyPlace {
     this.#shares = shares
     this.#share = share
     this.#clock = clock
-    this.#isLate = isLate
-  }
-
-  /** True if the request has to `wait` before it is worked on. */
-  get isLate(): boolean {
-    return this.#isLate
+    this.isLate = isLate
   }
 
   /** See `KeyShares.wait`; call it once, for a request that is late. */
@@ -287,7 +282,7 @@ export class KeyPlace {
 
   /** The request has its place now. */
   open(endUser: EndUserShare<WaitingRequest> | null): void {
-    this.#isLate = false
+    this.isLate = false
     this.#endUser = endUser
     this.#share.late--
     this.#share.open++
@@ -352,7 +347,7 @@ export class KeyPlace {
     this.#left = true
     this.endTurn()
     this.#share.bytes -= this.#bytes
-    if (this.#isLate) {
+    if (this.isLate) {
       this.#share.late--
       return
     }

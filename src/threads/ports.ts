@@ -1,4 +1,4 @@
-/** The ports of a gateway: chooses the public one, opens the admin port, and says why one cannot be had. Main thread. */
+/** The ports of a gateway: chooses the public one, opens the admin port, and tells why one is not to be had. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'

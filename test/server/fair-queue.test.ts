@@ -1,4 +1,4 @@
-/** Turns of end users: the queue alone, and the shares of a key that is at its limit, with a clock of the test. */
+/** Shares of end users: the queue alone, and the shares of a key that is at its limit, with a clock of the test. */
 import t from 'tap'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { FairQueue, type QueueEntry } from '../../src/server/fair-queue.ts'
@@ -33,13 +33,13 @@ function served(queue: FairQueue<Asked>, count: number): readonly (string | null
   })
 }
 
-t.test('users take turns, each with its oldest first', async t => {
+t.test('users come round, each with its oldest first', async t => {
   const queue = queueOf(10, 'a', 'a', 'a', 'b', 'b', 'c')
   t.same(served(queue, 7), ['a', 'b', 'c', 'a', 'b', 'a', 'nobody'])
   t.ok(queue.isIdle)
 })
 
-t.test('requests without an end user share one turn', async t => {
+t.test('requests without an end user have one share', async t => {
   t.same(served(queueOf(10, null, null, null, 'b', 'b'), 5), [null, 'b', null, 'b', null])
 })
 
@@ -71,14 +71,14 @@ t.test('who comes back begins where the others are, and newcomers hold nobody up
   served(queue, 20)
   for (let n = 0; n < 10; n++) queue.add({ endUser: 'early', n })
   const shares = served(queue, 12).filter(user => user === 'early').length
-  t.ok(shares === 4 || shares === 5, 'a third, and one turn at most beside it')
+  t.ok(shares === 4 || shares === 5, 'a third, and one start at most beside it')
   for (let n = 0; n < 20; n++) queue.add({ endUser: 'waits', n })
-  let turnsOfOne = 0
+  let starts = 0
   for (let n = 0; n < 60; n++) {
     queue.add({ endUser: `new ${n}`, n })
-    if (served(queue, 1)[0] === 'waits') turnsOfOne++
+    if (served(queue, 1)[0] === 'waits') starts++
   }
-  t.ok(turnsOfOne > 2, `${turnsOfOne} turns of 60 in spite of a newcomer before each`)
+  t.ok(starts > 2, `${starts} of 60 in spite of a newcomer before each`)
 })
 
 t.test('an entry that leaves is not started', async t => {
