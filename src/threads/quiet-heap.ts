@@ -17,8 +17,11 @@ export interface QuietHeapOptions {
 }
 
 const SAMPLE_MS = 1_000
-/** Long enough for the engine to see a low rate of allocation, without which it keeps the room. */
-const QUIET_SAMPLES = 10
+/**
+ * After so many quiet samples. Twice: the engine learns the rate of allocation from collections. Where it was low
+ * before one, the engine shrinks the heap some seconds later.
+ */
+const COLLECTIONS_AT: readonly number[] = [8, 10]
 /** The heap of a quiet thread grows by timers and metrics alone. */
 const QUIET_BYTES = 256 * 1024
 
@@ -38,14 +41,15 @@ export class QuietHeap {
     this.#timer?.cancel()
   }
 
-  /** Collects once in each quiet time. */
+  /** Collects at the beginning of each quiet time. */
   #sample(): void {
     const { clock, isIdle, usedBytes, collect } = this.#options
     const bytes = usedBytes()
     const isQuiet = isIdle() && Math.abs(bytes - this.#usedBytes) < QUIET_BYTES
     this.#quiet = isQuiet ? this.#quiet + 1 : 0
-    if (this.#quiet === QUIET_SAMPLES) collect()
-    this.#usedBytes = this.#quiet === QUIET_SAMPLES ? usedBytes() : bytes
+    const collects = COLLECTIONS_AT.includes(this.#quiet)
+    if (collects) collect()
+    this.#usedBytes = collects ? usedBytes() : bytes
     this.#timer = clock.after(SAMPLE_MS, () => this.#sample())
   }
 }
