@@ -6,12 +6,19 @@ import { MessagesBody } from '../../dialects/messages/body-schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
 import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
-import { answer, type Descriptions, header, METADATA_HEADER, SESSION_HEADER } from './description.ts'
+import {
+  answer,
+  type Descriptions,
+  header,
+  METADATA_HEADER,
+  PROOF_HEADER,
+  SESSION_HEADER,
+} from './description.ts'
 import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
 import { count, ResponseAnswer, text } from './response.ts'
 
-const HEADERS = [METADATA_HEADER, SESSION_HEADER]
+const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
 const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
 const CREATED = 1795373585
