@@ -1,8 +1,9 @@
 /**
- * Draws preview.svg: the panels of the dashboard, at their places, filled by a real Prometheus that scraped a real
- * gateway under a short load against the simulated provider. `npx node grafana/preview.ts`, with Debian's package
+ * Draws preview.svg: the first screen of the dashboard, filled by a real Prometheus that scraped a real gateway under a
+ * short load against the simulated provider. `npx node grafana/preview.ts [SECONDS]`, with Debian's package
  * `prometheus`. It shows what the queries answer; Grafana draws it more beautifully.
  */
+import { createHash, randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SIM_SLUG, simModel, simModels, simProvider } from '../src/sim/rows.ts'
@@ -20,10 +21,14 @@ interface Drawn {
   readonly type: 'row' | 'timeseries' | 'stat'
   readonly title: string
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly collapsed?: boolean
   readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[]
   readonly fieldConfig?: {
     readonly defaults: {
       readonly unit: string
+      readonly thresholds: {
+        readonly steps: readonly { readonly color: string; readonly value: number | null }[]
+      }
       readonly custom?: { readonly stacking: { readonly mode: string } }
     }
   }
@@ -37,45 +42,109 @@ interface Line {
 
 /** Load */
 
+/** A provider that takes own credentials; here it is the simulated one. */
+const OWN_PROVIDER = 'mistral'
+const OWN_MODEL = 'mistralai/own'
+/** Requests that one key may have open in a thread: fewer than the bursts of the load. */
+const OPEN_PER_KEY = 40
+
 const wait = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
-async function exchange(gateway: GatewayProcess, model: string, stream: boolean, patienceMs?: number) {
+/** Answers are read to their end; leaving early is part of the load. */
+async function post(
+  gateway: GatewayProcess,
+  path: string,
+  body: object,
+  key = gateway.apiKey,
+  patienceMs?: number,
+) {
   const signal = patienceMs === undefined ? null : AbortSignal.timeout(patienceMs)
   try {
-    const reply = await fetch(`${gateway.url}/v1/responses`, {
+    const reply = await fetch(`${gateway.url}/v1${path}`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model, input: 'Tell me of rivers', stream, max_output_tokens: 80 }),
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
       signal,
     })
-    await reply.text()
+    return { status: reply.status, text: await reply.text() }
   } catch {
-    // Leaving early is part of the load.
+    return { status: 0, text: '' }
   }
 }
 
-/** Waves of requests of every kind: streams, documents, faults, refusals, clients that leave. */
+/** Management operations answer, or the picture lacks what they are for. */
+async function manage(gateway: GatewayProcess, key: string, path: string, body: object) {
+  const { status, text } = await post(gateway, path, body, key)
+  if (status >= 300 || status === 0) throw new Error(`${path}: ${status} ${text}`)
+  return JSON.parse(text) as { data: { id: string } }
+}
+
+/** A guardrail for the key of the load, and a credential of its own at a provider. */
+async function setUp(gateway: GatewayProcess, key: string): Promise<void> {
+  const guardrail = await manage(gateway, key, '/guardrails', {
+    name: 'No customer data',
+    content_filter_builtins: [{ slug: 'email', action: 'block' }],
+  })
+  const hash = createHash('sha256').update(gateway.apiKey).digest('hex')
+  const path = `/guardrails/${guardrail.data.id}/assignments/keys`
+  await manage(gateway, key, path, { key_hashes: [hash] })
+  await manage(gateway, key, '/byok', { provider: OWN_PROVIDER, key: randomBytes(16).toString('hex') })
+}
+
+const TOOL = { tools: [{ type: 'gateway:datetime' }] }
+
+/**
+ * Waves of requests of every kind: streams, documents, tools, batches, own credentials, refusals, clients that leave. In
+ * the middle third a provider fails, and a key sends more at once than it may.
+ */
 async function load(gateway: GatewayProcess): Promise<void> {
   const startedMs = performance.now()
-  const goes = () => performance.now() - startedMs < LOAD_SECONDS * 1000
+  const share = () => (performance.now() - startedMs) / (LOAD_SECONDS * 1000)
+  const always = () => share() < 1
+  const trouble = () => share() > 0.35 && share() < 0.65
   const swell = () => 1 + 0.7 * Math.sin((performance.now() - startedMs) / 9000)
-  const lane = async (pauseMs: number, model: string, stream: boolean, patienceMs?: number) => {
-    while (goes()) {
-      await exchange(gateway, model, stream, patienceMs)
+  const lane = async (pauseMs: number, once: () => Promise<unknown>, when = always) => {
+    while (always()) {
+      if (when()) await once()
       await wait(pauseMs / swell())
     }
   }
+  const ask =
+    (model: string, more: object = {}, patienceMs?: number) =>
+    () =>
+      post(
+        gateway,
+        '/responses',
+        { model, input: 'Tell me of rivers', max_output_tokens: 80, ...more },
+        gateway.apiKey,
+        patienceMs,
+      )
+  const stream = { stream: true }
+  const batch = {
+    endpoint: '/v1/responses',
+    model: `${SIM_SLUG}/echo`,
+    requests: Array.from({ length: 20 }, (_, at) => ({ custom_id: String(at), body: { input: 'Hello' } })),
+  }
   await Promise.all([
-    ...Array.from({ length: 6 }, () => lane(60, `${SIM_SLUG}/write-200-20`, true)),
-    ...Array.from({ length: 3 }, () => lane(50, `${SIM_SLUG}/echo`, false)),
-    lane(70, `${SIM_SLUG}/chat-echo`, true),
-    lane(80, `${SIM_SLUG}/messages-echo`, true),
-    lane(90, `${SIM_SLUG}/gemini-echo`, false),
-    lane(200, `${SIM_SLUG}/second-is-better`, true),
-    lane(1500, `${SIM_SLUG}/chat-fail-cut-reset`, true),
-    lane(2000, `${SIM_SLUG}/chat-fail-status`, false),
-    lane(500, 'no/such-model', false),
-    lane(300, `${SIM_SLUG}/write-200-20`, true, 400),
+    ...Array.from({ length: 6 }, () => lane(200, ask(`${SIM_SLUG}/write-200-20`, stream))),
+    ...Array.from({ length: 3 }, () => lane(150, ask(`${SIM_SLUG}/echo`))),
+    lane(150, ask(`${SIM_SLUG}/chat-echo`, stream)),
+    lane(150, ask(`${SIM_SLUG}/messages-echo`, stream)),
+    lane(200, ask(`${SIM_SLUG}/gemini-echo`)),
+    lane(200, ask(`${SIM_SLUG}/call`, TOOL)),
+    lane(150, ask(OWN_MODEL, stream)),
+    lane(500, ask('no/such-model')),
+    lane(500, ask(`${SIM_SLUG}/echo`, { input: 'Write to ada@example.com' })),
+    lane(300, ask(`${SIM_SLUG}/write-200-20`, stream, 400)),
+    lane(5000, () => post(gateway, '/batches', batch)),
+    lane(150, ask(`${SIM_SLUG}/second-is-better`, stream), trouble),
+    lane(800, ask(`${SIM_SLUG}/chat-fail-cut-reset`, stream), trouble),
+    lane(800, ask(`${SIM_SLUG}/chat-fail-status`), trouble),
+    lane(
+      2000,
+      () => Promise.all(Array.from({ length: 60 }, () => ask(`${SIM_SLUG}/write-200-20`, stream)())),
+      trouble,
+    ),
   ])
 }
 
@@ -141,7 +210,10 @@ async function lines(prometheus: Prometheus, panel: Drawn, start: number, end: n
       found.push({ name: name.replace(/127\.0\.0\.1:\d+ ?/, '') || 'gateway', values: line })
     }
   }
-  return found
+  // The greatest first: a long legend is cut.
+  const sum = ({ values }: Line) =>
+    values.reduce((all, value) => all + (Number.isFinite(value) ? value : 0), 0)
+  return found.sort((a, b) => sum(b) - sum(a))
 }
 
 function draw(panel: Drawn, found: readonly Line[]): string {
@@ -154,11 +226,14 @@ function draw(panel: Drawn, found: readonly Line[]): string {
     text(left + 10, top + 18, panel.title, 12, '#d8d9da', 'bold'),
   ]
   if (panel.type === 'stat') {
-    const said = found.map(
-      line =>
-        `${line.name === 'restarts' || line.name === 'uptime' ? '' : `${line.name}: `}${shown(line.values.findLast(Number.isFinite) ?? Number.NaN, unit)}`,
+    const [value] = found.map(line => line.values.findLast(Number.isFinite) ?? Number.NaN)
+    const steps = panel.fieldConfig?.defaults.thresholds.steps ?? []
+    const reached = steps.findLast(
+      step => value !== undefined && (step.value === null || value >= step.value),
     )
-    parts.push(text(left + 20, top + height / 2 + 14, said.join(', ') || 'no data', 30, '#73bf69'))
+    const color = reached?.color === 'red' ? '#e02f44' : '#73bf69'
+    const said = shown(value ?? Number.NaN, unit)
+    parts.push(text(left + width / 2, top + height / 2 + 24, said, 30, color, 'bold', 'middle'))
     return parts.join('\n')
   }
   const stacked = panel.fieldConfig?.defaults.custom?.stacking.mode === 'normal'
@@ -236,15 +311,37 @@ try {
     id: `${SIM_SLUG}/second-is-better`,
     endpoints: ['fail-status-503', 'echo'].flatMap(name => simModel(name, 'openai-chat').endpoints),
   }
-  const settings = { providers: [simProvider(url)], models: [...simModels(), ...faults, fallback] }
-  const gateway = await startGatewayProcess(t, settings, { GATEWAY_SERVE_THREADS: '2' })
+  const [echo] = simModel('echo', 'openai-chat').endpoints
+  const settings = {
+    providers: [simProvider(url), { slug: OWN_PROVIDER, baseUrl: url, proxy: 'none' }],
+    models: [
+      ...simModels(),
+      ...faults,
+      fallback,
+      { id: OWN_MODEL, endpoints: [{ ...echo, provider: OWN_PROVIDER }] },
+    ],
+    limits: { openPerKey: OPEN_PER_KEY },
+  }
+  const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
+  const gateway = await startGatewayProcess(t, settings, {
+    GATEWAY_SERVE_THREADS: '2',
+    GATEWAY_MANAGEMENT_KEY: managementKey,
+    GATEWAY_VAULT_KEYS: `preview:${randomBytes(32).toString('base64')}`,
+  })
   const prometheus = await startPrometheus(t, gateway.adminUrl, SCRAPE_MS)
+  await setUp(gateway, managementKey)
   const start = Date.now() / 1000 + 12
+  // The last answers come when the load is over: they are not part of the picture.
+  const end = Date.now() / 1000 + LOAD_SECONDS
   await load(gateway)
-  const end = Date.now() / 1000
-  const { panels } = dashboard() as { panels: readonly Drawn[] }
+  const { panels: top } = dashboard() as { panels: readonly Drawn[] }
+  const panels = top.filter(panel => panel.collapsed !== true)
   const drawn: string[] = []
-  for (const panel of panels) drawn.push(draw(panel, await lines(prometheus, panel, start, end)))
+  for (const panel of panels) {
+    const found = await lines(prometheus, panel, start, end)
+    if (panel.type !== 'row' && found.length === 0) throw new Error(`${panel.title} has no data`)
+    drawn.push(draw(panel, found))
+  }
   const height = Math.max(...panels.map(({ gridPos }) => gridPos.y + gridPos.h)) * LINE + 8
   writeFileSync(
     join(import.meta.dirname, 'preview.svg'),

@@ -1,23 +1,25 @@
 /**
- * The reference page and the index of the admin port in a browser, as the started product sends them: reachable by
- * keys and by anchors, readable on small screens and in both colour schemes, complete without anything from elsewhere.
+ * The reference page and the index of the admin port in a browser, as it sends them: reachable by keys and by
+ * anchors, readable on small screens and in both colour schemes, complete without anything from elsewhere.
  */
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
+import { createDocument } from '../../src/api/openapi/document.ts'
+import { referencePage } from '../../src/api/openapi/page.ts'
+import { startAdmin } from '../../src/threads/admin.ts'
 import {
   namedNodes,
   openBrowser,
   pixelsTooWide,
   screenshot,
-  type TestBrowser,
   type Visit,
   WITHOUT_BROWSER,
 } from '../support/browser.ts'
-import { startGatewayProcess } from '../support/gateway-process.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
+import { allOperations } from '../support/operations.ts'
 
 const SCHEMES = ['light', 'dark'] as const
-/** The widest that is still a phone of 2010, and a third of what WCAG 1.4.10 asks for. */
+/** CSS pixels at which WCAG 1.4.10 allows no scrolling sideways. */
 const NARROW = 320
 /** WCAG 1.4.3. */
 const CONTRAST_MIN = 4.5
@@ -90,29 +92,20 @@ async function holdsNames(t: Test, visit: Visit): Promise<Set<string>> {
 }
 
 t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async t => {
-  const gateway = await startGatewayProcess(t, {})
-  const document = (await (await fetch(`${gateway.url}/v1/openapi.json`)).json()) as ApiDocument
-  const operations = operationsIn(document)
-  const origin = gateway.adminUrl
-  const browser: TestBrowser = await openBrowser(t)
-  const open = async (path: string, options: { width?: number; colorScheme?: 'dark' | 'light' } = {}) => {
-    const visit = await browser.visit({ origin, ...options })
-    await visit.page.goto(origin + path)
-    return visit
-  }
-
-  await t.test('the reference: every operation, schema and tag by its anchor', async t => {
-    const { page, faults } = await open('/docs')
-    const ids = await page.evaluate<string[]>(
-      `[...new Set([...document.querySelectorAll('a')].map(each => each.hash.slice(1)))]`,
-    )
-    for (const { operation } of operations) t.ok(ids.includes(operation.operationId), operation.operationId)
-    t.same(await page.evaluate(`${UNREACHED}(${JSON.stringify(ids)})`), [])
-    t.same(await faults(), [])
-  })
+  const document = createDocument(await allOperations(t))
+  const operations = operationsIn(document as unknown as ApiDocument)
+  const html = referencePage(document)
+  const sources = { metrics: async () => '', unreadyReason: () => null, reference: () => html }
+  const admin = await startAdmin({ host: '127.0.0.1', port: 0, hosts: [] }, sources)
+  t.teardown(() => admin.close())
+  const origin = admin.url
+  const browser = await openBrowser(t)
+  // One visit for all tests of the page: it is large.
+  const visit = await browser.visit({ origin })
+  const { page } = visit
+  await page.goto(`${origin}/docs`)
 
   await t.test('the reference: every operation by keys alone', async t => {
-    const { page, faults } = await open('/docs')
     const press = async (key: string): Promise<Focused> => {
       await page.keyboard.press(key)
       return await focused(page)
@@ -142,23 +135,47 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
       )
       t.equal(at, id)
     }
-    t.same(await faults(), [])
   })
 
   await t.test('the reference: names for those who do not see it', async t => {
-    const visit = await open('/docs')
-    await unfold(visit.page, 'nav')
+    // The contents are open from the test before.
     const named = await holdsNames(t, visit)
     for (const { method, path } of operations) {
       for (const role of ['heading', 'link'])
         t.ok(named.has(`${role} ${method} ${path}`), `${role} ${method} ${path}`)
     }
-    t.same(await visit.faults(), [])
+  })
+
+  await t.test('the reference: examples unfold, and schemas are one link away', async t => {
+    const operation = page.locator('article[aria-labelledby=createKey]')
+    for (const what of ['body', 'answer']) {
+      await operation.locator('summary', { hasText: `Example of the ${what}` }).focus()
+      await page.keyboard.press('Enter')
+    }
+    t.match(await operation.locator('pre').first().innerText(), /"limit_reset": "monthly"/)
+    await page.evaluate(`document.activeElement.blur(), document.getElementById('createKey').scrollIntoView()`)
+    await screenshot(page, 'reference')
+    await operation.getByRole('link', { name: 'KeyCreation' }).focus()
+    await page.keyboard.press('Enter')
+    t.ok(await page.locator('#schema-KeyCreation', { hasText: 'limit_reset' }).isVisible())
+  })
+
+  await t.test('the reference: every operation and some schemas by their anchors', async t => {
+    const ids = await page.evaluate<string[]>(
+      `[...new Set([...document.querySelectorAll('a')].map(each => each.hash.slice(1)))]`,
+    )
+    const all = operations.map(({ operation }) => operation.operationId)
+    for (const id of all) t.ok(ids.includes(id), id)
+    const schemas = ids.filter((id, at) => id.startsWith('schema-') && at % 20 === 0)
+    t.ok(schemas.length > 5)
+    const asked = ['main', 'schemas', ...all, ...schemas]
+    t.same(await page.evaluate(`${UNREACHED}(${JSON.stringify(asked)})`), [])
   })
 
   for (const colorScheme of SCHEMES) {
     await t.test(`the reference: readable in the ${colorScheme} scheme, and on a small screen`, async t => {
-      const { page, faults } = await open('/docs', { colorScheme, width: NARROW })
+      await page.emulateMedia({ colorScheme })
+      await page.setViewportSize({ width: NARROW, height: 800 })
       t.equal(await pixelsTooWide(page), 0)
       await unfold(page, 'body')
       t.equal(await pixelsTooWide(page), 0, 'with all that folds open')
@@ -167,43 +184,27 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
         `[getComputedStyle(document.body).backgroundColor !== 'rgb(255, 255, 255)']`,
       )
       t.equal(isDark, colorScheme === 'dark')
-      t.same(await faults(), [])
     })
   }
 
-  await t.test('the index: its pages are there, by keys too', async t => {
+  await t.test('the index: its pages are there, by keys too, in both schemes', async t => {
+    await page.goto(`${origin}/`)
+    t.equal(await pixelsTooWide(page), 0)
+    await holdsNames(t, visit)
     for (const colorScheme of SCHEMES) {
-      const visit = await open('/', { colorScheme, width: NARROW })
-      const { page, faults } = visit
-      t.equal(await pixelsTooWide(page), 0)
-      await holdsNames(t, visit)
+      await page.emulateMedia({ colorScheme })
       t.same(await page.evaluate(PALE), [])
-      const links = await page.evaluate<string[]>(
-        `[...document.querySelectorAll('a')].map(each => each.getAttribute('href'))`,
-      )
-      t.ok(links.includes('/docs'))
-      for (const href of links) {
-        t.equal((await fetch(origin + href)).status, 200, href)
-        await page.keyboard.press('Tab')
-        t.equal((await focused(page)).href, href)
-      }
-      t.same(await faults(), [])
+    }
+    const links = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('a')].map(each => each.getAttribute('href'))`,
+    )
+    t.ok(links.includes('/docs'))
+    for (const href of links) {
+      t.equal((await fetch(origin + href)).status, 200, href)
+      await page.keyboard.press('Tab')
+      t.equal((await focused(page)).href, href)
     }
   })
 
-  await t.test('the reference: fields and examples unfold', async t => {
-    const { page, faults } = await open('/docs#createKey')
-    const operation = page.locator('article[aria-labelledby=createKey]')
-    const example = operation.locator('summary', { hasText: 'Example of the body' }).first()
-    for (const summary of [operation.locator('summary', { hasText: 'Fields of the body' }), example]) {
-      await summary.focus()
-      await page.keyboard.press('Enter')
-    }
-    t.match(await operation.locator('pre').first().innerText(), /"limit_reset": "monthly"/)
-    await page.evaluate(
-      `document.activeElement.blur(), document.getElementById('createKey').scrollIntoView()`,
-    )
-    await screenshot(page, 'reference')
-    t.same(await faults(), [])
-  })
+  t.same(await visit.faults(), [], 'no page did what it must not')
 })
