@@ -10,12 +10,13 @@ import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { isObject } from '../protocol/schema.ts'
-import { EventSink, type StreamDeps } from './event-sink.ts'
+import { EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
+import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
+import type { ResumableSink } from './resumable-sink.ts'
 
-export interface InferenceDeps {
+export interface InferenceDeps extends ResumableDeps {
   readonly gateway: Gateway
-  readonly stream: StreamDeps
   /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
 }
@@ -27,21 +28,25 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    return call.request.stream === true
-      ? stream(dialect, deps, call, reply)
-      : answer(dialect, deps.gateway, call, reply)
+    const { gateway } = deps
+    if (request.headers.has(RESUMABLE_HEADER)) {
+      const resumable = openResumable(dialect, deps, call, request, reply)
+      if (resumable !== null) return stream(gateway, resumable.call, resumable.sink, reply)
+    }
+    if (call.request.stream !== true) return answer(dialect, gateway, call, reply)
+    const sink = new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
+    return stream(gateway, call, sink, reply)
   }
 }
 
 async function stream(
-  dialect: Dialect,
-  deps: InferenceDeps,
+  gateway: Gateway,
   call: ClientRequest,
+  sink: EventSink | ResumableSink,
   reply: Reply,
 ): Promise<void> {
-  const sink = new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
   try {
-    const outcome = await deps.gateway.respond(call, sink)
+    const outcome = await gateway.respond(call, sink)
     reply.summary = outcome.summary
     if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
   } finally {

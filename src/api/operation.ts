@@ -32,6 +32,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
+  /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
+  outlive(onLeft: () => void): void
 }
 
 /** A body that is handed over as it arrives, so that it never has to fit into memory. */

@@ -435,4 +435,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   get signal(): AbortSignal {
     return this.#admission.signal
   }
+
+  outlive(onLeft: () => void): void {
+    this.#admission.outlive(onLeft)
+  }
 }

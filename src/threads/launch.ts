@@ -34,6 +34,7 @@ import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
+import { type SharedTranscripts, startTranscripts } from './transcripts.ts'
 import { fillTotals } from './usage-totals.ts'
 
 export interface Launched {
@@ -106,6 +107,7 @@ interface Services {
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
+  transcripts: SharedTranscripts
 }
 
 interface ServiceOptions {
@@ -187,6 +189,8 @@ async function startServices(
   started.health = health
   const pins = startPins(config)
   started.pins = pins
+  const transcripts = startTranscripts(config, ring.keys, clock)
+  started.transcripts = transcripts
   return {
     store,
     watch,
@@ -201,6 +205,7 @@ async function startServices(
     catalogue,
     health,
     pins,
+    transcripts,
   }
 }
 
@@ -241,6 +246,7 @@ async function closeServices(services: Partial<Services>, stopped: boolean): Pro
     services
   await services.health?.close()
   services.pins?.close()
+  services.transcripts?.close()
   watch?.close()
   disk?.close()
   await catalogue?.close()
@@ -271,6 +277,7 @@ function supervisorOptions(
     catalogue,
     health,
     pins,
+    transcripts,
   }: Services,
 ): SupervisorOptions {
   return {
@@ -284,6 +291,7 @@ function supervisorOptions(
     log,
     counters,
     health,
+    transcripts: transcripts.store,
     ...(pins === null ? {} : { pins }),
     onChange: change => feed?.publish(change),
     prepared: watch.prepared,

@@ -73,6 +73,16 @@ export function createProcessMetrics() {
     },
   })
   if (process.platform === 'linux') fileDescriptors(registers)
+  const resumableStreams = new Gauge({
+    name: 'gateway_resumable_streams',
+    help: 'Resumable streams that this instance keeps, running and finished',
+    registers,
+  })
+  const resumableBytes = new Gauge({
+    name: 'gateway_resumable_bytes',
+    help: 'Memory of the resumable streams that this instance keeps',
+    registers,
+  })
   const credentials = new Gauge({
     name: 'gateway_credentials',
     help: 'Stored provider keys, by the master key that wraps them',
@@ -91,7 +101,19 @@ export function createProcessMetrics() {
     labelNames: ['reason'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches, blocked }
+  return {
+    registry,
+    threads,
+    restarts,
+    quotaDegraded,
+    storageUp,
+    spoolBytes,
+    resumableStreams,
+    resumableBytes,
+    credentials,
+    batches,
+    blocked,
+  }
 }
 
 function fileDescriptors(registers: Registry[]): void {

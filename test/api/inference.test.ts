@@ -17,6 +17,7 @@ import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
 import { NO_FILES } from '../support/no-files.ts'
+import { NO_TRANSCRIPTS } from '../support/no-transcripts.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -69,6 +70,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
+    ...NO_TRANSCRIPTS,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }
