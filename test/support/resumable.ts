@@ -26,6 +26,8 @@ export interface PieceOptions {
   readonly apiKey: string
   /** The client leaves after so many bytes; default: it stays to the end. */
   readonly cutAfter?: number
+  /** The client leaves as soon as this has come. */
+  readonly leaveAt?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly method?: 'GET' | 'POST' | 'HEAD'
   readonly body?: unknown
@@ -35,7 +37,7 @@ export interface PieceOptions {
 
 /** Reads one piece on a connection of its own. Never rejects. */
 export async function readPiece(path: string, options: PieceOptions): Promise<Piece> {
-  const { port, apiKey, cutAfter = Number.POSITIVE_INFINITY, headers = {}, body, onText } = options
+  const { port, apiKey, cutAfter = Number.POSITIVE_INFINITY, headers = {}, body, onText, leaveAt } = options
   const method = options.method ?? (body === undefined ? 'GET' : 'POST')
   const text = body === undefined ? '' : JSON.stringify(body)
   const ended = Promise.withResolvers<void>()
@@ -62,6 +64,7 @@ export async function readPiece(path: string, options: PieceOptions): Promise<Pi
         received += more
         onText?.(received)
         if (received.length >= cutAfter) sent.destroy()
+        if (leaveAt !== undefined && received.includes(leaveAt)) sent.destroy()
       })
       reply.on('close', () => ended.resolve())
     },
@@ -123,7 +126,10 @@ export function textOf(frames: readonly string[]): string {
 /** Frames without the ids and texts that differ from one stream to the next. */
 export function normalized(frames: readonly string[]): readonly string[] {
   return frames.map(frame =>
-    frame.replaceAll(/gen-\d+-\w{20}/g, 'GEN').replaceAll(/"(msg|rs|fc)_[^"]+"/g, '"$1"'),
+    frame
+      .replaceAll(/gen-\d+-\w{20}/g, 'GEN')
+      .replaceAll(/"(msg|rs|fc)_[^"]+"/g, '"$1"')
+      .replaceAll(/"signature":"[^"]+"/g, '"signature":""'),
   )
 }
 
@@ -147,5 +153,14 @@ export function joinThread(store: TranscriptStore) {
       port1.close()
       await once(port2, 'close')
     },
+  }
+}
+
+/** Numbers from 0, below what is asked for: the same for the same seed. */
+export function drawFrom(seed: number): (below: number) => number {
+  let state = seed >>> 0
+  return below => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return Math.floor((state / 2 ** 32) * below)
   }
 }
