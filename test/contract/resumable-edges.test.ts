@@ -302,12 +302,12 @@ t.test('who reads again is not held up by the first connection, which takes noth
   const id = /x-generation-id: (\S+)/i.exec(head.toString())?.[1] ?? ''
   t.not(id, '')
   // More than the kernel takes for a client that reads nothing.
-  const { load } = s.serving.server
   let said = 4
-  await until('the first connection to be slow', () => {
-    reply.say({ content: 'x'.repeat(100_000) })
-    said += 100_000
-    return load.bufferedBytes > 8_000_000
+  await until('the first connection to hold the stream up', () => {
+    // Each character takes six bytes in a frame; a reply may have four million of them.
+    reply.say({ content: '\u0001'.repeat(5_000) })
+    said += 5_000
+    return said * 6 - s.store.bytes > 2_000_000
   })
   reply.finish(USAGE)
   const whole = await resume(id, null, s.mine)
