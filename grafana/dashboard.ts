@@ -207,6 +207,18 @@ export const ROWS: readonly Row[] = [
         unit: 'Bps',
         queries: [{ expr: sumRate('gateway_stream_bytes_total'), legend: 'bytes' }],
       },
+      {
+        title: 'Resumable streams',
+        description: 'Memory of streams that can be read again: those that run, and those that ended lately.',
+        unit: 'bytes',
+        queries: [{ expr: `sum by (instance) (${of('gateway_resumable_bytes')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Streams read again',
+        description: 'Readers per second that came back to a resumable stream, by how they ended.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_resumes_total', 'outcome'), legend: '{{outcome}}' }],
+      },
     ],
   },
   {

@@ -39,7 +39,9 @@ export class ResumableSink implements Sink {
     this.relays = dialect
     this.#frames = frames
     this.#writer = writer
-    this.#client = new EventSink(reply, dialect, frames, deps, () => reply.header('X-Gateway-Resumable', 'true'))
+    this.#client = new EventSink(reply, dialect, frames, deps, () =>
+      reply.header('X-Gateway-Resumable', 'true'),
+    )
   }
 
   write(event: StreamEvent): boolean {

@@ -33,6 +33,8 @@ const POLL_MS = 50
 const ENTRIES = '15'
 /** After so many looks without a new entry it is asked whether the stream is still there: its instance may have died. */
 const MISSED_MAX = 20
+/** So many looks for a stream that is not there: its first entry may be on its way. */
+const UNKNOWN_LOOKS = 5
 /** A reader tells so often that it is there; the instance of the stream waits a whole window for it. */
 const PRESENCES_PER_WINDOW = 4
 
@@ -230,7 +232,7 @@ class RemoteReader implements TranscriptReader {
       if (this.#isClosed) return
       if (this.#take(entries)) return
       this.#missed = this.#at > before ? 0 : this.#missed + 1
-      if (this.#isFirst) {
+      if (this.#isFirst && this.#presence !== null) {
         this.#answer([], 0, false)
         return
       }
@@ -248,7 +250,9 @@ class RemoteReader implements TranscriptReader {
 
   /** True if the question is answered. */
   #take(entries: readonly (Entry | null)[]): boolean {
-    if (entries.length === 0 && this.#at === 0) return this.#end({ kind: this.#isFirst ? 'unknown' : 'cut' })
+    if (entries.length === 0 && this.#presence === null) {
+      return this.#missed >= UNKNOWN_LOOKS && this.#end({ kind: 'unknown' })
+    }
     const frames: Buffer[] = []
     let count = 0
     for (const entry of entries) {

@@ -28,14 +28,23 @@ async function start(t: Test, { kept = {}, keptByAll, ...options }: Terms = {}) 
   const config = loadConfig([], {})
   const resume = { ...config.resume, ...kept }
   const maxBufferedBytes = keptByAll ?? config.limits.maxBufferedBytes
-  const store = createTranscripts({ ...config, resume, limits: { ...config.limits, maxBufferedBytes } }, clock)
+  const store = createTranscripts(
+    { ...config, resume, limits: { ...config.limits, maxBufferedBytes } },
+    clock,
+  )
   const gateway = await startGateway({
     clock,
     transcripts: store,
     resume,
     timeouts: { upstreamIdleMs: 3_600_000, requestMs: 3_600_000, heartbeatMs: 15_000 },
     providers: [{ slug: 'told', format: 'openai-chat', baseUrl: provider.baseUrl }] as never,
-    models: [{ id: MODEL, maxOutputTokens: 10_000_000, endpoints: [{ provider: 'told', pricing: { completion: '0.000001' } }] }] as never,
+    models: [
+      {
+        id: MODEL,
+        maxOutputTokens: 10_000_000,
+        endpoints: [{ provider: 'told', pricing: { completion: '0.000001' } }],
+      },
+    ] as never,
     ...options,
   })
   t.teardown(() => gateway.close())
@@ -65,8 +74,7 @@ async function start(t: Test, { kept = {}, keptByAll, ...options }: Terms = {}) 
   }
 }
 
-const messageOf = ({ body }: Piece) =>
-  (JSON.parse(body) as { error: { message: string } }).error.message
+const messageOf = ({ body }: Piece) => (JSON.parse(body) as { error: { message: string } }).error.message
 
 t.test('the model goes on for a client that left, and who reads on gets the rest live', async t => {
   const s = await start(t)
@@ -93,7 +101,11 @@ t.test('the model goes on for a client that left, and who reads on gets the rest
 
   await s.shipper.ship()
   const { data } = await caller(s.url, s.apiKey)('GET', `/generation?id=${id}`)
-  t.match(data, { accounting: 'exact', tokens_completion: 4, cancelled: false }, 'the bill is the whole reply')
+  t.match(
+    data,
+    { accounting: 'exact', tokens_completion: 4, cancelled: false },
+    'the bill is the whole reply',
+  )
   const { list } = await caller(s.url, s.managementKey)('GET', '/generations')
   t.equal(list.length, 1, 'reading again is no generation')
 })
@@ -167,7 +179,11 @@ t.test('what cannot be answered says why, and what to do', async t => {
     t.match(messageOf(piece), message)
   }
   const nothing = await resume(id, end, s.mine)
-  t.same([nothing.status, nothing.frames, nothing.isDone], [200, [], true], 'after the last event comes the end')
+  t.same(
+    [nothing.status, nothing.frames, nothing.isDone],
+    [200, [], true],
+    'after the last event comes the end',
+  )
   t.same((await resume(id, last, s.mine)).frames, whole.frames.slice(last + 1))
   const head = await readPiece(`/responses/${id}?stream=true`, { ...s.mine, method: 'HEAD' })
   t.same([head.status, head.body], [200, ''])
@@ -245,7 +261,10 @@ t.test('the oldest finished streams of a key make room, and never those of anoth
   for (const id of ids) statuses.push((await resume(id, null, s.mine)).status)
   const kept = statuses.indexOf(200)
   t.ok(kept > 0, 'the first ones are gone')
-  t.ok(statuses.slice(kept).every(status => status === 200), 'the last ones are there')
+  t.ok(
+    statuses.slice(kept).every(status => status === 200),
+    'the last ones are there',
+  )
   t.equal((await resume(theirs, null, { port: s.port, apiKey: other.apiKey })).status, 200)
   t.ok(s.store.bytes <= 150_000)
 })
@@ -286,7 +305,10 @@ t.test('a reader waits with heartbeats where the model is silent', async t => {
 })
 
 t.test('who reads again is not held up by the first connection, which takes nothing any more', async t => {
-  const s = await start(t, { limits: { maxBufferedBytes: 256 * 1024 * 1024 }, kept: { maxBytesPerKey: 67_108_864 } })
+  const s = await start(t, {
+    limits: { maxBufferedBytes: 256 * 1024 * 1024 },
+    kept: { maxBytesPerKey: 67_108_864 },
+  })
   const socket = connect(s.port, '127.0.0.1')
   await once(socket, 'connect')
   const text = JSON.stringify({ model: MODEL, input: 'Hi', stream: true })

@@ -3,4 +3,7 @@ const notRun = (): never => {
   throw new Error('not run')
 }
 
-export const NO_TRANSCRIPTS = { transcripts: { open: notRun, read: notRun }, resumeWindowMs: 120_000 } as const
+export const NO_TRANSCRIPTS = {
+  transcripts: { open: notRun, read: notRun },
+  resumeWindowMs: 120_000,
+} as const

@@ -89,7 +89,9 @@ export async function readPiece(path: string, options: PieceOptions): Promise<Pi
 }
 
 /** POST /responses for a stream that may be read again. */
-export function ask(options: PieceOptions & { readonly model: string; readonly input?: string }): Promise<Piece> {
+export function ask(
+  options: PieceOptions & { readonly model: string; readonly input?: string },
+): Promise<Piece> {
   const { model, input = 'Hi', ...rest } = options
   return readPiece('/responses', {
     ...rest,
@@ -100,10 +102,7 @@ export function ask(options: PieceOptions & { readonly model: string; readonly i
 
 /** GET /responses/{id} from the event after this one; null: from the beginning. */
 export function resume(id: string, after: number | null, options: PieceOptions): Promise<Piece> {
-  return readPiece(
-    `/responses/${id}?stream=true${after === null ? '' : `&starting_after=${after}`}`,
-    options,
-  )
+  return readPiece(`/responses/${id}?stream=true${after === null ? '' : `&starting_after=${after}`}`, options)
 }
 
 export function numberOf(frame: string): number {
