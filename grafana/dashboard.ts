@@ -209,6 +209,12 @@ export const ROWS: readonly Row[] = [
       },
       {
         title: 'Resumable streams',
+        description: 'Streams that can be read again: those that run, and those that ended lately.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_resumable_streams')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Memory of resumable streams',
         description: 'Memory of streams that can be read again: those that run, and those that ended lately.',
         unit: 'bytes',
         queries: [{ expr: `sum by (instance) (${of('gateway_resumable_bytes')})`, legend: '{{instance}}' }],

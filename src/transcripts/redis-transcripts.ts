@@ -31,7 +31,7 @@ export interface RedisTranscriptsOptions {
 const POLL_MS = 50
 /** Entries that one look takes. */
 const ENTRIES = '15'
-/** After so many looks without a new entry it is asked whether the stream is still there: its instance may have died. */
+/** After so many looks without a new entry it is asked whether the stream is there: its instance may have died. */
 const MISSED_MAX = 20
 /** So many looks for a stream that is not there: its first entry may be on its way. */
 const UNKNOWN_LOOKS = 5

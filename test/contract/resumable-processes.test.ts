@@ -11,7 +11,7 @@ import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { ask, counted, drawFrom, idOf, numberOf, resume, textOf } from '../support/resumable.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const STREAMS = 60
+const STREAMS = 30
 const AT_ONCE = 10
 const SEED = 20261123
 const ROWS = SIM_FORMATS.slice(0, 2).map(format => simModel('write-40-5', format))
@@ -44,7 +44,7 @@ async function cutAndResume(
       const after = frames.length === 0 ? null : numberOf(frames.at(-1) ?? '')
       const cutAfter = cuts > 0 ? 1 + draw(6_000) : Number.POSITIVE_INFINITY
       last = await resume(id, after, { port: port(), apiKey, cutAfter })
-      if (last.status !== 200) throw new Error(`${last.status} ${last.body}`)
+      if (last.status !== 200) throw new Error(`${last.status} ${last.body}${last.fault}`)
       frames.push(...last.frames)
     }
     const again = await resume(id, null, { port: port(), apiKey })

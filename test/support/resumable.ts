@@ -19,6 +19,8 @@ export interface Piece {
   readonly isDone: boolean
   /** Of an answer that is no stream. */
   readonly body: string
+  /** Why there is no answer, where there is none. */
+  readonly fault: string
 }
 
 export interface PieceOptions {
@@ -43,6 +45,7 @@ export async function readPiece(path: string, options: PieceOptions): Promise<Pi
   const ended = Promise.withResolvers<void>()
   let received = ''
   let status = 0
+  let fault = ''
   let answered: Piece['headers'] = {}
   const sent = request(
     {
@@ -69,7 +72,10 @@ export async function readPiece(path: string, options: PieceOptions): Promise<Pi
       reply.on('close', () => ended.resolve())
     },
   )
-  sent.on('error', () => ended.resolve())
+  sent.on('error', error => {
+    fault = String(error)
+    ended.resolve()
+  })
   sent.end(text)
   await ended.promise
   const whole = received.slice(0, cutAfter)
@@ -85,6 +91,7 @@ export async function readPiece(path: string, options: PieceOptions): Promise<Pi
     frames: status === 200 ? (isDone ? frames.slice(0, -1) : frames) : [],
     isDone,
     body: whole,
+    fault,
   }
 }
 
