@@ -313,6 +313,7 @@ clock.advance(86_400_000)
 // Streams do not stay that long.
 const idsOfFirst: Ids = { ...recordsOfFirst, ...(await stream(first)) }
 const idsOfSecond: Ids = { ...recordsOfSecond, ...(await stream(second)) }
+await gateway.shipper.ship()
 
 t.test('every operation says here what ids it takes', async t => {
   const operations = (await allOperations(t)).map(({ method, path }) => `${method} ${path}`)
