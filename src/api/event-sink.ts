@@ -36,7 +36,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
-  readonly relays: DialectName
+  readonly relays: DialectName | null
   lastFrames = ''
   readonly #reply: Reply
   readonly #deps: StreamDeps
@@ -60,18 +60,18 @@ export class EventSink implements Sink {
   #wrote = false
 
   /**
-   * @param dialect whose frames `frames` writes
+   * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
    * @param onOpen called before the head of the stream leaves
    */
   constructor(
     reply: Reply,
-    dialect: DialectName,
+    relays: DialectName | null,
     frames: FrameWriter,
     deps: StreamDeps,
     onOpen: (() => void) | null = null,
   ) {
     this.#reply = reply
-    this.relays = dialect
+    this.relays = relays
     this.#frames = frames
     this.#deps = deps
     this.#onOpen = onOpen

@@ -3,15 +3,17 @@
  * dialect has the differences between clients (fields, frames, envelopes).
  */
 import { callerOf } from '../access/keys.ts'
-import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
+import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { isObject } from '../protocol/schema.ts'
+import { whenReady } from '../ready.ts'
 import { EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
+import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
 import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
 import type { ResumableSink } from './resumable-sink.ts'
 
@@ -19,6 +21,7 @@ export interface InferenceDeps extends ResumableDeps {
   readonly gateway: Gateway
   /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
+  readonly proofs: ProofDeps
 }
 
 /** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
@@ -28,15 +31,47 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    const { gateway } = deps
-    if (request.headers.has(RESUMABLE_HEADER)) {
-      const resumable = openResumable(dialect, deps, call, request, reply)
-      if (resumable !== null) return stream(gateway, resumable.call, resumable.sink, reply)
-    }
-    if (call.request.stream !== true) return answer(dialect, gateway, call, reply)
-    const sink = new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
-    return stream(gateway, call, sink, reply)
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => begin(dialect, deps, request, call, reply))
+    return begin(dialect, deps, request, call, reply)
   }
+}
+
+function begin(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  request: ApiRequest,
+  call: ClientRequest,
+  reply: Reply,
+): void | Promise<void> {
+  if (request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
+  return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
+    run(dialect, deps, request, proof === null ? call : { ...call, witness: proof }, reply, proof),
+  )
+}
+
+function run(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  request: ApiRequest,
+  call: ClientRequest,
+  reply: Reply,
+  proof: RequestProof | null,
+): Promise<void> {
+  const { gateway } = deps
+  if (request.headers.has(RESUMABLE_HEADER)) {
+    const resumable = openResumable(dialect, deps, call, request, reply, {
+      relays: proof === null ? dialect.name : null,
+      frames: provenFrames(dialect, call, proof),
+    })
+    if (resumable !== null) return stream(gateway, resumable.call, resumable.sink, reply)
+  }
+  if (call.request.stream !== true) return answer(dialect, gateway, call, reply, proof)
+  const sink =
+    proof === null
+      ? new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
+      : new EventSink(reply, null, provenFrames(dialect, call, proof), deps.stream)
+  return stream(gateway, call, sink, reply)
 }
 
 async function stream(
@@ -54,14 +89,28 @@ async function stream(
   }
 }
 
-async function answer(dialect: Dialect, gateway: Gateway, call: ClientRequest, reply: Reply): Promise<void> {
+/** A last event of Responses has the whole reply. */
+function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof | null): FrameWriter {
+  const frames = dialect.frames(request)
+  if (proof === null) return frames
+  return proof.frames(frames, dialect.name === 'responses' ? 'reply' : 'events')
+}
+
+async function answer(
+  dialect: Dialect,
+  gateway: Gateway,
+  call: ClientRequest,
+  reply: Reply,
+  proof: RequestProof | null,
+): Promise<void> {
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
   if (!outcome.answered) reply.failure(outcome.error, failureDetails(call, outcome))
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
-    reply.json(200, dialect.body(sink.response, call.request))
+    const body = dialect.body(sink.response, call.request)
+    reply.json(200, proof === null ? body : proof.reply(body))
   }
 }
 

@@ -11,9 +11,17 @@ import type { TranscriptWriter } from '../transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
 
+/** How the frames of a stream are written. */
+export interface WrittenFrames {
+  /** The dialect whose frames may be relayed; null: none. */
+  readonly relays: DialectName | null
+  /** Writes one frame for each event. */
+  readonly frames: FrameWriter
+}
+
 export class ResumableSink implements Sink {
   readonly live = true
-  readonly relays: DialectName
+  readonly relays: DialectName | null
   lastFrames = ''
   readonly #reply: Reply
   readonly #client: EventSink
@@ -27,19 +35,12 @@ export class ResumableSink implements Sink {
   #isOver = false
   #resume: (() => void) | null = null
 
-  /** @param frames writes one frame for each event */
-  constructor(
-    reply: Reply,
-    dialect: DialectName,
-    frames: FrameWriter,
-    writer: TranscriptWriter,
-    deps: StreamDeps,
-  ) {
+  constructor(reply: Reply, { relays, frames }: WrittenFrames, writer: TranscriptWriter, deps: StreamDeps) {
     this.#reply = reply
-    this.relays = dialect
+    this.relays = relays
     this.#frames = frames
     this.#writer = writer
-    this.#client = new EventSink(reply, dialect, frames, deps, () =>
+    this.#client = new EventSink(reply, relays, frames, deps, () =>
       reply.header('X-Gateway-Resumable', 'true'),
     )
   }

@@ -9,7 +9,7 @@ import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.t
 import type { StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { refuseField } from './paging.ts'
-import { ResumableSink } from './resumable-sink.ts'
+import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'
 /** As it is sent. */
@@ -36,6 +36,7 @@ export function openResumable(
   call: ClientRequest,
   request: ApiRequest,
   reply: Reply,
+  written: WrittenFrames,
 ): ResumableStream | null {
   const wanted = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
   if (wanted === 'false') return null
@@ -63,7 +64,7 @@ export function openResumable(
     if (hasLeft) giveUp()
   }
   const writer = deps.transcripts.open(call.id, call.caller.keyHash, follow)
-  const sink = new ResumableSink(reply, dialect.name, dialect.frames(call.request), writer, deps.stream)
+  const sink = new ResumableSink(reply, written, writer, deps.stream)
   request.outlive(() => {
     hasLeft = true
     sink.leave()

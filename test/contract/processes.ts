@@ -14,5 +14,6 @@ export const PROCESS_FILES: readonly string[] = [
   'rotation.test.ts',
   'sandbox-threads.test.ts',
   'sticky-sessions.test.ts',
+  'tls.test.ts',
   'two-nodes.test.ts',
 ]

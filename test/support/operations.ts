@@ -13,6 +13,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
 import { NO_FILES } from './no-files.ts'
+import { NO_PROOFS } from './no-proofs.ts'
 import { NO_TRANSCRIPTS } from './no-transcripts.ts'
 import { TestClock } from './test-clock.ts'
 
@@ -47,5 +48,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     ...NO_BATCHES,
     ...NO_FILES,
     ...NO_TRANSCRIPTS,
+    ...NO_PROOFS,
   })
 }

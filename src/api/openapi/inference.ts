@@ -11,6 +11,7 @@ import {
   type Descriptions,
   header,
   METADATA_HEADER,
+  PROOF_HEADER,
   query,
   RESUMABLE_HEADER,
   SESSION_HEADER,
@@ -19,7 +20,7 @@ import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
 import { count, ResponseAnswer, text } from './response.ts'
 
-const HEADERS = [METADATA_HEADER, SESSION_HEADER]
+const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
 const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
 const CREATED = 1795373585
@@ -169,7 +170,7 @@ const parts = Type.Object({
 const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
 /** body-schema.ts leaves `input` to a check of its own. */
-const EmbeddingsInput = Type.Object({
+export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([
     filled,
@@ -180,7 +181,7 @@ const EmbeddingsInput = Type.Object({
   ]),
 })
 
-const COUNTED = Type.Object({
+export const CountedMessage = Type.Object({
   ...MessagesBody.properties,
   max_tokens: Type.Optional(MessagesBody.properties.max_tokens),
 })
@@ -303,7 +304,7 @@ export const INFERENCE: Descriptions = {
     tag: 'Inference',
     text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
     parameters: [BETAS],
-    body: { schema: COUNTED, examples: { text: { model: 'sim/echo', messages: HELLO } } },
+    body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },
     answers: {
       200: answer(Type.Object({ input_tokens: count, estimated: Type.Literal(true) }), 'The estimate.', {
         input_tokens: 5,
