@@ -436,3 +436,13 @@ t.test('the official SDK reads on with retrieve', async t => {
   }
   t.equal(text, 'One two three four')
 })
+
+t.test('a stream with a proof is read again with the same proof', async t => {
+  const s = await start(t)
+  const headers = { 'x-gateway-proof': 'true', 'x-gateway-metadata': 'enabled' }
+  const first = await ask({ ...s.mine, model: 'sim/echo', headers })
+  t.ok(first.isDone && counted(first.frames))
+  t.match(first.frames.at(-1), /"proof":/)
+  const again = await resume(idOf(first), 3, s.mine)
+  t.same(again.frames, first.frames.slice(4))
+})
