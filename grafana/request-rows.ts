@@ -130,6 +130,24 @@ export const REQUEST_ROWS: readonly Row[] = [
         unit: 'Bps',
         queries: [{ expr: sumRate('gateway_stream_bytes_total'), legend: 'bytes' }],
       },
+      {
+        title: 'Resumable streams',
+        description: 'Streams that can be read again: those that run, and those that ended lately.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_resumable_streams')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Memory of resumable streams',
+        description: 'Bytes that these streams take in memory.',
+        unit: 'bytes',
+        queries: [{ expr: `sum by (instance) (${of('gateway_resumable_bytes')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Streams read again',
+        description: 'Readers per second that came back to a resumable stream, by how they ended.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_resumes_total', 'outcome'), legend: '{{outcome}}' }],
+      },
     ],
   },
   {

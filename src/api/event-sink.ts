@@ -53,17 +53,28 @@ export class EventSink implements Sink {
   #events = 0
   #bytes = 0
   readonly #frames: FrameWriter
+  readonly #onOpen: (() => void) | null
   #holding = false
   #held = ''
   /** True after a write since `hold`. */
   #wrote = false
 
-  /** @param relays the dialect whose frames `frames` writes; null: nothing may be relayed */
-  constructor(reply: Reply, relays: DialectName | null, frames: FrameWriter, deps: StreamDeps) {
+  /**
+   * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
+   * @param onOpen called before the head of the stream leaves
+   */
+  constructor(
+    reply: Reply,
+    relays: DialectName | null,
+    frames: FrameWriter,
+    deps: StreamDeps,
+    onOpen: (() => void) | null = null,
+  ) {
     this.#reply = reply
     this.relays = relays
     this.#frames = frames
     this.#deps = deps
+    this.#onOpen = onOpen
     this.#activeMs = deps.clock.monotonicMs()
     this.#timer = deps.clock.after(deps.heartbeatMs, this.#tick)
   }
@@ -173,6 +184,7 @@ export class EventSink implements Sink {
   }
 
   #open(frames: string | Buffer): boolean {
+    this.#onOpen?.()
     this.#reply.onProgress(this.#progress)
     return this.#reply.openStream(frames)
   }

@@ -11,13 +11,14 @@ import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
-import { EventSink, type StreamDeps } from './event-sink.ts'
+import { EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
+import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
+import type { ResumableSink } from './resumable-sink.ts'
 
-export interface InferenceDeps {
+export interface InferenceDeps extends ResumableDeps {
   readonly gateway: Gateway
-  readonly stream: StreamDeps
   /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
   readonly proofs: ProofDeps
@@ -43,37 +44,44 @@ function begin(
   call: ClientRequest,
   reply: Reply,
 ): void | Promise<void> {
-  if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
+  if (request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
   return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
-    run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
+    run(dialect, deps, request, proof === null ? call : { ...call, witness: proof }, reply, proof),
   )
 }
 
 function run(
   dialect: Dialect,
   deps: InferenceDeps,
+  request: ApiRequest,
   call: ClientRequest,
   reply: Reply,
   proof: RequestProof | null,
 ): Promise<void> {
-  return call.request.stream === true
-    ? stream(dialect, deps, call, reply, proof)
-    : answer(dialect, deps.gateway, call, reply, proof)
-}
-
-async function stream(
-  dialect: Dialect,
-  deps: InferenceDeps,
-  call: ClientRequest,
-  reply: Reply,
-  proof: RequestProof | null,
-): Promise<void> {
+  const { gateway } = deps
+  if (request.headers.has(RESUMABLE_HEADER)) {
+    const resumable = openResumable(dialect, deps, call, request, reply, {
+      relays: proof === null ? dialect.name : null,
+      frames: provenFrames(dialect, call, proof),
+    })
+    if (resumable !== null) return stream(gateway, resumable.call, resumable.sink, reply)
+  }
+  if (call.request.stream !== true) return answer(dialect, gateway, call, reply, proof)
   const sink =
     proof === null
       ? new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
       : new EventSink(reply, null, provenFrames(dialect, call, proof), deps.stream)
+  return stream(gateway, call, sink, reply)
+}
+
+async function stream(
+  gateway: Gateway,
+  call: ClientRequest,
+  sink: EventSink | ResumableSink,
+  reply: Reply,
+): Promise<void> {
   try {
-    const outcome = await deps.gateway.respond(call, sink)
+    const outcome = await gateway.respond(call, sink)
     reply.summary = outcome.summary
     if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
   } finally {
@@ -82,8 +90,10 @@ async function stream(
 }
 
 /** A last event of Responses has the whole reply. */
-function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof): FrameWriter {
-  return proof.frames(dialect.frames(request), dialect.name === 'responses' ? 'reply' : 'events')
+function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof | null): FrameWriter {
+  const frames = dialect.frames(request)
+  if (proof === null) return frames
+  return proof.frames(frames, dialect.name === 'responses' ? 'reply' : 'events')
 }
 
 async function answer(

@@ -34,6 +34,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
+  /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
+  outlive(onLeft: () => void): void
   /**
    * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
    * open. Rejects, or throws, when this one may not wait (longer).

@@ -86,6 +86,7 @@ import {
 import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import { listProofKeys } from './proof.ts'
+import { type ResumeDeps, resumeResponse } from './resume.ts'
 import {
   changeWorkspace,
   createWorkspace,
@@ -94,7 +95,13 @@ import {
   listWorkspaces,
 } from './workspaces.ts'
 
-export interface OperationDeps extends InferenceDeps, GenerationDeps, ListingDeps, BatchDeps, FilesApiDeps {
+export interface OperationDeps
+  extends InferenceDeps,
+    ResumeDeps,
+    GenerationDeps,
+    ListingDeps,
+    BatchDeps,
+    FilesApiDeps {
   readonly store: Store
   readonly clock: Clock
   readonly changes: InvalidationBus
@@ -151,6 +158,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
   const messages = createMessages(deps.offered)
   return [
     inference('/responses', 'createResponse', 'Create a response', responses, deps),
+    own('GET /responses/{id}', 'resumeResponse', 'Read a resumable stream again', resumeResponse(deps)),
     inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
     embeddingsRow(deps),
     inference('/messages', 'createMessage', 'Create a message', messages, deps),

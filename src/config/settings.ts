@@ -240,6 +240,18 @@ export const Settings = group({
     auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
     batchDays: setting(Days, 'finished batches older than this are removed', { default: 30 }),
   }),
+  resume: group({
+    windowMs: setting(
+      Type.Integer({ minimum: 1_000, maximum: 3_600_000 }),
+      'how long a [resumable stream](resumable-streams.md) can be read again after its end, and goes on without a reader',
+      { default: 120_000 },
+    ),
+    maxBytesPerKey: setting(
+      Type.Integer({ minimum: 65_536 }),
+      'bytes of the resumable streams of one API key that an instance keeps. The oldest finished streams make room; a running one that needs more alone can no longer be resumed. All keys together have `limits.maxBufferedBytes`',
+      { default: 16_777_216 },
+    ),
+  }),
   batches: group({
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),

@@ -48,8 +48,8 @@ export function frame(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 }
 
-/** Writes the frames of one stream; each is the same as `frame` makes it. */
-class ResponsesFrames implements FrameWriter {
+/** Writes the frames of one stream, one for each event; each is the same as `frame` makes it. */
+export class ResponsesFrames implements FrameWriter {
   #id = ''
   #idJson = '""'
   #events = 0

@@ -13,6 +13,7 @@ export {
   CREDENTIAL_EVICTIONS,
   type EndpointChoice,
   type GuardrailAction,
+  type ResumeOutcome,
 } from './table.ts'
 
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */

@@ -69,6 +69,9 @@ const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
 const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
 const CONNECTION_REFUSALS = ['limit', 'address']
+/** How the readers of resumed streams ended. */
+const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
+export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
@@ -151,6 +154,13 @@ export const METRICS = {
     name: 'gateway_open_streams',
     help: 'Event streams being sent now',
     labels: [],
+  },
+  resumes: {
+    kind: 'counter',
+    name: 'gateway_resumes_total',
+    help: 'Resumable streams that were read again, by how it ended: to the end of the stream, left by the client, cut, or refused',
+    labels: ['outcome'],
+    fromZero: { outcome: RESUME_OUTCOMES },
   },
   streamChunks: {
     kind: 'counter',

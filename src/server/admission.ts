@@ -135,6 +135,8 @@ export class Admission {
   #deadline: Timer | null = null
   /** The client left before we had a reason to stop. */
   #left = false
+  /** Called when the client leaves, and the work goes on; null: the work ends. */
+  #onLeft: (() => void) | null = null
   #over = false
 
   /** @param id default: a new one */
@@ -185,9 +187,18 @@ export class Admission {
     this.#owner.onAbort(reason)
   }
 
+  /** The work goes on without its client: `onLeft` is called in place of the abort. */
+  outlive(onLeft: () => void): void {
+    this.#onLeft = onLeft
+  }
+
   /** Aborts because the client has gone, or was dropped by us. */
   clientGone(): void {
     this.#left = this.#reason === null && this.#owner.reply.error === null
+    if (this.#onLeft !== null) {
+      this.#onLeft()
+      return
+    }
     this.abort(new GatewayError('client_closed', 'The client closed the connection'))
   }
 

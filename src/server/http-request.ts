@@ -469,4 +469,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   get signal(): AbortSignal {
     return this.#admission.signal
   }
+
+  outlive(onLeft: () => void): void {
+    this.#admission.outlive(onLeft)
+  }
 }

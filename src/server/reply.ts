@@ -10,12 +10,12 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Gateway-Resumable',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
   // The star covers what client libraries add of their own, but never Authorization; old browsers need the names.
-  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Session-Id, Idempotency-Key, *',
+  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Session-Id, Idempotency-Key, *',
   'Access-Control-Max-Age',
   '86400',
 ]

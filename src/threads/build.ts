@@ -15,8 +15,10 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
+import type { Transcripts } from '../transcripts/transcripts.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
 import { connectionCap, descriptorLimit } from './operating-system.ts'
+import { createTranscripts } from './transcripts.ts'
 
 /** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
 const UPLOADS_AT_ONCE = 8
@@ -54,6 +56,8 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
 export interface FrontOptions {
   /** Called with each record that a request changed, once this thread has dropped it. */
   readonly publish?: (change: Invalidation) => void
+  /** Resumable streams; default: those of this server alone. */
+  readonly transcripts?: Transcripts
   /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean
 }
@@ -85,7 +89,12 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   }
   const document = new InterfaceDocument()
   const server = createServer({
-    operations: operationsOf(built, document, publish),
+    operations: operationsOf(
+      built,
+      document,
+      publish,
+      options.transcripts ?? createTranscripts(config, clock),
+    ),
     keys,
     rate: {
       enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
@@ -152,6 +161,7 @@ function operationsOf(
   built: BuiltGateway,
   document: InterfaceDocument,
   publish: (change: Invalidation) => void,
+  transcripts: Transcripts,
 ): readonly Operation[] {
   const { gateway, offered, config, catalog, store, ledger, vault, clock, log, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
@@ -162,6 +172,8 @@ function operationsOf(
     restrictionsOf: caller => built.guard.restrictions(caller),
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
+    transcripts,
+    resumeWindowMs: config.resume.windowMs,
     dataRegionOf: createDataRegions(config.regions),
     proofs: {
       keys: new ProofKeys({ path: config.proof.keyFile, clock, log }),

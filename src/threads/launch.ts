@@ -37,6 +37,7 @@ import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
 import { type Supervisor, type SupervisorOptions, startSupervisor } from './supervisor.ts'
+import { type SharedTranscripts, startTranscripts } from './transcripts.ts'
 import { fillTotals } from './usage-totals.ts'
 
 export interface Launched {
@@ -128,6 +129,7 @@ interface Services {
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
+  transcripts: SharedTranscripts
   /** Starts the batch thread. Started after the supervisor. */
   batchWatch?: BatchWatch
 }
@@ -218,6 +220,8 @@ async function startServices(
   started.health = health
   const pins = startPins(config)
   started.pins = pins
+  const transcripts = startTranscripts(config, ring.keys, clock)
+  started.transcripts = transcripts
   return {
     store,
     watch,
@@ -233,6 +237,7 @@ async function startServices(
     certificate,
     health,
     pins,
+    transcripts,
   }
 }
 
@@ -276,6 +281,7 @@ async function closeServices(services: Partial<Services>, stopped: boolean): Pro
   await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
+  services.transcripts?.close()
   watch?.close()
   disk?.close()
   await catalogue?.close()
@@ -307,6 +313,7 @@ function supervisorOptions(
     certificate,
     health,
     pins,
+    transcripts,
   }: Services,
   batchWatch: () => BatchWatch | undefined,
 ): SupervisorOptions {
@@ -321,6 +328,7 @@ function supervisorOptions(
     log,
     counters,
     health,
+    transcripts: transcripts.store,
     ...(pins === null ? {} : { pins }),
     onChange(change) {
       batchWatch()?.changed(change)

@@ -16,6 +16,11 @@ import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts
 import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
+import {
+  TranscriptClient,
+  type TranscriptReply,
+  type TranscriptRequest,
+} from '../transcripts/transcript-channel.ts'
 import type { ThreadKindName } from './kinds.ts'
 import { QuietHeap } from './quiet-heap.ts'
 
@@ -71,6 +76,7 @@ export type ToThread =
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   | CounterReply
   | PinReply
+  | TranscriptReply
   | SandboxAnswer
   | HealthMessage
   /** May be sent again with less grace. */
@@ -94,6 +100,7 @@ export type FromThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   | CounterRequest
   | PinRequest
+  | TranscriptRequest
   | SandboxQuestion
   | HealthMessage
   /** The last message of a thread that ends, with all its metrics. */
@@ -131,6 +138,7 @@ export class ThreadLoop {
   readonly log: ClosableLog
   readonly counters: CounterClient
   readonly pins: PinClient
+  readonly transcripts: TranscriptClient
   readonly sandbox: SandboxClient
   readonly health: EndpointHealth
   readonly #kind: ThreadKindName
@@ -148,6 +156,7 @@ export class ThreadLoop {
     this.log = createBufferedLog(this.settings.config.logLevel, { form: this.settings.logForm })
     this.counters = new CounterClient(request => this.send(request), systemClock)
     this.pins = new PinClient(request => this.send(request), systemClock)
+    this.transcripts = new TranscriptClient((request, moved) => this.send(request, moved))
     this.sandbox = new SandboxClient(question => this.send(question))
     this.health = new EndpointHealth({
       clock: systemClock,
@@ -159,8 +168,9 @@ export class ThreadLoop {
     this.#port = port
   }
 
-  send(message: FromThread): void {
-    this.#port.postMessage(message)
+  /** @param moved memory that goes along and is not copied */
+  send(message: FromThread, moved: readonly ArrayBuffer[] = []): void {
+    this.#port.postMessage(message, moved)
   }
 
   /** Follows the supervisor's messages until the thread has stopped. */
@@ -210,6 +220,9 @@ export class ThreadLoop {
       case 'pinned':
         this.pins.receive(message.answers)
         break
+      case 'transcribed':
+        this.transcripts.receive(message)
+        break
       case 'sandboxed':
         this.sandbox.receive(message)
         break
@@ -232,6 +245,7 @@ export class ThreadLoop {
       await drained
       await this.#work?.close()
       this.counters.flush()
+      this.transcripts.flush()
       this.health.flush()
       this.send({ type: 'ended', metrics: (await this.#work?.metrics()) ?? [] })
     } catch (error) {

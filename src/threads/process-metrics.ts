@@ -73,6 +73,16 @@ export function createProcessMetrics() {
     },
   })
   if (process.platform === 'linux') fileDescriptors(registers)
+  const resumableStreams = new Gauge({
+    name: 'gateway_resumable_streams',
+    help: 'Resumable streams that this instance keeps, running and finished',
+    registers,
+  })
+  const resumableBytes = new Gauge({
+    name: 'gateway_resumable_bytes',
+    help: 'Memory of the resumable streams that this instance keeps',
+    registers,
+  })
   const credentials = new Gauge({
     name: 'gateway_credentials',
     help: 'Stored provider keys, by the master key that wraps them',
@@ -109,6 +119,8 @@ export function createProcessMetrics() {
     quotaDegraded,
     storageUp,
     spoolBytes,
+    resumableStreams,
+    resumableBytes,
     credentials,
     batches,
     blocked,

@@ -6,13 +6,14 @@ import { ThreadLoop } from './messages.ts'
 import { warmUp } from './warm-up.ts'
 
 const loop = new ThreadLoop('serve', parentPort, workerData)
-const { settings, log, counters, pins, sandbox, health } = loop
+const { settings, log, counters, pins, transcripts, sandbox, health } = loop
 await warmUp({ ...settings, log })
 const serving = await buildServing({
   ...settings,
   log,
   counters,
   pins,
+  transcripts,
   sandbox,
   health,
   publish: change => loop.send({ type: 'changed', change }),

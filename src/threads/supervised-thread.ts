@@ -7,6 +7,7 @@ import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
+import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
 
@@ -34,6 +35,8 @@ export interface ThreadListener {
   onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
   /** It asks for pins of conversations, or has new ones. */
   onPin(questions: readonly PinQuestion[], pins: readonly NewPin[]): void
+  /** It writes or reads streams that may be read again. */
+  onTranscribe(actions: readonly TranscriptAction[]): void
   /** It has a question to the sandbox. */
   onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
@@ -146,6 +149,10 @@ export class SupervisedThread {
     this.#send({ type: 'pinned', answers })
   }
 
+  transcribed(reply: TranscriptReply, moved: readonly ArrayBuffer[]): void {
+    this.#send(reply, moved)
+  }
+
   sandboxed(answer: SandboxAnswer): void {
     this.#send(answer)
   }
@@ -161,8 +168,8 @@ export class SupervisedThread {
     await this.#exited.promise
   }
 
-  #send(message: ToThread): void {
-    this.#worker.postMessage(message)
+  #send(message: ToThread, moved: readonly ArrayBuffer[] = []): void {
+    this.#worker.postMessage(message, moved)
   }
 
   #receive(message: FromThread): void {
@@ -188,6 +195,9 @@ export class SupervisedThread {
         break
       case 'pin':
         this.#listener.onPin(message.questions, message.pins)
+        break
+      case 'transcribe':
+        this.#listener.onTranscribe(message.actions)
         break
       case 'sandbox':
         this.#listener.onSandbox(message)

@@ -19,6 +19,8 @@ import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
+import { TranscriptServer } from '../transcripts/transcript-channel.ts'
+import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
 import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
@@ -26,6 +28,7 @@ import { PULSE_MS, type ThreadSettings } from './messages.ts'
 import { choosePort, openAdmin } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
+import { createTranscripts } from './transcripts.ts'
 
 export interface Supervisor {
   readonly url: string
@@ -68,6 +71,8 @@ export interface SupervisorOptions {
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Pins of conversations of all threads. Default: pins of this instance alone. */
   readonly pins?: Pins
+  /** Resumable streams of all threads. Default: those of this instance alone. */
+  readonly transcripts?: TranscriptStore
   /** Endpoint health of all threads. Default: that of this instance alone. */
   readonly health?: SharedHealth
   /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
@@ -149,6 +154,7 @@ class ThreadSupervisor {
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
   readonly #pins: Pins
+  readonly #transcripts: TranscriptStore
   readonly #health: SharedHealth
   readonly #containers: Containers
   readonly #hurry = Promise.withResolvers<void>()
@@ -167,6 +173,7 @@ class ThreadSupervisor {
     this.#options = options
     this.port = port
     this.#pins = options.pins ?? createPins(systemClock)
+    this.#transcripts = options.transcripts ?? createTranscripts(options.config, systemClock)
     this.#health = options.health ?? new SharedHealth({ clock: systemClock })
     this.#containers = createContainers({
       settings: options.config.tools.sandbox,
@@ -197,6 +204,8 @@ class ThreadSupervisor {
           this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
           this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
           this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
+          this.#process.resumableStreams.set(this.#transcripts.count)
+          this.#process.resumableBytes.set(this.#transcripts.bytes)
           this.#showSealedCounts()
           this.#showBatchCounts()
           this.#showBlocked()
@@ -281,6 +290,9 @@ class ThreadSupervisor {
     const spoolWriter = randomText(12)
     const counting = new CounterServer(counters, log, answers => thread.counted(answers))
     const pinning = new PinServer(this.#pins, answers => thread.pinned(answers))
+    const transcribing = new TranscriptServer(this.#transcripts, (reply, moved) =>
+      thread.transcribed(reply, moved),
+    )
     const sandbox = new SandboxServer(this.#containers, log, answer => thread.sandboxed(answer))
     const health = this.#health.connect(notes => thread.health(notes))
     const thread: SupervisedThread = new SupervisedThread(
@@ -291,6 +303,7 @@ class ThreadSupervisor {
         onLoad: load => this.#tellLoad(name, load),
         onCount: (takes, gives) => counting.receive(takes, gives),
         onPin: (questions, pins) => pinning.receive(questions, pins),
+        onTranscribe: actions => transcribing.receive(actions),
         onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
       },
@@ -301,6 +314,7 @@ class ThreadSupervisor {
       this.#alive.delete(thread)
       health.close()
       sandbox.close()
+      transcribing.close()
       this.#options.writerGone?.(spoolWriter)
     })
     const document = await thread.started()

@@ -100,7 +100,7 @@ async function ask(id: string, terms: Ask = {}): Promise<Record<string, unknown>
     const check = checks(content?.schema['contentSchema'] as Record<string, unknown>)
     t.ok(events.length > 1, `${label}: events`)
     for (const event of events) t.same(check(event), [], `${label}: ${JSON.stringify(event).slice(0, 200)}`)
-    return {}
+    return { id: answer.headers.get('x-generation-id') }
   }
   const value = JSON.parse(text) as Record<string, unknown>
   fits(content, value, label)
@@ -158,6 +158,14 @@ t.test('responses', async () => {
     await ask('createResponse', { body, headers: METADATA })
     await ask('createResponse', { body: { ...body, stream: true }, headers: METADATA })
   }
+})
+
+t.test('a stream that is read again', async () => {
+  const body = { model: 'sim/echo', input: 'Hello', stream: true }
+  const id = idIn(await ask('createResponse', { body, headers: { 'X-Gateway-Resumable': 'true' } }))
+  await ask('resumeResponse', { params: { id }, query: { stream: 'true', starting_after: '1' } })
+  await ask('resumeResponse', { params: { id }, query: { stream: 'false' }, status: 400 })
+  await ask('resumeResponse', { query: { stream: 'true' }, status: 404 })
 })
 
 t.test('chat completions', async () => {

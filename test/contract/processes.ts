@@ -10,6 +10,7 @@ export const PROCESS_FILES: readonly string[] = [
   'guarded-accounting.test.ts',
   'limits-over-instances.test.ts',
   'limits.test.ts',
+  'resumable-processes.test.ts',
   'rotation.test.ts',
   'sandbox-threads.test.ts',
   'sticky-sessions.test.ts',

@@ -31,6 +31,8 @@ interface Ids {
   /** That has ended. */
   readonly batchId: string
   readonly fileId: string
+  /** Generation that can be read again. */
+  readonly streamId: string
 }
 
 interface Asking {
@@ -66,6 +68,7 @@ const endUserQuery = (body?: object): readonly Naming[] => [
 /** Every operation, with all the ways in which it may be told an id. One that is missing here fails the test. */
 const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /responses': TAKES_NO_IDS,
+  'GET /responses/{id}': [ids => ({ path: `/responses/${ids.streamId}?stream=true` })],
   'POST /chat/completions': TAKES_NO_IDS,
   'POST /embeddings': TAKES_NO_IDS,
   'POST /messages': TAKES_NO_IDS,
@@ -168,7 +171,12 @@ const first: Organization = {
 }
 const second = await addOrganization(gateway.storageUrl, 'org_second')
 
-async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization): Promise<Ids> {
+async function furnish({
+  managementKey,
+  apiKey,
+  apiKeyHash,
+  id,
+}: Organization): Promise<Omit<Ids, 'streamId'>> {
   const manage = async (path: string, body: object, status = 201): Promise<Answered> => {
     const answer = await caller(gateway.url, managementKey)('POST', path, body)
     if (answer.status !== status) throw new Error(`${path}: ${answer.text}`)
@@ -227,6 +235,24 @@ async function furnish({ managementKey, apiKey, apiKeyHash, id }: Organization):
   }
 }
 
+/** A stream that can be read again. */
+async function stream({ apiKey }: Organization): Promise<{ streamId: string }> {
+  const reply = await fetch(`${gateway.url}/responses`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      'content-type': 'application/json',
+      'x-gateway-resumable': 'true',
+    },
+    body: JSON.stringify({ model: 'sim/echo', input: 'Hello', stream: true }),
+  })
+  await reply.text()
+  const streamId = reply.headers.get('x-generation-id') ?? ''
+  const again = await caller(gateway.url, apiKey)('HEAD', `/responses/${streamId}?stream=true`)
+  if (again.status !== 200) throw new Error(`HEAD of a stream: ${again.status}`)
+  return { streamId }
+}
+
 /** Ids in the form of real ones that nobody has. */
 function nobody(): Ids {
   return {
@@ -238,6 +264,7 @@ function nobody(): Ids {
     credentialId: randomUUID(),
     endUser: `nobody-${randomBytes(6).toString('hex')}`,
     generationId: `gen-1-${randomBytes(10).toString('hex')}`,
+    streamId: `gen-1-${randomBytes(10).toString('hex')}`,
     creditId: randomUUID(),
     guardrailId: randomUUID(),
     defaultGuardrailId: defaultGuardrailId(randomUUID(), randomUUID()),
@@ -279,10 +306,14 @@ async function inventory({ managementKey, apiKey }: Organization, ids: Ids): Pro
   return seen.join('\n')
 }
 
-const idsOfFirst = await furnish(first)
-const idsOfSecond = await furnish(second)
+const recordsOfFirst = await furnish(first)
+const recordsOfSecond = await furnish(second)
 await gateway.shipper.ship()
 clock.advance(86_400_000)
+// Streams do not stay that long.
+const idsOfFirst: Ids = { ...recordsOfFirst, ...(await stream(first)) }
+const idsOfSecond: Ids = { ...recordsOfSecond, ...(await stream(second)) }
+await gateway.shipper.ship()
 
 t.test('every operation says here what ids it takes', async t => {
   const operations = (await allOperations(t)).map(({ method, path }) => `${method} ${path}`)

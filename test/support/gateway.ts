@@ -54,6 +54,9 @@ export interface TestGatewayOptions {
   readonly routers?: Config['routers']
   readonly draw?: () => number
   readonly batches?: Partial<Config['batches']>
+  readonly resume?: Partial<Config['resume']>
+  /** Resumable streams; default: those of this gateway alone. */
+  readonly transcripts?: ServeOptions['transcripts']
   readonly tools?: Partial<Config['tools']>
   readonly sandbox?: Partial<Config['tools']['sandbox']>
   readonly storedFiles?: Partial<Config['tools']['files']>
@@ -115,6 +118,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
+    resume: { ...defaults.resume, ...options.resume },
     tools: {
       ...defaults.tools,
       ...options.tools,
@@ -149,6 +153,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     vaultKeys: parseVaultKeys(vaultKeys),
     log,
     clock,
+    ...(options.transcripts === undefined ? {} : { transcripts: options.transcripts }),
     ...(options.publish === undefined ? {} : { publish: options.publish }),
     ...(options.draw === undefined ? {} : { draw: options.draw }),
   })

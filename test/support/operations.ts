@@ -14,6 +14,7 @@ import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
 import { NO_FILES } from './no-files.ts'
 import { NO_PROOFS } from './no-proofs.ts'
+import { NO_TRANSCRIPTS } from './no-transcripts.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -46,6 +47,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
+    ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
   })
 }

@@ -44,7 +44,7 @@ export interface ContentDescription {
 
 export interface AnswerDescription {
   readonly text: string
-  /** Null: an answer without a body. */
+  /** Null: an answer without a body, or one that is always a stream. */
   readonly content: ContentDescription | null
   /** Events of the answer where the client asks for a stream. */
   readonly stream?: { readonly schema: TSchema; readonly example: string }
@@ -128,6 +128,13 @@ export const SESSION_HEADER = header(
   'X-Session-Id',
   Type.String({ maxLength: IDENTIFIER_MAX_CHARS }),
   'session_id for a body without one.',
+)
+
+/** `X-Gateway-Resumable`. */
+export const RESUMABLE_HEADER = header(
+  'X-Gateway-Resumable',
+  oneOf('false', 'true'),
+  'true, with stream: the stream goes on without its client, and GET /responses/{id} reads it again.',
 )
 
 export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {

@@ -205,9 +205,10 @@ function response(
     ...(dialect !== null && generates !== false ? GENERATION_ID : {}),
     ...(answers[304] === undefined ? {} : ETAG),
   }
-  if (whole === null) return { description: about, headers }
+  if (whole === null && stream === undefined) return { description: about, headers }
+  const document = whole === null ? {} : content(whole, writer)
   const events = stream === undefined ? {} : { 'text/event-stream': eventStream(stream, writer) }
-  return { description: about, headers, content: { ...content(whole, writer), ...events } }
+  return { description: about, headers, content: { ...document, ...events } }
 }
 
 /** A stream is text; what one frame of it has as its data is the schema of its content. */

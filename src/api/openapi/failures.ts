@@ -70,6 +70,8 @@ const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
   'not_implemented',
   'client_closed',
 ])
+/** Failures of what is kept: they are named by the operations that have them. */
+const OF_RECORDS: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
 /** Failures of operations with a body. */
 const OF_BODIES: readonly FailureCode[] = [
   'deadline_exceeded',
@@ -87,7 +89,7 @@ export function statusesOf(row: FailingRow, own: readonly FailureCode[] = []): r
   if (row.accept !== 'none') codes.push(...OF_BODIES)
   if (row.dialect !== null && row.generates !== false) {
     const all = Object.keys(FAILURES) as FailureCode[]
-    codes.push(...all.filter(code => code !== 'conflict' && !ELSEWHERE.has(code)))
+    codes.push(...all.filter(code => !OF_RECORDS.has(code) && !ELSEWHERE.has(code)))
   }
   return [...new Set(codes.map(code => FAILURES[code].status))].sort((a, b) => a - b)
 }

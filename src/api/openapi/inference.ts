@@ -12,6 +12,8 @@ import {
   header,
   METADATA_HEADER,
   PROOF_HEADER,
+  query,
+  RESUMABLE_HEADER,
   SESSION_HEADER,
 } from './description.ts'
 import { ResponseEvent } from './events.ts'
@@ -193,7 +195,7 @@ export const INFERENCE: Descriptions = {
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
       'Unknown fields go on to providers that speak this format.',
-    parameters: HEADERS,
+    parameters: [...HEADERS, RESUMABLE_HEADER],
     body: {
       schema: ResponsesRequest,
       examples: {
@@ -218,6 +220,29 @@ export const INFERENCE: Descriptions = {
         stream: { schema: ResponseEvent, example: DELTA },
       },
     },
+  },
+  resumeResponse: {
+    tag: 'Inference',
+    text:
+      'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +
+      'while it runs and for a window after its end.',
+    parameters: [
+      query(
+        'stream',
+        Type.Unsafe<boolean>({ type: 'boolean', const: true }),
+        'Only streams can be read.',
+        true,
+      ),
+      query('starting_after', count, 'sequence_number of the last event that you have; default: none.'),
+    ],
+    answers: {
+      200: {
+        text: 'The events after that one, then the live rest of the stream.',
+        content: null,
+        stream: { schema: ResponseEvent, example: DELTA },
+      },
+    },
+    failures: ['gone'],
   },
   createChatCompletion: {
     tag: 'Inference',

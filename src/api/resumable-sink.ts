@@ -1,0 +1,142 @@
+/**
+ * The sink of a stream that may be read again: events go to the client and to a transcript. When the client has left
+ * they go to the transcript alone. Hot path of such streams only.
+ */
+import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { GatewayError } from '../errors.ts'
+import type { Sink } from '../gateway/answer/answer.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { DialectName } from '../protocol/request.ts'
+import type { TranscriptWriter } from '../transcripts/transcripts.ts'
+import { EventSink, type StreamDeps } from './event-sink.ts'
+import type { Reply } from './operation.ts'
+
+/** How the frames of a stream are written. */
+export interface WrittenFrames {
+  /** The dialect whose frames may be relayed; null: none. */
+  readonly relays: DialectName | null
+  /** Writes one frame for each event. */
+  readonly frames: FrameWriter
+}
+
+export class ResumableSink implements Sink {
+  readonly live = true
+  readonly relays: DialectName | null
+  lastFrames = ''
+  readonly #reply: Reply
+  readonly #client: EventSink
+  /** The client's own: whoever writes an event, its numbers go on. */
+  readonly #frames: FrameWriter
+  readonly #writer: TranscriptWriter
+  #hasLeft = false
+  #isReadAgain = false
+  /** The client is slow. */
+  #isStalled = false
+  #isOver = false
+  #resume: (() => void) | null = null
+
+  constructor(reply: Reply, { relays, frames }: WrittenFrames, writer: TranscriptWriter, deps: StreamDeps) {
+    this.#reply = reply
+    this.relays = relays
+    this.#frames = frames
+    this.#writer = writer
+    this.#client = new EventSink(reply, relays, frames, deps, () =>
+      reply.header('X-Gateway-Resumable', 'true'),
+    )
+  }
+
+  write(event: StreamEvent): boolean {
+    let isFlowing = true
+    if (this.#hasLeft) this.lastFrames = this.#frames.write(event)
+    else {
+      isFlowing = this.#client.write(event)
+      this.lastFrames = this.#client.lastFrames
+    }
+    this.#writer.add(this.lastFrames, 1)
+    return this.#note(isFlowing)
+  }
+
+  relay(frames: Buffer, events: number): boolean {
+    // First, because the client's side may leave the bytes to others.
+    this.#writer.add(frames.toString(), events)
+    return this.#note(this.#hasLeft || this.#client.relay(frames, events))
+  }
+
+  overhear(event: StreamEvent): void {
+    this.#client.overhear(event)
+  }
+
+  hold(): void {
+    if (!this.#hasLeft) this.#client.hold()
+  }
+
+  flush(): boolean {
+    return this.#note(this.#hasLeft || this.#client.flush())
+  }
+
+  onDrain(resume: () => void): void {
+    this.#resume = resume
+    this.#client.onDrain(() => {
+      this.#isStalled = false
+      resume()
+    })
+  }
+
+  end(): void {
+    if (!this.#hasLeft) this.#client.end()
+    this.#endTranscript()
+  }
+
+  /** Reports a failure of an exchange that wrote no terminal event. */
+  fail(error: GatewayError, details: FailureDetails): void {
+    // A client that gets the failure as its status has nothing to read again.
+    if (this.#hasLeft || this.#reply.started) {
+      this.#writer.add(this.#frames.failure(error, details), 1)
+      this.#endTranscript()
+    }
+    if (!this.#hasLeft) this.#client.fail(error, details)
+  }
+
+  /** Call it last: what has not ended until then is not kept. */
+  close(): void {
+    this.#client.close()
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#writer.forget()
+  }
+
+  /** The client has left; the stream goes on. */
+  leave(): void {
+    if (this.#hasLeft || this.#isOver) return
+    this.#hasLeft = true
+    this.#client.close()
+    this.#writer.leave()
+    // Not from within a write, as at the end of every stall.
+    if (this.#isStalled) setImmediate(() => this.#resume?.())
+  }
+
+  /** Somebody reads the stream on another connection: the first one must not hold it up. */
+  readAgain(): void {
+    this.#isReadAgain = true
+    if (this.#isStalled) this.#dropClient()
+  }
+
+  #note(isFlowing: boolean): boolean {
+    this.#isStalled = !isFlowing
+    if (isFlowing) return true
+    if (this.#isReadAgain) this.#dropClient()
+    return this.#hasLeft
+  }
+
+  /** The client may read on from its last event, as if it had left. */
+  #dropClient(): void {
+    this.#isStalled = true
+    this.#reply.abort()
+  }
+
+  #endTranscript(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#writer.end()
+  }
+}

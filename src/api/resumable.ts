@@ -1,0 +1,74 @@
+/**
+ * Streams that may be read again: `X-Gateway-Resumable: true`. The exchange of such a stream goes on when its client
+ * leaves; it ends when nobody has read it for a whole window, at its deadline, and with the gateway.
+ */
+import type { Dialect } from '../dialects/dialect.ts'
+import { GatewayError } from '../errors.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
+import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
+import type { StreamDeps } from './event-sink.ts'
+import type { ApiRequest, Reply } from './operation.ts'
+import { refuseField } from './paging.ts'
+import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
+
+export const RESUMABLE_HEADER = 'x-gateway-resumable'
+/** As it is sent. */
+const SHOWN_HEADER = 'X-Gateway-Resumable'
+
+export interface ResumableDeps {
+  readonly stream: StreamDeps
+  readonly transcripts: Transcripts
+}
+
+/** The call as the gateway gets it, and where its events go. */
+export interface ResumableStream {
+  readonly call: ClientRequest
+  readonly sink: ResumableSink
+}
+
+/**
+ * Opens the stream of a request that has the header; null where the header says false.
+ * @throws GatewayError `invalid_request` for another value, and for what has no stream to resume
+ */
+export function openResumable(
+  dialect: Dialect,
+  deps: ResumableDeps,
+  call: ClientRequest,
+  request: ApiRequest,
+  reply: Reply,
+  written: WrittenFrames,
+): ResumableStream | null {
+  const wanted = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
+  if (wanted === 'false') return null
+  if (wanted !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
+  if (dialect.name !== 'responses') {
+    throw refuseField(SHOWN_HEADER, 'works with POST /responses only; leave it out here')
+  }
+  if (call.request.stream !== true) {
+    throw refuseField(SHOWN_HEADER, 'needs a stream: send "stream": true, or leave it out')
+  }
+  const abortion = new AbortController()
+  const { signal } = request
+  if (signal.aborted) abortion.abort(signal.reason)
+  signal.addEventListener('abort', () => abortion.abort(signal.reason), { once: true })
+  let isKept = true
+  let hasLeft = false
+  const giveUp = (): void =>
+    abortion.abort(new GatewayError('client_closed', 'The client left, and nobody read the stream again'))
+  const follow = (notice: TranscriptNotice): void => {
+    if (notice === 'read') {
+      sink.readAgain()
+      return
+    }
+    isKept = false
+    if (hasLeft) giveUp()
+  }
+  const writer = deps.transcripts.open(call.id, call.caller.keyHash, follow)
+  const sink = new ResumableSink(reply, written, writer, deps.stream)
+  request.outlive(() => {
+    hasLeft = true
+    sink.leave()
+    if (!isKept) giveUp()
+  })
+  return { call: { ...call, signal: abortion.signal }, sink }
+}

@@ -1,0 +1,173 @@
+/**
+ * GET /responses/{id}: reads a resumable stream again, after any of its events. It asks for one part at a time, and for
+ * the next one when its client has taken the last, so nothing piles up here. Serve threads.
+ */
+import type { Timer } from '../clock.ts'
+import { ResponsesFrames } from '../dialects/responses.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
+import type { ResumeOutcome } from '../metrics/metrics.ts'
+import type {
+  TranscriptPart,
+  TranscriptQuestion,
+  TranscriptReader,
+  Transcripts,
+} from '../transcripts/transcripts.ts'
+import { EventSink, type StreamDeps } from './event-sink.ts'
+import type { ApiRequest, Handler, Reply } from './operation.ts'
+import { flagParameter, parameter, refuseField } from './paging.ts'
+
+export interface ResumeDeps {
+  readonly stream: StreamDeps
+  readonly transcripts: Transcripts
+  /** How long a stream can be read after its end. */
+  readonly resumeWindowMs: number
+}
+
+/** How long a stream may take to end when its reader has to end. */
+const LAST_WORDS_MS = 500
+const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
+const NUMBER = /^\d{1,15}$/
+
+export function resumeResponse(deps: ResumeDeps): Handler {
+  return (request, reply) => {
+    if (!flagParameter(request.query, 'stream')) {
+      throw refuseField(
+        'stream',
+        'must be true: responses are not stored. Streams that were asked for with X-Gateway-Resumable: true can be read again for a while',
+      )
+    }
+    const question = questionOf(request)
+    if (!ID.test(question.id)) throw unknownStream(deps)
+    return new ResumedStream(deps, question, request.signal, reply).run()
+  }
+}
+
+function questionOf({ query, params, key }: ApiRequest): TranscriptQuestion {
+  const after = parameter(query, 'starting_after')
+  if (after !== undefined && !NUMBER.test(after)) {
+    throw refuseField(
+      'starting_after',
+      'must be the sequence_number of the last event that you have, an integer of at least 0; without it the stream comes from its beginning',
+    )
+  }
+  const id = params.get('id') ?? ''
+  return { id, keyHash: key.hash, after: after === undefined ? -1 : Number(after) }
+}
+
+/** The same for a stream of another key as for one that never was. */
+function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
+  return new GatewayError(
+    'not_found',
+    `There is no such stream to resume: it was not asked for with X-Gateway-Resumable: true and this API key, or it ended more than ${Math.round(resumeWindowMs / 1000)} seconds ago`,
+  )
+}
+
+/** One reader of a stream, from its question to the end of its answer. */
+class ResumedStream {
+  readonly #deps: ResumeDeps
+  readonly #question: TranscriptQuestion
+  readonly #signal: AbortSignal
+  readonly #reply: Reply
+  readonly #done = Promise.withResolvers<void>()
+  #reader: TranscriptReader | null = null
+  /** Null before it is known that there is a stream. */
+  #sink: EventSink | null = null
+  #timer: Timer | null = null
+  #isOver = false
+
+  constructor(deps: ResumeDeps, question: TranscriptQuestion, signal: AbortSignal, reply: Reply) {
+    this.#deps = deps
+    this.#question = question
+    this.#signal = signal
+    this.#reply = reply
+  }
+
+  /** Resolves when the answer has ended. Rejects with the GatewayError to answer. */
+  run(): Promise<void> {
+    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#take(part))
+    if (this.#signal.aborted) this.#onAbort()
+    else this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    return this.#done.promise
+  }
+
+  #take(part: TranscriptPart): void {
+    if (this.#isOver) return
+    switch (part.kind) {
+      case 'frames':
+        this.#send(part)
+        break
+      case 'unknown':
+        this.#refuse(unknownStream(this.#deps))
+        break
+      case 'dropped':
+        this.#refuse(
+          new GatewayError(
+            'gone',
+            'The stream can no longer be resumed: it has more bytes than are kept (resume.maxBytesPerKey)',
+          ),
+        )
+        break
+      case 'beyond':
+        this.#refuse(
+          refuseField(
+            'starting_after',
+            `must not be above the last event of the stream, which is ${part.last}`,
+          ),
+        )
+        break
+      case 'cut':
+        this.#refuse(serviceUnavailable())
+        break
+    }
+  }
+
+  #send({ bytes, count, isEnd }: Extract<TranscriptPart, { readonly kind: 'frames' }>): void {
+    const sink = this.#sink ?? this.#open()
+    const isFlowing = sink.relay(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), count)
+    if (isEnd) sink.end()
+    // Of a HEAD there is no more to say either.
+    if (isEnd || this.#reply.ended) this.#end('completed')
+    else if (isFlowing) this.#reader?.next()
+  }
+
+  #open(): EventSink {
+    this.#reply.header('X-Generation-Id', this.#question.id)
+    const sink = new EventSink(this.#reply, 'responses', new ResponsesFrames(), this.#deps.stream)
+    sink.onDrain(() => this.#reader?.next())
+    this.#sink = sink
+    return sink
+  }
+
+  /** In the midst of a stream the connection says that this was not its end. */
+  #refuse(error: GatewayError): void {
+    if (!this.#reply.started) {
+      this.#end('refused', error)
+      return
+    }
+    this.#end('cut')
+    this.#reply.abort()
+  }
+
+  readonly #onAbort = (): void => {
+    const reason = this.#signal.reason as GatewayError
+    if (reason.code === 'client_closed') {
+      this.#end('left')
+      return
+    }
+    // The stream itself may be about to end, for the same reason.
+    const { clock } = this.#deps.stream
+    this.#timer = clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
+  }
+
+  #end(outcome: ResumeOutcome, error?: GatewayError): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#timer?.cancel()
+    this.#reader?.close()
+    this.#sink?.close()
+    this.#deps.stream.metrics.resumes.inc({ outcome })
+    if (error === undefined) this.#done.resolve()
+    else this.#done.reject(error)
+  }
+}
