@@ -29,7 +29,7 @@ export interface Check {
 }
 
 export interface CheckVerdict {
-  readonly outcome: 'pass' | 'fail' | 'skipped'
+  readonly outcome: 'pass' | 'fail' | 'warning' | 'skipped'
   readonly seen: string
 }
 
@@ -39,6 +39,11 @@ export function pass(seen: string): CheckVerdict {
 
 export function fail(seen: string): CheckVerdict {
   return { outcome: 'fail', seen }
+}
+
+/** A deviation from the letter that harms nobody. */
+export function warn(seen: string): CheckVerdict {
+  return { outcome: 'warning', seen }
 }
 
 export function skip(why: string): CheckVerdict {
@@ -59,7 +64,7 @@ export function statusOf({ reply, document }: Pick<Asked, 'reply' | 'document'>)
   return `status ${reply.status}${message === '' ? '' : `: ${message}`}`
 }
 
-/** All interfaces. */
+/** Both interfaces. */
 export const BOTH: readonly ProvedName[] = ['responses', 'chat']
 
 export const BASIS = {

@@ -127,7 +127,7 @@ export const responses: Proved = {
         .map(textIn)
         .join(''),
       call: call === undefined ? null : { name: string(call['name']), arguments: string(call['arguments']) },
-      end: response['status'] === 'failed' ? 'failed' : 'ended',
+      end: response['object'] !== 'response' || response['status'] === 'failed' ? 'failed' : 'ended',
       usage: usageOf(response['usage'], 'input_tokens', 'output_tokens'),
     }
   },
@@ -207,7 +207,7 @@ export const chat: Proved = {
               name: string(fields(fields(call)['function'])['name']),
               arguments: string(fields(fields(call)['function'])['arguments']),
             },
-      end: completion['error'] === undefined ? 'ended' : 'failed',
+      end: Array.isArray(completion['choices']) ? 'ended' : 'failed',
       usage: usageOf(completion['usage'], 'prompt_tokens', 'completion_tokens'),
     }
   },

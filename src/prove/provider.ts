@@ -256,7 +256,7 @@ const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
   fails: { status: 500, text: JSON.stringify(openaiError({ status: 500, message: 'Scripted failure' })) },
   limited: {
     status: 429,
-    headers: { 'retry-after': '7' },
+    headers: { 'retry-after': '1' },
     text: JSON.stringify(openaiError({ status: 429, message: 'Rate limit reached' })),
   },
   garbage: { status: 200, text: '<html>{"id": "resp_1", "object": ' },
@@ -306,8 +306,11 @@ async function pour(
     if (response.destroyed) return
     if (!response.write(text)) {
       await new Promise<void>(done => {
-        response.once('drain', done)
-        response.once('close', done)
+        const go = (): void => {
+          response.off('drain', go).off('close', go)
+          done()
+        }
+        response.on('drain', go).on('close', go)
       })
     } else if (isApart) await new Promise(done => setImmediate(done))
   }

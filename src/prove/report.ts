@@ -47,7 +47,7 @@ export interface ProveReport {
 }
 
 /** Advice that was not followed is no finding. */
-export function statusFor({ weight }: Check, outcome: 'pass' | 'fail' | 'skipped'): CheckStatus {
+export function statusFor({ weight }: Check, outcome: CheckStatus): CheckStatus {
   return outcome === 'fail' && weight === 'should' ? 'warning' : outcome
 }
 

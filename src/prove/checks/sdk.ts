@@ -140,14 +140,14 @@ function clientOf(tester: Tester, { OpenAI }: Sdk): Client {
     organization: null,
     project: null,
     maxRetries: 0,
-    timeout: Math.min(silenceMs, budget.leftMs),
+    timeout: Math.ceil(Math.min(silenceMs, budget.leftMs)),
     defaultHeaders: Object.fromEntries(target.headers),
     async fetch(url, init) {
       const release = budget.connect()
       try {
         budget.take(1)
         const signal = AbortSignal.any([
-          AbortSignal.timeout(budget.leftMs),
+          AbortSignal.timeout(Math.ceil(budget.leftMs)),
           ...(init?.signal ? [init.signal] : []),
         ])
         const reply = await fetch(url, { ...init, signal, redirect: 'manual' })

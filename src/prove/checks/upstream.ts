@@ -8,6 +8,8 @@ import { type Asked, newId, type Tester } from '../tester.ts'
 type Row = Pick<Check, 'asserts' | 'matters' | 'run'> & {
   readonly name: string
   readonly weight?: Check['weight']
+  /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
+  readonly fails?: true
 }
 
 const TOLD = 'clients take half an answer for a whole one'
@@ -60,6 +62,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'failure',
+    fails: true,
     asserts: 'status 500 of the provider is a status of 500 or more, in the form of errors',
     matters: 'clients try again at 5xx, and show the message',
     async run(tester, proved) {
@@ -69,6 +72,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'failure-stream',
+    fails: true,
     asserts: 'a stream whose provider refuses with 500 is refused by status',
     matters: 'clients tell failures before a stream by the status',
     async run(tester, proved) {
@@ -77,27 +81,8 @@ const ROWS: readonly Row[] = [
     },
   },
   {
-    name: 'rate-limit',
-    asserts: 'status 429 of the provider is 429 (or 503)',
-    matters: 'clients slow down at 429, and give up at others',
-    async run(tester, proved) {
-      const asked = await tester.ask(proved, { script: 'limited' })
-      return refusedWith(asked, status => status === 429 || status === 503)
-    },
-  },
-  {
-    name: 'retry-after',
-    weight: 'should',
-    asserts: 'with the limit of the provider comes Retry-After',
-    matters: 'SDKs wait as long as it says, and otherwise guess',
-    async run(tester, proved) {
-      const { reply } = await tester.ask(proved, { script: 'limited' })
-      const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')
-      return after === undefined ? fail(`${reply.status} without Retry-After`) : pass(`Retry-After: ${after}`)
-    },
-  },
-  {
     name: 'garbage',
+    fails: true,
     asserts: 'a reply of the provider that is no JSON is an error, and no answer with 200',
     matters: 'clients throw a parse error, which nobody tries again',
     async run(tester, proved) {
@@ -107,24 +92,28 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'cut',
+    fails: true,
     asserts: 'a connection that the provider cuts in the middle of a stream does not look like a good end',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'cut'),
   },
   {
     name: 'stops',
+    fails: true,
     asserts: 'a stream that the provider ends before its last event does not look like a good end',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'stops'),
   },
   {
     name: 'error-event',
+    fails: true,
     asserts: 'an error that the provider tells in a stream reaches the client',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'error-event'),
   },
   {
     name: 'broken-event',
+    fails: true,
     asserts: 'an event of the provider that is no JSON does not reach the client',
     matters: 'the parser of the client throws, in the middle of an answer',
     async run(tester, proved) {
@@ -147,18 +136,64 @@ const ROWS: readonly Row[] = [
       return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))
     },
   },
+  {
+    name: 'rate-limit',
+    fails: true,
+    asserts: 'status 429 of the provider is 429 (or 503)',
+    matters: 'clients slow down at 429, and give up at others',
+    async run(tester, proved) {
+      const asked = await limited(tester, proved)
+      return refusedWith(asked, status => status === 429 || status === 503)
+    },
+  },
+  {
+    name: 'retry-after',
+    weight: 'should',
+    asserts: 'with the limit of the provider comes Retry-After',
+    matters: 'SDKs wait as long as it says, and otherwise guess',
+    async run(tester, proved) {
+      const { reply } = await limited(tester, proved)
+      const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')
+      return after === undefined ? fail(`${reply.status} without Retry-After`) : pass(`Retry-After: ${after}`)
+    },
+  },
 ]
 
-export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(({ name, weight = 'must', ...row }) => ({
+/** These look at samples that other checks have paid for. */
+const FREE = new Set(['text', 'stream-text', 'usage'])
+
+export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(({ name, weight = 'must', fails, ...row }) => ({
+  ...row,
   id: `upstream.${name}`,
   group: 'upstream',
   dialects: BOTH,
   basis: BASIS.api,
   weight,
   needs: 'provider',
-  sends: ['text', 'stream-text', 'usage'].includes(name) ? 0 : name === 'silence' ? 2 : 1,
-  ...row,
+  sends: FREE.has(name) ? 0 : fails === true || name === 'silence' ? 2 : 1,
+  async run(tester, proved) {
+    const verdict = await row.run(tester, proved)
+    if (fails === true) await settled(tester, proved)
+    return verdict
+  },
 }))
+
+const SETTLE = { tries: 6, pauseMs: 1_500 } as const
+
+/** Waits until the gateway asks its provider again, for some seconds. */
+async function settled(tester: Tester, proved: Proved): Promise<void> {
+  const { repeat } = tester
+  for (let tries = 1; tries <= SETTLE.tries; tries++) {
+    const { reply } = await tester.ask(proved)
+    if (reply.status === 200) break
+    await new Promise<void>(done => tester.deps.clock.after(SETTLE.pauseMs, done))
+  }
+  tester.repeat = repeat
+}
+
+function limited(tester: Tester, proved: Proved): Promise<Asked> {
+  return tester.sample(proved, 'limited', { script: 'limited' })
+}
 
 function delivered(): Pick<Check, 'asserts' | 'matters' | 'run'> {
   return {
