@@ -1,4 +1,5 @@
 /** `sluice prove`: puts any gateway to the test of what the public interfaces promise. */
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
@@ -36,6 +37,7 @@ export const prove: Command = {
       repeats: true,
       does: 'a further header of each request; may be repeated',
     },
+    only: { value: 'IDS', does: 'make these checks alone, such as stream,upstream.cut; also figures' },
     json: { value: 'FILE', does: 'write the report there as JSON' },
     requests: numbered('requests', 'send at most so many requests'),
     concurrency: numbered('concurrency', 'open at most so many connections at a time'),
@@ -44,41 +46,48 @@ export const prove: Command = {
       value: 'PORT',
       does: 'start a scripted provider on 127.0.0.1, for faults behind the gateway',
     },
+    'keep-provider': { does: 'go on with the scripted provider after the report, until Ctrl-C' },
     'restart-command': { value: 'COMMAND', does: 'run this while streams run: it restarts the gateway' },
     direct: { value: 'URL', does: 'the provider behind the gateway, to compare times with' },
     pid: { value: 'PID', does: 'the process of the gateway on this machine, for its CPU time' },
   },
   async run(given, argument) {
     const options = optionsOf(given, argument)
+    const port = number(given, 'provider-port', 1, PORT_MAX)
     const file = text(given, 'json')
     // It is known before anything is sent that the report can be kept.
     if (file !== null) write(file, '')
     const environment = processEnvironment()
     const bar = new ProgressBar(process.stderr, environment)
-    const { prove: run, ProveFault, BudgetSpent } = await import('../prove/prove.ts')
+    const { prove: run, ProveFault, BudgetSpent, FaultProvider } = await import('../prove/prove.ts')
+    const provider = port === null ? null : new FaultProvider(waitingClock)
     try {
+      await provider?.listen(port ?? 0)
       tell(
         `sends at most ${count(options.limits.requests)} requests to ${options.url}, ${options.limits.concurrency} at a time, for at most ${count(options.limits.seconds)} s; each asks for at most 256 tokens`,
       )
-      if (options.providerPort !== null)
-        tell(
-          `the scripted provider is http://127.0.0.1:${options.providerPort}/v1: the gateway has to ask it`,
-        )
-      const report = await run(options, {
-        begins: plan => tell(planText(plan)),
-        made: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
-      })
+      if (provider !== null) tell(`the scripted provider is ${provider.url}: the gateway has to ask it`)
+      const report = await run(
+        { ...options, provider },
+        {
+          begins: plan => tell(planText(plan)),
+          made: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
+        },
+      )
       bar.clear()
       for (const row of reportText(report)) print(row)
       if (file !== null) write(file, `${JSON.stringify(report, null, 2)}\n`)
+      if (provider !== null && given['keep-provider'] === true) await untilStopped(provider.url)
       return report.summary.fail > 0 ? EXIT_FAILED : 0
     } catch (error) {
       bar.clear()
       if (error instanceof ProveFault || error instanceof BudgetSpent)
         throw new CommandError(plain(error.message))
       if (systemCode(error) === 'EADDRINUSE')
-        throw new CommandError(`--provider-port: the port ${options.providerPort} is taken`)
+        throw new CommandError(`--provider-port: the port ${port} is taken`)
       throw error
+    } finally {
+      await provider?.close()
     }
   },
 }
@@ -88,7 +97,6 @@ function optionsOf(given: Given, argument: string) {
   if (key === '') throw new UsageError('an API key is missing: give --key KEY, or set GATEWAY_API_KEY')
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
   const direct = text(given, 'direct')
-  const port = number(given, 'provider-port', 1, PORT_MAX)
   return {
     url: address(argument, 'URL'),
     key,
@@ -99,7 +107,7 @@ function optionsOf(given: Given, argument: string) {
       concurrency: bounded(given, 'concurrency'),
       seconds: bounded(given, 'seconds'),
     },
-    providerPort: port,
+    only: onlyOf(text(given, 'only')),
     restartCommand: text(given, 'restart-command'),
     directUrl: direct === null ? null : address(direct, '--direct'),
     pid: number(given, 'pid', 1, 2 ** 31),
@@ -125,6 +133,14 @@ function number(given: Given, name: string, least: number, most: number): number
 function bounded(given: Given, name: keyof typeof LIMITS): number {
   const { least, most, default: usual } = LIMITS[name]
   return number(given, name, least, most) ?? usual
+}
+
+/** Beginnings of ids; null: all. @throws UsageError */
+function onlyOf(value: string | null): readonly string[] | null {
+  if (value === null) return null
+  const names = value.split(',').map(name => name.trim())
+  if (names.every(name => /^[a-z]+(?:\.[a-z0-9-]+)?$/.test(name))) return names
+  throw new UsageError('--only: expects ids of checks, such as stream,upstream.cut')
 }
 
 /** A base URL; `/v1` is added to a bare host. */
@@ -153,6 +169,12 @@ function write(file: string, content: string): void {
   } catch (error) {
     throw new CommandError(`${file}: cannot be written (${systemCode(error) ?? 'unknown'})`)
   }
+}
+
+/** Resolves at the first signal. */
+async function untilStopped(url: string): Promise<void> {
+  tell(`the scripted provider goes on at ${url}; Ctrl-C ends it`)
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
 }
 
 /** Progress goes to stderr, so that scripts read the report alone. */

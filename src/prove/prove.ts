@@ -20,8 +20,10 @@ export interface ProveOptions {
   /** Null: the first of the gateway's list. */
   readonly model: string | null
   readonly limits: ProveLimits
-  /** Where the scripted provider listens; null: there is none. */
-  readonly providerPort: number | null
+  /** The gateway asks it; whoever made it closes it. */
+  readonly provider: FaultProvider | null
+  /** Ids of checks, or what stands before their dots; `figures` for the figures. Null: all. */
+  readonly only: readonly string[] | null
   readonly restartCommand: string | null
   /** Address of the provider behind the gateway. */
   readonly directUrl: string | null
@@ -34,7 +36,7 @@ export interface ProveOptions {
   readonly silenceMs?: number
 }
 
-export { BudgetSpent, ProveFault }
+export { BudgetSpent, FaultProvider, ProveFault }
 
 export interface ProveListener {
   /** Before the first check. */
@@ -62,70 +64,71 @@ interface Planned {
   readonly why: string | null
 }
 
-/** @throws ProveFault, BudgetSpent, or the error of the system if the provider's port is taken */
+/** @throws ProveFault, BudgetSpent */
 export async function prove(options: ProveOptions, listener: ProveListener): Promise<ProveReport> {
   const { clock } = options
-  const provider = options.providerPort === null ? null : new FaultProvider(clock)
-  await provider?.listen(options.providerPort ?? 0)
   const budget = new Budget(options.limits, clock)
   const startMs = clock.nowMs()
-  try {
-    const found = await survey({
-      target: {
-        url: options.url,
-        key: options.key,
-        headers: options.headers,
-        model: options.model ?? '',
-        maxTokensField: 'max_tokens',
-      },
-      budget,
-      clock,
-      provider,
-      restartCommand: options.restartCommand,
-      silenceMs: options.silenceMs ?? SILENCE_MS,
-    })
-    const scrub = scrubber(options.key, options.headers)
-    const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
-    const plan = planOf(found, options)
-    const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
-    const samples = found.proved.length * SAMPLE_COUNT
-    listener.begins({
-      model: clean(found.deps.target.model),
-      dialects: found.proved.map(({ title }) => title),
-      checks: plan.filter(({ why }) => why === null).length,
-      requests: sends + samples + figureSends(found, options),
-    })
-    const checks: CheckResult[] = []
-    for (const [at, planned] of plan.entries()) {
-      const result = cleaned(await made(planned, found), clean)
-      checks.push(result)
-      listener.made(result, (at + 1) / plan.length)
-    }
-    const figures = await figuresOf(found, options)
-    return {
-      schema: REPORT_SCHEMA,
-      sluice: options.version,
-      at: isoInstant(startMs),
-      url: clean(options.url),
-      model: clean(found.deps.target.model),
-      dialects: found.proved.map(({ name }) => name),
-      budget: { ...options.limits, sent: budget.sent, spentMs: Math.round(budget.spentMs) },
-      summary: summaryOf(checks),
-      checks,
-      figures: cleaned(figures, clean),
-    }
-  } finally {
-    await provider?.close()
+  const scrub = scrubber(options.key, options.headers)
+  const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
+  const found = await survey({
+    target: {
+      url: options.url,
+      key: options.key,
+      headers: options.headers,
+      model: options.model ?? '',
+      maxTokensField: 'max_tokens',
+    },
+    budget,
+    clock,
+    provider: options.provider,
+    restartCommand: options.restartCommand,
+    silenceMs: options.silenceMs ?? SILENCE_MS,
+  }).catch(error => {
+    // It has words of the gateway in it.
+    throw error instanceof ProveFault ? new ProveFault(clean(error.message)) : error
+  })
+  const plan = planOf(found, options)
+  const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
+  const samples = found.proved.length * SAMPLE_COUNT
+  listener.begins({
+    model: clean(found.deps.target.model),
+    dialects: found.proved.map(({ title }) => title),
+    checks: plan.filter(({ why }) => why === null).length,
+    requests: sends + samples + figureSends(found, options),
+  })
+  const checks: CheckResult[] = []
+  for (const [at, planned] of plan.entries()) {
+    const result = cleaned(await made(planned, found), clean)
+    checks.push(result)
+    listener.made(result, (at + 1) / plan.length)
+  }
+  const figures = await figuresOf(found, options)
+  return {
+    schema: REPORT_SCHEMA,
+    sluice: options.version,
+    at: isoInstant(startMs),
+    url: clean(options.url),
+    model: clean(found.deps.target.model),
+    dialects: found.proved.map(({ name }) => name),
+    budget: { ...options.limits, sent: budget.sent, spentMs: Math.round(budget.spentMs) },
+    summary: summaryOf(checks),
+    checks,
+    figures: cleaned(figures, clean),
   }
 }
 
-function planOf({ proved, absent, deps }: Survey, { restartCommand }: ProveOptions): Planned[] {
+function isWanted(id: string, { only }: ProveOptions): boolean {
+  return only === null || only.some(name => id === name || id.startsWith(`${name}.`))
+}
+
+function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planned[] {
   const missing = (check: Check): string | null => {
     if (check.needs === 'provider' && deps.provider === null) return 'not asked: start with --provider-port'
-    if (check.needs === 'restart' && restartCommand === null) return 'not asked: give --restart-command'
+    if (check.needs === 'restart' && options.restartCommand === null) return 'not asked: give --restart-command'
     return null
   }
-  return CHECKS.flatMap((check): Planned[] => {
+  return CHECKS.filter(({ id }) => isWanted(id, options)).flatMap((check): Planned[] => {
     const [first] = proved
     if (check.dialects === null)
       return first === undefined ? [] : [{ check, proved: first, why: missing(check) }]
@@ -151,8 +154,13 @@ async function made({ check, proved, why }: Planned, { deps, samples }: Survey):
     matters: check.matters,
     basis: check.basis,
     requests: deps.budget.sent - before,
-    repeat: tester.repeat === '' ? null : tester.repeat,
+    repeat: repeatOf(tester, check),
   }
+}
+
+function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
+  if (repeat === '') return null
+  return needs === 'provider' ? `${repeat} # while sluice prove --keep-provider runs` : repeat
 }
 
 async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
@@ -182,6 +190,7 @@ function directOf({ deps }: Survey, { directUrl }: ProveOptions): TesterDeps | n
 }
 
 function figureSends(found: Survey, options: ProveOptions): number {
+  if (!isWanted('figures', options)) return 0
   const each = firstEventSends(directOf(found, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
   return found.proved.length * each
 }
@@ -191,7 +200,7 @@ async function figuresOf(found: Survey, options: ProveOptions): Promise<ProveRep
   const direct = directOf(found, options)
   const firstEvent = []
   const cpu = []
-  for (const each of proved) {
+  for (const each of isWanted('figures', options) ? proved : []) {
     const tester = new Tester(deps, samples)
     const other = direct === null ? null : new Tester(direct, new Samples())
     try {

@@ -41,8 +41,10 @@ export type Script =
   | 'many'
   | 'slow'
 
-/** Keys and models that no provider knows; this one refuses them as a real one does. */
+/** A key and a model that no provider knows; this one refuses them as a real one does. */
 export const UNKNOWN_KEY = 'sk-prove-this-key-is-not-valid'
+/** What some send where they have no key is none either. */
+const UNKNOWN_KEYS = new Set([UNKNOWN_KEY, 'undefined', 'null'])
 export const UNKNOWN_MODEL = 'prove-no-such-model'
 export const PROVIDER_MODEL = 'prove'
 
@@ -54,7 +56,7 @@ const MANY_PIECES = 400
 const SLOW = { pieces: 30, pauseMs: 100 } as const
 const BODY_MAX_BYTES = 16 * 1024 * 1024
 /** Replies that the client must see at once wait for it this long. */
-export const GATE_MS = 5_000
+const GATE_MS = 5_000
 
 export function mark(script: Script, id: string): string {
   return `[prove:${script}:${id}]`
@@ -80,14 +82,17 @@ class Gate {
 
 export class FaultProvider {
   readonly #clock: Clock
+  readonly #gateMs: number
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
   /** Requests for replies so far. */
   asked = 0
   url = ''
 
-  constructor(clock: Clock) {
+  /** @param gateMs how long a piece waits for its reader */
+  constructor(clock: Clock, gateMs = GATE_MS) {
     this.#clock = clock
+    this.#gateMs = gateMs
     this.#server = createServer((request, response) => {
       request.on('error', () => response.destroy())
       response.on('error', () => response.destroy())
@@ -134,7 +139,7 @@ export class FaultProvider {
     if (request.method !== 'POST' || !(isChat || path.endsWith('/responses')))
       return refuse(404, 'Unknown path')
     const key = /^Bearer\s+(\S+)$/.exec(request.headers.authorization ?? '')?.[1]
-    if (key === undefined || key === UNKNOWN_KEY) return refuse(401, 'Incorrect API key provided')
+    if (key === undefined || UNKNOWN_KEYS.has(key)) return refuse(401, 'Incorrect API key provided')
     const body = objectOf(text)
     if (body === undefined) return refuse(400, 'The body is no JSON object')
     if (String(body['model']).includes(UNKNOWN_MODEL)) return refuse(404, 'The model does not exist')
@@ -204,7 +209,7 @@ export class FaultProvider {
       response.write(text)
       if (kind !== 'token') continue
       written++
-      const timer = this.#clock.after(GATE_MS, () => {
+      const timer = this.#clock.after(this.#gateMs, () => {
         gate.late ??= written
         gate.seen = Number.POSITIVE_INFINITY
         gate.wake?.()

@@ -2,7 +2,7 @@
 
 /** Shorter texts are no secrets, and may be parts of words. */
 const SECRET_MIN_CHARS = 4
-const SECRET_HEADER = /key|token|secret|auth|cookie|password|credential/i
+const SECRET_HEADER = /(?:^|[-_])(?:\w*key|token|secret|auth\w*|cookie|password|credentials?)$/i
 
 export type Header = readonly [name: string, value: string]
 

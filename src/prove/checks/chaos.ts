@@ -1,7 +1,7 @@
 /** Checks of a gateway in trouble: clients that leave, that do not read, that never finish; and a restart. */
 import { BASIS, BOTH, type Check, fail, pass, statusOf } from '../check.ts'
 import { objectOf } from '../sse.ts'
-import { type Asked, newId } from '../tester.ts'
+import { type Asked, type AskOptions, newId } from '../tester.ts'
 import { restarted } from './restart.ts'
 
 const ABORTS = 8
@@ -10,6 +10,9 @@ const SAMPLES = 3
 const WORSE = { factor: 5, ms: 1_500 } as const
 const OTHERS = 3
 const BASIS_CHAOS = `${BASIS.http1}, 9.5; ${BASIS.api}`
+
+/** A client that leaves at the first event of a stream. */
+const LEAVING: AskOptions = { stream: true, script: 'slow', onText: text => text.includes('\n\n') }
 
 export const CHAOS_CHECKS: readonly Check[] = [
   {
@@ -22,7 +25,7 @@ export const CHAOS_CHECKS: readonly Check[] = [
     weight: 'must',
     sends: 2,
     async run(tester, proved) {
-      await tester.ask(proved, { stream: true, onText: text => text.includes('\n\n') })
+      await tester.ask(proved, LEAVING)
       const asked = await tester.ask(proved, { stream: true })
       return asked.reply.status === 200 && asked.understood.end === 'ended'
         ? pass('200')
@@ -51,7 +54,7 @@ export const CHAOS_CHECKS: readonly Check[] = [
       const before = await firstMs()
       for (let left = ABORTS; left > 0; left -= tester.others) {
         const leaving = Array.from({ length: Math.min(left, tester.others) }, () =>
-          tester.ask(proved, { stream: true, onText: text => text.includes('\n\n') }),
+          tester.ask(proved, LEAVING),
         )
         await Promise.all(leaving)
       }

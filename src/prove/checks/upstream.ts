@@ -8,11 +8,13 @@ import { type Asked, newId, type Tester } from '../tester.ts'
 type Row = Pick<Check, 'asserts' | 'matters' | 'run'> & {
   readonly name: string
   readonly weight?: Check['weight']
+  readonly basis?: string
   /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
   readonly fails?: true
 }
 
 const TOLD = 'clients take half an answer for a whole one'
+const END = `${BASIS.api}: a stream ends with a terminal event, or a finish_reason and [DONE]`
 
 const ROWS: readonly Row[] = [
   {
@@ -93,6 +95,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'cut',
     fails: true,
+    basis: END,
     asserts: 'a connection that the provider cuts in the middle of a stream does not look like a good end',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'cut'),
@@ -100,6 +103,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'stops',
     fails: true,
+    basis: END,
     asserts: 'a stream that the provider ends before its last event does not look like a good end',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'stops'),
@@ -107,6 +111,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'error-event',
     fails: true,
+    basis: END,
     asserts: 'an error that the provider tells in a stream reaches the client',
     matters: TOLD,
     run: (tester, proved) => toldOfFailure(tester, proved, 'error-event'),
@@ -162,21 +167,23 @@ const ROWS: readonly Row[] = [
 /** These look at samples that other checks have paid for. */
 const FREE = new Set(['text', 'stream-text', 'usage'])
 
-export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(({ name, weight = 'must', fails, ...row }) => ({
-  ...row,
-  id: `upstream.${name}`,
-  group: 'upstream',
-  dialects: BOTH,
-  basis: BASIS.api,
-  weight,
-  needs: 'provider',
-  sends: FREE.has(name) ? 0 : fails === true || name === 'silence' ? 2 : 1,
-  async run(tester, proved) {
-    const verdict = await row.run(tester, proved)
-    if (fails === true) await settled(tester, proved)
-    return verdict
-  },
-}))
+export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(
+  ({ name, weight = 'must', basis = BASIS.api, fails, ...row }) => ({
+    ...row,
+    id: `upstream.${name}`,
+    group: 'upstream',
+    dialects: BOTH,
+    basis,
+    weight,
+    needs: 'provider',
+    sends: FREE.has(name) ? 0 : fails === true || name === 'silence' ? 2 : 1,
+    async run(tester, proved) {
+      const verdict = await row.run(tester, proved)
+      if (fails === true) await settled(tester, proved)
+      return verdict
+    },
+  }),
+)
 
 const SETTLE = { tries: 6, pauseMs: 1_500 } as const
 
