@@ -1,6 +1,6 @@
-/** Proves a gateway: surveys it, makes the checks one after the other within the budget, and reports. The door. */
+/** Proves a gateway: surveys it, makes the checks one after the other within the allowance, and reports. The door. */
 import { type Clock, isoInstant } from '../clock.ts'
-import { Budget, BudgetSpent, type ProveLimits } from './budget.ts'
+import { Allowance, AllowanceSpent, type ProveLimits } from './allowance.ts'
 import type { Check, CheckVerdict } from './check.ts'
 import { CHECKS } from './checks/table.ts'
 import { PROVED, type Proved } from './dialects.ts'
@@ -36,7 +36,7 @@ export interface ProveOptions {
   readonly silenceMs?: number
 }
 
-export { BudgetSpent, FaultProvider, ProveFault }
+export { AllowanceSpent, FaultProvider, ProveFault }
 
 export interface ProveListener {
   /** Before the first check. */
@@ -64,10 +64,10 @@ interface Planned {
   readonly why: string | null
 }
 
-/** @throws ProveFault, BudgetSpent */
+/** @throws ProveFault, AllowanceSpent */
 export async function prove(options: ProveOptions, listener: ProveListener): Promise<ProveReport> {
   const { clock } = options
-  const budget = new Budget(options.limits, clock)
+  const allowance = new Allowance(options.limits, clock)
   const startMs = clock.nowMs()
   const scrub = scrubber(options.key, options.headers)
   const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
@@ -79,7 +79,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
       model: options.model ?? '',
       maxTokensField: 'max_tokens',
     },
-    budget,
+    allowance,
     clock,
     provider: options.provider,
     restartCommand: options.restartCommand,
@@ -111,7 +111,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     url: clean(options.url),
     model: clean(found.deps.target.model),
     dialects: found.proved.map(({ name }) => name),
-    budget: { ...options.limits, sent: budget.sent, spentMs: Math.round(budget.spentMs) },
+    allowance: { ...options.limits, sent: allowance.sent, spentMs: Math.round(allowance.spentMs) },
     summary: summaryOf(checks),
     checks,
     figures: cleaned(figures, clean),
@@ -141,7 +141,7 @@ function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planne
 
 async function made({ check, proved, why }: Planned, { deps, samples }: Survey): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
-  const before = deps.budget.sent
+  const before = deps.allowance.sent
   const { outcome, seen } =
     why === null ? await verdict(check, proved, tester) : { outcome: 'skipped' as const, seen: why }
   return {
@@ -153,7 +153,7 @@ async function made({ check, proved, why }: Planned, { deps, samples }: Survey):
     seen,
     matters: check.matters,
     basis: check.basis,
-    requests: deps.budget.sent - before,
+    requests: deps.allowance.sent - before,
     repeat: repeatOf(tester, check),
   }
 }
@@ -164,19 +164,19 @@ function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
 }
 
 async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
-  const { budget } = tester.deps
-  if (check.sends > budget.left)
+  const { allowance } = tester.deps
+  if (check.sends > allowance.left)
     return {
       outcome: 'skipped',
-      seen: `--requests ${budget.limits.requests} are spent: it needs ${check.sends}`,
+      seen: `--requests ${allowance.limits.requests} are spent: it needs ${check.sends}`,
     }
   try {
     return await check.run(tester, proved)
   } catch (error) {
-    if (error instanceof BudgetSpent) return { outcome: 'skipped', seen: error.message }
+    if (error instanceof AllowanceSpent) return { outcome: 'skipped', seen: error.message }
     if (!isNoAnswer(error)) throw error
-    if (budget.leftMs === 0)
-      return { outcome: 'skipped', seen: `--seconds ${budget.limits.seconds} are over` }
+    if (allowance.leftMs === 0)
+      return { outcome: 'skipped', seen: `--seconds ${allowance.limits.seconds} are over` }
     return { outcome: 'fail', seen: error.message }
   } finally {
     tester.end()
@@ -205,12 +205,12 @@ async function figuresOf(found: Survey, options: ProveOptions): Promise<ProveRep
     const other = direct === null ? null : new Tester(direct, new Samples())
     try {
       // Half a figure is none.
-      if (deps.budget.left >= firstEventSends(direct !== null))
+      if (deps.allowance.left >= firstEventSends(direct !== null))
         firstEvent.push(await firstEvents(tester, other, each))
-      if (options.pid !== null && deps.budget.left >= CPU_SENDS)
+      if (options.pid !== null && deps.allowance.left >= CPU_SENDS)
         cpu.push(await cpuPerEvent(tester, each, options.pid))
     } catch (error) {
-      if (!(error instanceof BudgetSpent) && !isNoAnswer(error)) throw error
+      if (!(error instanceof AllowanceSpent) && !isNoAnswer(error)) throw error
     } finally {
       tester.end()
       other?.end()

@@ -31,7 +31,7 @@ export interface ProveReport {
   readonly url: string
   readonly model: string
   readonly dialects: readonly ProvedName[]
-  readonly budget: {
+  readonly allowance: {
     readonly requests: number
     readonly concurrency: number
     readonly seconds: number

@@ -1,10 +1,10 @@
 /**
- * The hands of a check: it asks the gateway within the budget, bounded in size and time, and remembers the last request
+ * The hands of a check: it asks the gateway within the allowance, bounded in size and time, and remembers the last request
  * for whoever wants to repeat it. Samples are replies that several checks look at.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import type { Budget } from './budget.ts'
+import type { Allowance } from './allowance.ts'
 import { type ConnectionTerms, RawConnection, type ReadOptions } from './connection.ts'
 import type { Proved, Question, Understood } from './dialects.ts'
 import { type FaultProvider, mark, type Script } from './provider.ts'
@@ -25,7 +25,7 @@ export interface ProveTarget {
 
 export interface TesterDeps {
   readonly target: ProveTarget
-  readonly budget: Budget
+  readonly allowance: Allowance
   readonly clock: Clock
   readonly provider: FaultProvider | null
   readonly restartCommand: string | null
@@ -105,7 +105,7 @@ export class Tester {
     this.#terms = {
       clock: deps.clock,
       silenceMs: deps.silenceMs,
-      leftMs: () => deps.budget.leftMs,
+      leftMs: () => deps.allowance.leftMs,
       maxBytes: REPLY_MAX_BYTES,
     }
   }
@@ -116,7 +116,7 @@ export class Tester {
 
   /** Connections that a check may open beside one of its own. */
   get others(): number {
-    return Math.max(1, Math.min(8, this.deps.budget.limits.concurrency - 1))
+    return Math.max(1, Math.min(8, this.deps.allowance.limits.concurrency - 1))
   }
 
   /** A reply that several checks look at. */
@@ -148,7 +148,7 @@ export class Tester {
     return JSON.stringify({ ...proved.body(question), ...options.body })
   }
 
-  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, BudgetSpent */
+  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, AllowanceSpent */
   async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<Asked> {
     const body = this.body(proved, options, id)
     const repeat = this.#curl(proved.path, 'POST', body, options.key)
@@ -176,7 +176,7 @@ export class Tester {
     this.repeat = this.#curl(path, method, body, options.key)
     const connection = options.connection ?? (await this.open())
     try {
-      this.deps.budget.take(1)
+      this.deps.allowance.take(1)
       connection.send(this.bytes(method, path, body, options.key))
       return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
     } finally {
@@ -197,16 +197,16 @@ export class Tester {
     return `${method} ${url.pathname.replace(/\/$/, '')}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
   }
 
-  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws BudgetSpent */
+  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws AllowanceSpent */
   sendRaw(connection: RawConnection, bytes: string, requests: number): void {
-    this.deps.budget.take(requests)
+    this.deps.allowance.take(requests)
     this.repeat = asBytes(this.url, bytes, this.deps.target.key)
     connection.send(bytes)
   }
 
-  /** @throws NoConnection, BudgetSpent */
+  /** @throws NoConnection, AllowanceSpent */
   async open(): Promise<RawConnection> {
-    const connection = await RawConnection.open(this.url, this.#terms, this.deps.budget.connect())
+    const connection = await RawConnection.open(this.url, this.#terms, this.deps.allowance.connect())
     this.#open.add(connection)
     return connection
   }

@@ -66,11 +66,10 @@ export class BrokenGateway {
   readonly #fault: PlantedFault | null
   readonly #providerUrl: string
   readonly #server: Server
+  readonly #served = new WeakSet<Socket>()
   readonly #streams = new Set<ServerResponse>()
   /** Requests whose head came. */
   requests = 0
-  connections = 0
-  connectionsMost = 0
   #aborts = 0
   #lastBody = ''
   #queue: Promise<void> = Promise.resolve()
@@ -84,16 +83,6 @@ export class BrokenGateway {
       this.#serve(request, response).catch(() => response.destroy())
     })
     if (this.#has('never says 100')) this.#server.on('checkContinue', () => this.requests++)
-    this.#server.on('connection', (socket: Socket) => {
-      this.connections++
-      this.connectionsMost = Math.max(this.connectionsMost, this.connections)
-      socket.on('close', () => this.connections--)
-      let requests = 0
-      if (this.#has('closes without a word'))
-        socket.on('data', () => {
-          if (++requests > 1) socket.destroy()
-        })
-    })
   }
 
   async listen(): Promise<string> {
@@ -112,6 +101,8 @@ export class BrokenGateway {
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.requests++
+    if (this.#has('closes without a word') && this.#served.has(request.socket)) return void response.destroy()
+    this.#served.add(request.socket)
     const { method = '', headers } = request
     const path = request.url ?? ''
     if (path === '/restart') return this.#restart(response)

@@ -102,12 +102,11 @@ async function proving(
 }
 
 t.test('a gateway without a fault passes every check', async t => {
-  const { report, gateway } = await proving(t, null, { pid: process.pid })
+  const { report } = await proving(t, null, { pid: process.pid })
   for (const { id, dialect, status, seen } of report.checks) t.equal(status, 'pass', `${id} ${dialect}: ${seen}`)
   t.ok(report.checks.length > 100)
   t.same(report.dialects, ['responses', 'chat'])
   t.equal(report.model, 'prove')
-  t.ok(gateway.connectionsMost <= 5, `${gateway.connectionsMost} connections`)
   t.match(report.figures.firstEvent, [{ dialect: 'responses', direct: { samples: 15 } }, { dialect: 'chat' }])
   t.match(report.figures.cpu, [{ pid: process.pid, streams: 10 }, { dialect: 'chat' }])
 })

@@ -109,12 +109,15 @@ export const SDK_CHECKS: readonly Check[] = ROWS.map(({ name, asserts, run }) =>
     const sdk = await load()
     if (sdk === null) return skip('install openai: npm install openai')
     tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # by the package openai`
+    const { client, close } = await opened(tester, sdk)
     try {
-      return await run(clientOf(tester, sdk), proved, tester, sdk)
+      return await run(client, proved, tester, sdk)
     } catch (error) {
       if (error instanceof sdk.OpenAIError || error instanceof TypeError || error instanceof SyntaxError)
         return fail(`the client throws: ${error.message}`)
       throw error
+    } finally {
+      await close()
     }
   },
 }))
@@ -131,33 +134,52 @@ async function load(): Promise<Sdk | null> {
   return null
 }
 
-/** A client that asks within the budget, once, and reads a bounded body. */
-function clientOf(tester: Tester, { OpenAI }: Sdk): Client {
-  const { target, budget, silenceMs } = tester.deps
-  return new OpenAI({
+interface Opened {
+  readonly client: Client
+  close(): Promise<void>
+}
+
+/** A client that asks within the allowance, once, by a connection of its own, and reads a bounded body. */
+async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
+  const { target, allowance, silenceMs } = tester.deps
+  const { Agent, fetch } = await import('undici')
+  const release = allowance.connect()
+  const agent = new Agent({ connections: 1, pipelining: 0 })
+  const client = new OpenAI({
     apiKey: target.key,
     baseURL: target.url,
     organization: null,
     project: null,
     maxRetries: 0,
-    timeout: Math.ceil(Math.min(silenceMs, budget.leftMs)),
+    timeout: Math.ceil(Math.min(silenceMs, allowance.leftMs)),
     defaultHeaders: Object.fromEntries(target.headers),
-    async fetch(url, init) {
-      const release = budget.connect()
-      try {
-        budget.take(1)
-        const signal = AbortSignal.any([
-          AbortSignal.timeout(Math.ceil(budget.leftMs)),
-          ...(init?.signal ? [init.signal] : []),
-        ])
-        const reply = await fetch(url, { ...init, signal, redirect: 'manual' })
-        const { status, statusText, headers, body } = reply
-        return new Response(body === null ? null : bounded(body), { status, statusText, headers })
-      } finally {
-        release()
-      }
+    async fetch(url, { method = 'GET', headers, body, signal } = {}) {
+      allowance.take(1)
+      const ends = AbortSignal.timeout(Math.ceil(allowance.leftMs))
+      const reply = await fetch(String(url), {
+        method,
+        headers: [...new Headers(headers)],
+        body: typeof body === 'string' ? body : null,
+        signal: signal == null ? ends : AbortSignal.any([ends, signal]),
+        redirect: 'manual',
+        dispatcher: agent,
+      })
+      const { status, statusText } = reply
+      const stream = reply.body as ReadableStream<Uint8Array> | null
+      return new Response(stream === null ? null : bounded(stream), {
+        status,
+        statusText,
+        headers: [...reply.headers],
+      })
     },
   })
+  return {
+    client,
+    async close() {
+      await agent.destroy()
+      release()
+    },
+  }
 }
 
 function bounded(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {

@@ -85,8 +85,8 @@ const ROWS: readonly Row[] = [
   {
     name: 'garbage',
     fails: true,
-    asserts: 'a reply of the provider that is no JSON is an error, and no answer with 200',
-    matters: 'clients throw a parse error, which nobody tries again',
+    asserts: 'a reply of the provider that is no JSON is an error of 500 or more, in the form of errors',
+    matters: 'clients take it for an answer, or cannot say what went wrong',
     async run(tester, proved) {
       const asked = await tester.ask(proved, { script: 'garbage' })
       return refusedWith(asked, status => status >= 500)
@@ -135,7 +135,7 @@ const ROWS: readonly Row[] = [
     matters: 'one slow model stops all others',
     async run(tester, proved) {
       const connection = await tester.open()
-      tester.deps.budget.take(1)
+      tester.deps.allowance.take(1)
       connection.send(tester.bytes('POST', proved.path, tester.body(proved, { script: 'silent' }, newId())))
       const asked = await tester.ask(proved)
       return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))
