@@ -95,7 +95,7 @@ async function proved(row: Row, folder: string): Promise<void> {
 }
 
 function page({ title, model, headers }: Row, { version: of }: Subject, report: ProveReport): string {
-  const { summary, allowance, figures, checks } = report
+  const { summary, ration, figures, checks } = report
   const words = headers.map(([name, value]) => ` \\\n  --header '${name}: ${value}'`).join('')
   const bad = checks.filter(({ status }) => status === 'fail' || status === 'warning')
   return `# \`sluice prove\` of ${title} ${of}
@@ -107,7 +107,7 @@ sluice prove ${report.url} --key "$KEY" --model ${model} --requests 1000 \\
   --provider-port ${PROVIDER_PORT} --pid "$PID"${words}
 \`\`\`
 
-${summary.pass} checks passed, ${summary.fail} failed, ${summary.warning} are warnings, ${summary.skipped} were skipped; ${allowance.sent} requests. The report as JSON is beside this page.
+${summary.pass} checks passed, ${summary.fail} failed, ${summary.warning} are warnings, ${summary.skipped} were skipped; ${ration.sent} requests. The report as JSON is beside this page.
 
 ${bad.length === 0 ? 'There are no findings.' : `## Findings\n\n${bad.map(finding).join('\n')}`}
 ## All checks

@@ -59,7 +59,7 @@ export const prove: Command = {
     if (file !== null) write(file, '')
     const environment = processEnvironment()
     const bar = new ProgressBar(process.stderr, environment)
-    const { prove: run, ProveFault, AllowanceSpent, FaultProvider } = await import('../prove/prove.ts')
+    const { prove: run, ProveFault, RationSpent, FaultProvider } = await import('../prove/prove.ts')
     const provider = port === null ? null : new FaultProvider(waitingClock)
     try {
       await provider?.listen(port ?? 0)
@@ -81,7 +81,7 @@ export const prove: Command = {
       return report.summary.fail > 0 ? EXIT_FAILED : 0
     } catch (error) {
       bar.clear()
-      if (error instanceof ProveFault || error instanceof AllowanceSpent)
+      if (error instanceof ProveFault || error instanceof RationSpent)
         throw new CommandError(plain(error.message))
       if (systemCode(error) === 'EADDRINUSE')
         throw new CommandError(`--provider-port: the port ${port} is taken`)

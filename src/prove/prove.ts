@@ -1,12 +1,12 @@
-/** Proves a gateway: surveys it, makes the checks one after the other within the allowance, and reports. The door. */
+/** Proves a gateway: surveys it, makes the checks one after the other within the ration, and reports. The door. */
 import { type Clock, isoInstant } from '../clock.ts'
-import { Allowance, AllowanceSpent, type ProveLimits } from './allowance.ts'
 import type { Check, CheckVerdict } from './check.ts'
 import { CHECKS } from './checks/table.ts'
 import { PROVED, type Proved } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { CPU_SENDS, cpuPerEvent, firstEventSends, firstEvents } from './figures.ts'
 import { FaultProvider } from './provider.ts'
+import { type ProveLimits, Ration, RationSpent } from './ration.ts'
 import { type CheckResult, cleaned, type ProveReport, REPORT_SCHEMA, statusFor, summaryOf } from './report.ts'
 import { type Header, scrubber } from './secrets.ts'
 import { ProveFault, type Survey, survey } from './survey.ts'
@@ -36,7 +36,7 @@ export interface ProveOptions {
   readonly silenceMs?: number
 }
 
-export { AllowanceSpent, FaultProvider, ProveFault }
+export { FaultProvider, ProveFault, RationSpent }
 
 export interface ProveListener {
   /** Before the first check. */
@@ -64,10 +64,10 @@ interface Planned {
   readonly why: string | null
 }
 
-/** @throws ProveFault, AllowanceSpent */
+/** @throws ProveFault, RationSpent */
 export async function prove(options: ProveOptions, listener: ProveListener): Promise<ProveReport> {
   const { clock } = options
-  const allowance = new Allowance(options.limits, clock)
+  const ration = new Ration(options.limits, clock)
   const startMs = clock.nowMs()
   const scrub = scrubber(options.key, options.headers)
   const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
@@ -79,7 +79,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
       model: options.model ?? '',
       maxTokensField: 'max_tokens',
     },
-    allowance,
+    ration,
     clock,
     provider: options.provider,
     restartCommand: options.restartCommand,
@@ -111,7 +111,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     url: clean(options.url),
     model: clean(found.deps.target.model),
     dialects: found.proved.map(({ name }) => name),
-    allowance: { ...options.limits, sent: allowance.sent, spentMs: Math.round(allowance.spentMs) },
+    ration: { ...options.limits, sent: ration.sent, spentMs: Math.round(ration.spentMs) },
     summary: summaryOf(checks),
     checks,
     figures: cleaned(figures, clean),
@@ -125,7 +125,8 @@ function isWanted(id: string, { only }: ProveOptions): boolean {
 function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planned[] {
   const missing = (check: Check): string | null => {
     if (check.needs === 'provider' && deps.provider === null) return 'not asked: start with --provider-port'
-    if (check.needs === 'restart' && options.restartCommand === null) return 'not asked: give --restart-command'
+    if (check.needs === 'restart' && options.restartCommand === null)
+      return 'not asked: give --restart-command'
     return null
   }
   return CHECKS.filter(({ id }) => isWanted(id, options)).flatMap((check): Planned[] => {
@@ -141,7 +142,7 @@ function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planne
 
 async function made({ check, proved, why }: Planned, { deps, samples }: Survey): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
-  const before = deps.allowance.sent
+  const before = deps.ration.sent
   const { outcome, seen } =
     why === null ? await verdict(check, proved, tester) : { outcome: 'skipped' as const, seen: why }
   return {
@@ -153,7 +154,7 @@ async function made({ check, proved, why }: Planned, { deps, samples }: Survey):
     seen,
     matters: check.matters,
     basis: check.basis,
-    requests: deps.allowance.sent - before,
+    requests: deps.ration.sent - before,
     repeat: repeatOf(tester, check),
   }
 }
@@ -164,19 +165,19 @@ function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
 }
 
 async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
-  const { allowance } = tester.deps
-  if (check.sends > allowance.left)
+  const { ration } = tester.deps
+  if (check.sends > ration.left)
     return {
       outcome: 'skipped',
-      seen: `--requests ${allowance.limits.requests} are spent: it needs ${check.sends}`,
+      seen: `--requests ${ration.limits.requests} are spent: it needs ${check.sends}`,
     }
   try {
     return await check.run(tester, proved)
   } catch (error) {
-    if (error instanceof AllowanceSpent) return { outcome: 'skipped', seen: error.message }
+    if (error instanceof RationSpent) return { outcome: 'skipped', seen: error.message }
     if (!isNoAnswer(error)) throw error
-    if (allowance.leftMs === 0)
-      return { outcome: 'skipped', seen: `--seconds ${allowance.limits.seconds} are over` }
+    if (ration.leftMs === 0)
+      return { outcome: 'skipped', seen: `--seconds ${ration.limits.seconds} are over` }
     return { outcome: 'fail', seen: error.message }
   } finally {
     tester.end()
@@ -205,12 +206,12 @@ async function figuresOf(found: Survey, options: ProveOptions): Promise<ProveRep
     const other = direct === null ? null : new Tester(direct, new Samples())
     try {
       // Half a figure is none.
-      if (deps.allowance.left >= firstEventSends(direct !== null))
+      if (deps.ration.left >= firstEventSends(direct !== null))
         firstEvent.push(await firstEvents(tester, other, each))
-      if (options.pid !== null && deps.allowance.left >= CPU_SENDS)
+      if (options.pid !== null && deps.ration.left >= CPU_SENDS)
         cpu.push(await cpuPerEvent(tester, each, options.pid))
     } catch (error) {
-      if (!(error instanceof AllowanceSpent) && !isNoAnswer(error)) throw error
+      if (!(error instanceof RationSpent) && !isNoAnswer(error)) throw error
     } finally {
       tester.end()
       other?.end()

@@ -31,7 +31,7 @@ export interface ProveReport {
   readonly url: string
   readonly model: string
   readonly dialects: readonly ProvedName[]
-  readonly allowance: {
+  readonly ration: {
     readonly requests: number
     readonly concurrency: number
     readonly seconds: number

@@ -21,7 +21,7 @@ export interface Survey {
 /** At most so many requests find it out. */
 export const SURVEY_SENDS = 1 + 2 * PROVED.length
 
-/** @param deps with the model that was asked for, or an empty one @throws ProveFault, AllowanceSpent */
+/** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
 export async function survey(given: TesterDeps): Promise<Survey> {
   const model = given.target.model || (await firstModel(given))
   let deps: TesterDeps = { ...given, target: { ...given.target, model } }

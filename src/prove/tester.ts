@@ -1,13 +1,13 @@
 /**
- * The hands of a check: it asks the gateway within the allowance, bounded in size and time, and remembers the last request
+ * The hands of a check: it asks the gateway within the ration, bounded in size and time, and remembers the last request
  * for whoever wants to repeat it. Samples are replies that several checks look at.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import type { Allowance } from './allowance.ts'
 import { type ConnectionTerms, RawConnection, type ReadOptions } from './connection.ts'
 import type { Proved, Question, Understood } from './dialects.ts'
 import { type FaultProvider, mark, type Script } from './provider.ts'
+import type { Ration } from './ration.ts'
 import type { SeenReply } from './raw-reply.ts'
 import { asBytes, asCurl } from './repeat.ts'
 import type { Header } from './secrets.ts'
@@ -25,7 +25,7 @@ export interface ProveTarget {
 
 export interface TesterDeps {
   readonly target: ProveTarget
-  readonly allowance: Allowance
+  readonly ration: Ration
   readonly clock: Clock
   readonly provider: FaultProvider | null
   readonly restartCommand: string | null
@@ -105,7 +105,7 @@ export class Tester {
     this.#terms = {
       clock: deps.clock,
       silenceMs: deps.silenceMs,
-      leftMs: () => deps.allowance.leftMs,
+      leftMs: () => deps.ration.leftMs,
       maxBytes: REPLY_MAX_BYTES,
     }
   }
@@ -116,7 +116,7 @@ export class Tester {
 
   /** Connections that a check may open beside one of its own. */
   get others(): number {
-    return Math.max(1, Math.min(8, this.deps.allowance.limits.concurrency - 1))
+    return Math.max(1, Math.min(8, this.deps.ration.limits.concurrency - 1))
   }
 
   /** A reply that several checks look at. */
@@ -148,7 +148,7 @@ export class Tester {
     return JSON.stringify({ ...proved.body(question), ...options.body })
   }
 
-  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, AllowanceSpent */
+  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
   async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<Asked> {
     const body = this.body(proved, options, id)
     const repeat = this.#curl(proved.path, 'POST', body, options.key)
@@ -176,7 +176,7 @@ export class Tester {
     this.repeat = this.#curl(path, method, body, options.key)
     const connection = options.connection ?? (await this.open())
     try {
-      this.deps.allowance.take(1)
+      this.deps.ration.take(1)
       connection.send(this.bytes(method, path, body, options.key))
       return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
     } finally {
@@ -197,16 +197,16 @@ export class Tester {
     return `${method} ${url.pathname.replace(/\/$/, '')}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
   }
 
-  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws AllowanceSpent */
+  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws RationSpent */
   sendRaw(connection: RawConnection, bytes: string, requests: number): void {
-    this.deps.allowance.take(requests)
+    this.deps.ration.take(requests)
     this.repeat = asBytes(this.url, bytes, this.deps.target.key)
     connection.send(bytes)
   }
 
-  /** @throws NoConnection, AllowanceSpent */
+  /** @throws NoConnection, RationSpent */
   async open(): Promise<RawConnection> {
-    const connection = await RawConnection.open(this.url, this.#terms, this.deps.allowance.connect())
+    const connection = await RawConnection.open(this.url, this.#terms, this.deps.ration.connect())
     this.#open.add(connection)
     return connection
   }

@@ -1,12 +1,12 @@
 /** What prove sends, keeps and shows: no more requests than allowed, no key, and nothing that changes a terminal. */
 import { createServer, type Server } from 'node:http'
-import { createServer as createPlain, type AddressInfo } from 'node:net'
+import { type AddressInfo, createServer as createPlain } from 'node:net'
 import t, { type Test } from 'tap'
 import { reportText } from '../../src/commands/prove/view.ts'
 import { plain } from '../../src/commands/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
-import { Allowance, AllowanceSpent } from '../../src/prove/allowance.ts'
 import { FaultProvider, ProveFault, type ProveOptions, prove } from '../../src/prove/prove.ts'
+import { Ration, RationSpent } from '../../src/prove/ration.ts'
 import { asBytes, asCurl } from '../../src/prove/repeat.ts'
 import { isSecret, scrubber } from '../../src/prove/secrets.ts'
 import { BrokenGateway, KEY } from './broken-gateway.ts'
@@ -32,7 +32,9 @@ function options(url: string, more: Partial<ProveOptions>): ProveOptions {
   }
 }
 
-async function withGateway(t: Test): Promise<{ url: string; gateway: BrokenGateway; provider: FaultProvider }> {
+async function withGateway(
+  t: Test,
+): Promise<{ url: string; gateway: BrokenGateway; provider: FaultProvider }> {
   const provider = new FaultProvider(waitingClock)
   await provider.listen(0)
   const gateway = new BrokenGateway(null, provider.url)
@@ -50,63 +52,72 @@ async function listening(t: Test, server: Server | ReturnType<typeof createPlain
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`
 }
 
-t.test('a server sees no more requests than were allowed, and the checks that did not fit say so', async t => {
-  for (const requests of [6, 25, 60]) {
-    const { url, gateway, provider } = await withGateway(t)
-    const limits = { requests, concurrency: 4, seconds: 600 }
-    const report = await prove(options(url, { limits, provider }), QUIET)
-    t.ok(gateway.requests <= requests, `${gateway.requests} of ${requests}`)
-    t.ok(report.allowance.sent <= requests)
-    t.ok(report.allowance.sent >= gateway.requests, 'each is counted')
-    t.ok(report.checks.some(({ status, seen }) => status === 'skipped' && /--requests/.test(seen)))
-    t.equal(report.summary.fail, 0, 'what was not asked is no finding')
-  }
-})
+t.test(
+  'a server sees no more requests than were allowed, and the checks that did not fit say so',
+  async t => {
+    for (const requests of [6, 25, 60]) {
+      const { url, gateway, provider } = await withGateway(t)
+      const limits = { requests, concurrency: 4, seconds: 600 }
+      const report = await prove(options(url, { limits, provider }), QUIET)
+      t.ok(gateway.requests <= requests, `${gateway.requests} of ${requests}`)
+      t.ok(report.ration.sent <= requests)
+      t.ok(report.ration.sent >= gateway.requests, 'each is counted')
+      t.ok(report.checks.some(({ status, seen }) => status === 'skipped' && /--requests/.test(seen)))
+      t.equal(report.summary.fail, 0, 'what was not asked is no finding')
+    }
+  },
+)
 
-t.test('a allowance ends by number, by connections and by time', async t => {
+t.test('a ration ends by number, by connections and by time', async t => {
   let nowMs = 0
-  const allowance = new Allowance(
+  const ration = new Ration(
     { requests: 2, concurrency: 1, seconds: 1 },
     { nowMs: () => 0, monotonicMs: () => nowMs, after: () => ({ cancel: () => undefined }) },
   )
-  const release = allowance.connect()
-  t.throws(() => allowance.connect(), AllowanceSpent)
+  const release = ration.connect()
+  t.throws(() => ration.connect(), RationSpent)
   release()
   release()
-  allowance.connect()
-  t.throws(() => allowance.connect(), AllowanceSpent, 'a second release frees nothing')
-  allowance.take(1)
-  t.throws(() => allowance.take(2), /--requests 2 are spent/)
-  t.equal(allowance.sent, 1)
+  ration.connect()
+  t.throws(() => ration.connect(), RationSpent, 'a second release frees nothing')
+  ration.take(1)
+  t.throws(() => ration.take(2), /--requests 2 are spent/)
+  t.equal(ration.sent, 1)
   nowMs = 1_000
-  t.throws(() => allowance.take(1), /--seconds 1 are over/)
+  t.throws(() => ration.take(1), /--seconds 1 are over/)
 })
 
-t.test('the key and the values of secret headers are in no report, even if the gateway sends them back', async t => {
-  const secret = 'portkey-secret-0987'
-  const server = createServer((request, response) => {
-    request.resume()
-    const echo = JSON.stringify(request.headers)
-    response.writeHead(request.url === '/v1/responses' ? 200 : 500, {
-      'content-type': `application/json; echo=${request.headers.authorization ?? ''}`,
+t.test(
+  'the key and the values of secret headers are in no report, even if the gateway sends them back',
+  async t => {
+    const secret = 'portkey-secret-0987'
+    const server = createServer((request, response) => {
+      request.resume()
+      const echo = JSON.stringify(request.headers)
+      response.writeHead(request.url === '/v1/responses' ? 200 : 500, {
+        'content-type': `application/json; echo=${request.headers.authorization ?? ''}`,
+      })
+      response.end(JSON.stringify({ object: 'response', error: { message: `\u001b[2J\u202e${echo}` } }))
     })
-    response.end(JSON.stringify({ object: 'response', error: { message: `\u001b[2J\u202e${echo}` } }))
-  })
-  const url = await listening(t, server)
-  const headers = [
-    ['x-portkey-api-key', secret],
-    ['x-portkey-provider', 'openai'],
-  ] as const
-  const report = await prove(options(url, { headers, model: KEY, only: ['reply', 'stream', 'errors'] }), QUIET)
-  const shown = [...reportText(report), JSON.stringify(report)].join('\n')
-  t.ok(report.summary.fail > 10)
-  t.notMatch(shown, KEY)
-  t.notMatch(shown, secret)
-  t.match(shown, '(the key)')
-  t.match(shown, 'x-portkey-provider: openai', 'other headers are needed to repeat it')
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a terminal obeys
-  t.notMatch(shown.replaceAll('\n', ''), /[\u0000-\u001f\u007f-\u009f\u202e]/)
-})
+    const url = await listening(t, server)
+    const headers = [
+      ['x-portkey-api-key', secret],
+      ['x-portkey-provider', 'openai'],
+    ] as const
+    const report = await prove(
+      options(url, { headers, model: KEY, only: ['reply', 'stream', 'errors'] }),
+      QUIET,
+    )
+    const shown = [...reportText(report), JSON.stringify(report)].join('\n')
+    t.ok(report.summary.fail > 10)
+    t.notMatch(shown, KEY)
+    t.notMatch(shown, secret)
+    t.match(shown, '(the key)')
+    t.match(shown, 'x-portkey-provider: openai', 'other headers are needed to repeat it')
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what a terminal obeys
+    t.notMatch(shown.replaceAll('\n', ''), /[\u0000-\u001f\u007f-\u009f\u202e]/)
+  },
+)
 
 t.test('a refused key ends it with a word, without the key', async t => {
   const server = createServer((request, response) => {
@@ -169,8 +180,13 @@ t.test('commands to repeat have the key as a variable', async t => {
   )
   t.match(asBytes(new URL('https://h/v1'), 'x', KEY), 'openssl s_client -quiet -connect h:443')
   t.same(
-    ['x-portkey-provider', 'x-api-key', 'x-portkey-virtual-key', 'Cookie', 'x-auth', 'apikey'].map(name => isSecret([name, ''])),
+    ['x-portkey-provider', 'x-api-key', 'x-portkey-virtual-key', 'Cookie', 'x-auth', 'apikey'].map(name =>
+      isSecret([name, '']),
+    ),
     [false, true, true, true, true, true],
   )
-  t.equal(scrubber('a"key/1', [])(`a"key/1 a\\"key/1 ${encodeURIComponent('a"key/1')}`), '(the key) (the key) (the key)')
+  t.equal(
+    scrubber('a"key/1', [])(`a"key/1 a\\"key/1 ${encodeURIComponent('a"key/1')}`),
+    '(the key) (the key) (the key)',
+  )
 })

@@ -140,7 +140,8 @@ export class BrokenGateway {
       }
       return this.#refuse(response, refusal.status, refusal.message)
     }
-    if (this.#has('fails after an abort') && this.#aborts > 0) return this.#refuse(response, 500, 'Internal error')
+    if (this.#has('fails after an abort') && this.#aborts > 0)
+      return this.#refuse(response, 500, 'Internal error')
     if (!this.#has('one request at a time')) return this.#forward(response, path, text, isChat)
     const before = this.#queue
     const turn = before.then(() => this.#forward(response, path, text, isChat))
@@ -174,7 +175,8 @@ export class BrokenGateway {
   #failed(response: ServerResponse, reply: Response): void {
     const after = reply.headers.get('retry-after')
     if (after !== null) response.setHeader('retry-after', after)
-    if (reply.status === 429) return this.#refuse(response, this.#has('limits of the provider are 500') ? 500 : 429, 'Limit')
+    if (reply.status === 429)
+      return this.#refuse(response, this.#has('limits of the provider are 500') ? 500 : 429, 'Limit')
     this.#refuse(response, this.#has('failures of the provider are 200') ? 200 : 502, 'The provider failed')
   }
 
@@ -183,7 +185,11 @@ export class BrokenGateway {
     try {
       document = JSON.parse(text) as Json
     } catch {
-      return this.#refuse(response, this.#has('garbage of the provider is 200') ? 200 : 502, 'The provider failed')
+      return this.#refuse(
+        response,
+        this.#has('garbage of the provider is 200') ? 200 : 502,
+        'The provider failed',
+      )
     }
     const usage = document['usage'] as Json
     if (this.#has('no usage')) delete document['usage']
@@ -217,7 +223,9 @@ export class BrokenGateway {
     const isBreaking = this.#has('breaks characters')
     try {
       for await (const chunk of reply.body ?? [])
-        for (const frame of frames.push(isBreaking ? new TextDecoder().decode(chunk) : decoder.decode(chunk, { stream: true })))
+        for (const frame of frames.push(
+          isBreaking ? new TextDecoder().decode(chunk) : decoder.decode(chunk, { stream: true }),
+        ))
           send(frame)
     } catch {
       // The provider has gone: the end tells it.
@@ -232,7 +240,10 @@ export class BrokenGateway {
     if (this.#has('errors are text')) {
       response.writeHead(status, { 'content-type': 'text/plain' })
       response.end(message)
-    } else sendJson(response, status, { error: { message, type: 'invalid_request_error', code: null, param: null } })
+    } else
+      sendJson(response, status, {
+        error: { message, type: 'invalid_request_error', code: null, param: null },
+      })
   }
 
   #restart(response: ServerResponse): void {
@@ -295,12 +306,16 @@ class Frames {
     if (json['error'] !== undefined) this.#isEnded = true
     const choice = (json['choices'] as Json[] | undefined)?.[0]
     const delta = choice?.['delta'] as Json | undefined
-    if (typeof delta?.['content'] === 'string' && ++this.#deltas === 3 && this.#has('loses a delta')) return []
+    if (typeof delta?.['content'] === 'string' && ++this.#deltas === 3 && this.#has('loses a delta'))
+      return []
     if (this.#has('an id for each chunk')) json['id'] = `chatcmpl-${Math.random()}`
-    if (this.#has('usage in every chunk')) json['usage'] ??= { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
+    if (this.#has('usage in every chunk'))
+      json['usage'] ??= { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
     if (this.#has('breaks the arguments of calls')) breakCall(delta)
     const text = `data: ${JSON.stringify(json)}\n\n`
-    return this.#has('two finish reasons') && typeof choice?.['finish_reason'] === 'string' ? [text, text] : [text]
+    return this.#has('two finish reasons') && typeof choice?.['finish_reason'] === 'string'
+      ? [text, text]
+      : [text]
   }
 
   #event(json: Json): string[] {
@@ -332,7 +347,10 @@ function breakCall(delta: Json | undefined): void {
   }
 }
 
-function refusalOf(text: string, isChat: boolean): { readonly status: number; readonly message: string } | null {
+function refusalOf(
+  text: string,
+  isChat: boolean,
+): { readonly status: number; readonly message: string } | null {
   let body: Json
   try {
     body = JSON.parse(text) as Json

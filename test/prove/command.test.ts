@@ -27,13 +27,30 @@ async function ownProvider(t: Test): Promise<string> {
 t.test('a gateway that keeps its promises is 0, with a line for each check and a report', async t => {
   const url = await started(t, null, await ownProvider(t))
   const file = join(t.testdir({}), 'report.json')
-  const { code, stdout, stderr } = await runCommand(t, ['prove', url.replace('/v1', ''), '--key', KEY, '--json', file, '--only', 'reply,errors'])
+  const { code, stdout, stderr } = await runCommand(t, [
+    'prove',
+    url.replace('/v1', ''),
+    '--key',
+    KEY,
+    '--json',
+    file,
+    '--only',
+    'reply,errors',
+  ])
   t.equal(code, 0, stderr)
-  t.match(stderr, /^sends at most 400 requests to http:.*\/v1, 8 at a time, for at most 300 s; each asks for at most 256 tokens\n/)
+  t.match(
+    stderr,
+    /^sends at most 400 requests to http:.*\/v1, 8 at a time, for at most 300 s; each asks for at most 256 tokens\n/,
+  )
   t.match(stderr, /asks prove by Responses and chat completions: 35 checks, about \d+ requests\n/)
   t.match(stdout, /^pass {2}reply\.status +responses +200, application\/json$/m)
   t.match(stdout, /\n35 passed, 0 failed, 0 warnings, 0 skipped; \d+ requests in [\d.]+ s\n$/)
-  t.match(JSON.parse(readFileSync(file, 'utf8')), { schema: 'sluice-prove/1', url, model: 'prove', summary: { fail: 0 } })
+  t.match(JSON.parse(readFileSync(file, 'utf8')), {
+    schema: 'sluice-prove/1',
+    url,
+    model: 'prove',
+    summary: { fail: 0 },
+  })
   t.equal(statSync(file).mode & 0o777, 0o600)
   t.notMatch(stdout + stderr + readFileSync(file, 'utf8'), KEY)
 })
@@ -52,7 +69,17 @@ t.test('a broken promise is 1, and says what was expected and how to repeat it',
 t.test('with a port it starts the provider, and keeps it if it is told to', async t => {
   const port = await freePort()
   const url = await started(t, null, `http://127.0.0.1:${port}/v1`)
-  const words = ['prove', url, '--key', KEY, '--provider-port', String(port), '--keep-provider', '--only', 'upstream.text']
+  const words = [
+    'prove',
+    url,
+    '--key',
+    KEY,
+    '--provider-port',
+    String(port),
+    '--keep-provider',
+    '--only',
+    'upstream.text',
+  ]
   const running = startCommand(t, words)
   await running.wrote(/the scripted provider goes on at .*; Ctrl-C ends it/)
   await running.wrote(/^pass {2}upstream\.text/m)
@@ -88,7 +115,12 @@ t.test('wrong words are told before anything is sent, and without the key', asyn
 })
 
 t.test('nobody at the address is 1', async t => {
-  const { code, stderr } = await runCommand(t, ['prove', `http://127.0.0.1:${await freePort()}`, '--key', KEY])
+  const { code, stderr } = await runCommand(t, [
+    'prove',
+    `http://127.0.0.1:${await freePort()}`,
+    '--key',
+    KEY,
+  ])
   t.equal(code, 1)
   t.match(stderr, /^sluice: no gateway answers at http:.*: ECONNREFUSED$/m)
 })

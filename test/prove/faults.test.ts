@@ -103,7 +103,8 @@ async function proving(
 
 t.test('a gateway without a fault passes every check', async t => {
   const { report } = await proving(t, null, { pid: process.pid })
-  for (const { id, dialect, status, seen } of report.checks) t.equal(status, 'pass', `${id} ${dialect}: ${seen}`)
+  for (const { id, dialect, status, seen } of report.checks)
+    t.equal(status, 'pass', `${id} ${dialect}: ${seen}`)
   t.ok(report.checks.length > 100)
   t.same(report.dialects, ['responses', 'chat'])
   t.equal(report.model, 'prove')
@@ -119,7 +120,10 @@ for (const fault of FAULTS) {
       const made = report.checks.filter(check => check.id === id)
       const found = made.filter(({ status }) => status === 'fail' || status === 'warning')
       t.ok(found.length > 0, `${id}: ${made.map(({ status, seen }) => `${status}, ${seen}`).join('; ')}`)
-      t.ok(found.every(({ repeat }) => repeat?.includes('127.0.0.1') === true), 'each says how to repeat it')
+      t.ok(
+        found.every(({ repeat }) => repeat?.includes('127.0.0.1') === true),
+        'each says how to repeat it',
+      )
     }
   })
 }

@@ -44,7 +44,8 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
       },
       { begins: () => undefined, made: () => undefined },
     )
-    for (const { id, dialect, status, seen } of report.checks) t.not(status, 'fail', `${id} ${dialect}: ${seen}`)
+    for (const { id, dialect, status, seen } of report.checks)
+      t.not(status, 'fail', `${id} ${dialect}: ${seen}`)
     t.same(report.dialects, ['responses', 'chat'])
     t.same(
       report.checks.filter(({ status }) => status === 'skipped').map(({ id }) => id),

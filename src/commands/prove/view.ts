@@ -17,7 +17,7 @@ export function planText({ model, dialects, checks, requests }: ProvePlan): stri
 }
 
 /** A line for each check; below those that failed: what was expected, why it matters, and how to repeat it. */
-export function reportText({ checks, summary, figures, allowance }: ProveReport): string[] {
+export function reportText({ checks, summary, figures, ration }: ProveReport): string[] {
   const width = Math.max(...checks.map(({ id }) => id.length))
   const skipped = new Map<string, number>()
   const rows = checks.flatMap(check => {
@@ -43,7 +43,7 @@ export function reportText({ checks, summary, figures, allowance }: ProveReport)
       ({ dialect, microsPerEvent, events, streams }) =>
         `CPU, ${dialect}: ${microsPerEvent.toFixed(1)} us per event (${count(events)} events in ${streams} streams)`,
     ),
-    `${count(summary.pass)} passed, ${count(summary.fail)} failed, ${counted(summary.warning, 'warning')}, ${count(summary.skipped)} skipped; ${count(allowance.sent)} requests in ${(allowance.spentMs / 1000).toFixed(1)} s`,
+    `${count(summary.pass)} passed, ${count(summary.fail)} failed, ${counted(summary.warning, 'warning')}, ${count(summary.skipped)} skipped; ${count(ration.sent)} requests in ${(ration.spentMs / 1000).toFixed(1)} s`,
   ]
 }
 

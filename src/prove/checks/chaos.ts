@@ -75,7 +75,7 @@ export const CHAOS_CHECKS: readonly Check[] = [
     sends: 1 + OTHERS,
     async run(tester, proved) {
       const slow = await tester.open()
-      tester.deps.allowance.take(1)
+      tester.deps.ration.take(1)
       slow.pause()
       const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
       slow.send(tester.bytes('POST', proved.path, body))

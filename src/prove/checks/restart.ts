@@ -1,8 +1,8 @@
 /** A restart of the gateway while streams run: the person names the command. */
 import { spawn } from 'node:child_process'
-import { AllowanceSpent } from '../allowance.ts'
 import { type CheckVerdict, fail, pass, skip } from '../check.ts'
 import type { Proved } from '../dialects.ts'
+import { RationSpent } from '../ration.ts'
 import { readStream } from '../sse.ts'
 import { type Asked, newId, type Tester } from '../tester.ts'
 
@@ -67,7 +67,7 @@ function isSilent({ understood, reply }: Asked): boolean {
 function run(command: string, { deps }: Tester): Promise<number | null> {
   return new Promise(resolve => {
     const child = spawn('sh', ['-c', command], { stdio: 'ignore' })
-    const timer = deps.clock.after(deps.allowance.leftMs, () => child.kill('SIGKILL'))
+    const timer = deps.clock.after(deps.ration.leftMs, () => child.kill('SIGKILL'))
     child.on('error', () => resolve(null))
     child.on('exit', code => {
       timer.cancel()
@@ -83,7 +83,7 @@ async function comesBack(tester: Tester): Promise<string | null> {
       const { status } = await tester.request('GET', '/models', null)
       if (status < 500) return `new ones are answered at try ${tries}`
     } catch (error) {
-      if (error instanceof AllowanceSpent) return null
+      if (error instanceof RationSpent) return null
     }
     await new Promise<void>(done => tester.deps.clock.after(BACK_PAUSE_MS, done))
   }

@@ -139,11 +139,11 @@ interface Opened {
   close(): Promise<void>
 }
 
-/** A client that asks within the allowance, once, by a connection of its own, and reads a bounded body. */
+/** A client that asks within the ration, once, by a connection of its own, and reads a bounded body. */
 async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
-  const { target, allowance, silenceMs } = tester.deps
+  const { target, ration, silenceMs } = tester.deps
   const { Agent, fetch } = await import('undici')
-  const release = allowance.connect()
+  const release = ration.connect()
   const agent = new Agent({ connections: 1, pipelining: 0 })
   const client = new OpenAI({
     apiKey: target.key,
@@ -151,11 +151,11 @@ async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
     organization: null,
     project: null,
     maxRetries: 0,
-    timeout: Math.ceil(Math.min(silenceMs, allowance.leftMs)),
+    timeout: Math.ceil(Math.min(silenceMs, ration.leftMs)),
     defaultHeaders: Object.fromEntries(target.headers),
     async fetch(url, { method = 'GET', headers, body, signal } = {}) {
-      allowance.take(1)
-      const ends = AbortSignal.timeout(Math.ceil(allowance.leftMs))
+      ration.take(1)
+      const ends = AbortSignal.timeout(Math.ceil(ration.leftMs))
       const reply = await fetch(String(url), {
         method,
         headers: [...new Headers(headers)],

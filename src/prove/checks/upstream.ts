@@ -135,7 +135,7 @@ const ROWS: readonly Row[] = [
     matters: 'one slow model stops all others',
     async run(tester, proved) {
       const connection = await tester.open()
-      tester.deps.allowance.take(1)
+      tester.deps.ration.take(1)
       connection.send(tester.bytes('POST', proved.path, tester.body(proved, { script: 'silent' }, newId())))
       const asked = await tester.ask(proved)
       return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))

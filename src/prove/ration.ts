@@ -9,11 +9,11 @@ export interface ProveLimits {
 }
 
 /** A check wanted to send more than was allowed. */
-export class AllowanceSpent extends Error {
-  override readonly name = 'AllowanceSpent'
+export class RationSpent extends Error {
+  override readonly name = 'RationSpent'
 }
 
-export class Allowance {
+export class Ration {
   readonly limits: ProveLimits
   readonly #clock: Clock
   readonly #startMs: number
@@ -42,17 +42,17 @@ export class Allowance {
     return Math.max(0, this.limits.seconds * 1000 - this.spentMs)
   }
 
-  /** Asks before requests are sent. @throws AllowanceSpent */
+  /** Asks before requests are sent. @throws RationSpent */
   take(requests: number): void {
-    if (requests > this.left) throw new AllowanceSpent(`--requests ${this.limits.requests} are spent`)
-    if (this.leftMs === 0) throw new AllowanceSpent(`--seconds ${this.limits.seconds} are over`)
+    if (requests > this.left) throw new RationSpent(`--requests ${this.limits.requests} are spent`)
+    if (this.leftMs === 0) throw new RationSpent(`--seconds ${this.limits.seconds} are over`)
     this.#sent += requests
   }
 
-  /** Asks before a connection is opened; the function that is returned closes it. @throws AllowanceSpent */
+  /** Asks before a connection is opened; the function that is returned closes it. @throws RationSpent */
   connect(): () => void {
     if (this.#open >= this.limits.concurrency)
-      throw new AllowanceSpent(`needs more connections than --concurrency ${this.limits.concurrency}`)
+      throw new RationSpent(`needs more connections than --concurrency ${this.limits.concurrency}`)
     this.#open++
     let isOpen = true
     return () => {
