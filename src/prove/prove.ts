@@ -9,7 +9,7 @@ import { FaultProvider } from './provider.ts'
 import { type ProveLimits, Ration, RationSpent } from './ration.ts'
 import { type CheckResult, cleaned, type ProveReport, REPORT_SCHEMA, statusFor, summaryOf } from './report.ts'
 import { type Header, scrubber } from './secrets.ts'
-import { ProveFault, type Survey, survey } from './survey.ts'
+import { ProveFault, type Surveyed, survey } from './survey.ts'
 import { SAMPLE_COUNT, Samples, Tester, type TesterDeps } from './tester.ts'
 
 export interface ProveOptions {
@@ -122,7 +122,7 @@ function isWanted(id: string, { only }: ProveOptions): boolean {
   return only === null || only.some(name => id === name || id.startsWith(`${name}.`))
 }
 
-function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planned[] {
+function planOf({ proved, absent, deps }: Surveyed, options: ProveOptions): Planned[] {
   const missing = (check: Check): string | null => {
     if (check.needs === 'provider' && deps.provider === null) return 'not asked: start with --provider-port'
     if (check.needs === 'restart' && options.restartCommand === null)
@@ -140,7 +140,7 @@ function planOf({ proved, absent, deps }: Survey, options: ProveOptions): Planne
   })
 }
 
-async function made({ check, proved, why }: Planned, { deps, samples }: Survey): Promise<CheckResult> {
+async function made({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
   const before = deps.ration.sent
   const { outcome, seen } =
@@ -185,18 +185,18 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
 }
 
 /** The provider behind the gateway as one that is asked itself; null: it is unknown. */
-function directOf({ deps }: Survey, { directUrl }: ProveOptions): TesterDeps | null {
+function directOf({ deps }: Surveyed, { directUrl }: ProveOptions): TesterDeps | null {
   const url = directUrl ?? deps.provider?.url ?? null
   return url === null ? null : { ...deps, target: { ...deps.target, url, headers: [] } }
 }
 
-function figureSends(found: Survey, options: ProveOptions): number {
+function figureSends(found: Surveyed, options: ProveOptions): number {
   if (!isWanted('figures', options)) return 0
   const each = firstEventSends(directOf(found, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
   return found.proved.length * each
 }
 
-async function figuresOf(found: Survey, options: ProveOptions): Promise<ProveReport['figures']> {
+async function figuresOf(found: Surveyed, options: ProveOptions): Promise<ProveReport['figures']> {
   const { deps, samples, proved } = found
   const direct = directOf(found, options)
   const firstEvent = []

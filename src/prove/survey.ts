@@ -10,7 +10,7 @@ export class ProveFault extends Error {
   override readonly name = 'ProveFault'
 }
 
-export interface Survey {
+export interface Surveyed {
   readonly deps: TesterDeps
   readonly samples: Samples
   readonly proved: readonly Proved[]
@@ -22,7 +22,7 @@ export interface Survey {
 export const SURVEY_SENDS = 1 + 2 * PROVED.length
 
 /** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
-export async function survey(given: TesterDeps): Promise<Survey> {
+export async function survey(given: TesterDeps): Promise<Surveyed> {
   const model = given.target.model || (await firstModel(given))
   let deps: TesterDeps = { ...given, target: { ...given.target, model } }
   const samples = new Samples()

@@ -1,6 +1,6 @@
 /**
- * The hands of a check: it asks the gateway within the ration, bounded in size and time, and remembers the last request
- * for whoever wants to repeat it. Samples are replies that several checks look at.
+ * The hands of a check: it asks the gateway within the ration, bounded in size and time, and remembers how its last
+ * request is repeated. Samples are replies that several checks look at.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'

@@ -175,9 +175,12 @@ export class BrokenGateway {
   #failed(response: ServerResponse, reply: Response): void {
     const after = reply.headers.get('retry-after')
     if (after !== null) response.setHeader('retry-after', after)
-    if (reply.status === 429)
-      return this.#refuse(response, this.#has('limits of the provider are 500') ? 500 : 429, 'Limit')
-    this.#refuse(response, this.#has('failures of the provider are 200') ? 200 : 502, 'The provider failed')
+    const [fault, status] =
+      reply.status === 429
+        ? (['limits of the provider are 500', 429] as const)
+        : (['failures of the provider are 200', 502] as const)
+    const wrong = reply.status === 429 ? 500 : 200
+    this.#refuse(response, this.#has(fault) ? wrong : status, 'The provider failed')
   }
 
   #whole(response: ServerResponse, text: string): void {
@@ -185,11 +188,9 @@ export class BrokenGateway {
     try {
       document = JSON.parse(text) as Json
     } catch {
-      return this.#refuse(
-        response,
-        this.#has('garbage of the provider is 200') ? 200 : 502,
-        'The provider failed',
-      )
+      const status = this.#has('garbage of the provider is 200') ? 200 : 502
+      this.#refuse(response, status, 'The provider failed')
+      return
     }
     const usage = document['usage'] as Json
     if (this.#has('no usage')) delete document['usage']
