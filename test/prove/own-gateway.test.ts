@@ -58,3 +58,32 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
     )
   })
 }
+
+t.test('prove has no finding against this gateway with a model of its own, without a provider', async t => {
+  const gateway = await startGateway()
+  t.teardown(() => gateway.close())
+  const report = await prove(
+    {
+      url: gateway.url,
+      key: gateway.apiKey,
+      headers: [],
+      model: 'sim/echo',
+      limits: { requests: 400, concurrency: 4, seconds: 600 },
+      provider: null,
+      only: ['reply', 'stream', 'errors', 'sdk', 'chaos'],
+      restartCommand: null,
+      directUrl: null,
+      pid: null,
+      version: '0.0.0',
+      plain,
+      clock: waitingClock,
+    },
+    { begins: () => undefined, made: () => undefined },
+  )
+  for (const { id, dialect, status, seen } of report.checks)
+    t.not(status, 'fail', `${id} ${dialect}: ${seen}`)
+  t.match(
+    report.checks.find(({ id }) => id === 'reply.call'),
+    { status: 'skipped', seen: /^the model calls nothing/ },
+  )
+})

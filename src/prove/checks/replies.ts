@@ -12,7 +12,7 @@ import {
 } from '../check.ts'
 import { FUNCTION_NAME } from '../dialects.ts'
 import { objectOf } from '../sse.ts'
-import type { Asked } from '../tester.ts'
+import type { Asked, Tester } from '../tester.ts'
 
 export const REPLY_CHECKS: readonly Check[] = [
   {
@@ -113,7 +113,7 @@ export const REPLY_CHECKS: readonly Check[] = [
     sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'called')
-      return calling(asked, ({ understood }) => [
+      return calling(tester, asked, ({ understood }) => [
         ...(proved.wholeFaults(asked.document) ?? []),
         ...callFaults(understood.call, isCut(asked)),
       ])
@@ -121,10 +121,19 @@ export const REPLY_CHECKS: readonly Check[] = [
   },
 ]
 
+/** Whether a model obeys is no promise of the gateway; the scripted provider does. */
+export const NO_CALLS = 'the model calls nothing: ask another one, or start with --provider-port'
+
 /** Judges a reply with the status 200; models and gateways without functions are no fault. */
-export function calling(asked: Asked, faults: (asked: Asked) => readonly string[]): CheckVerdict {
+export function calling(
+  { deps }: Tester,
+  asked: Asked,
+  faults: (asked: Asked) => readonly string[],
+): CheckVerdict {
   if (asked.reply.status >= 400 && asked.reply.status < 500)
     return skip(`no calls of functions here: ${statusOf(asked)}`)
+  if (asked.reply.status === 200 && asked.understood.call === null && deps.provider === null)
+    return skip(NO_CALLS)
   return whenOk(asked, () => faultless(faults(asked), `a call of ${FUNCTION_NAME}`))
 }
 

@@ -7,7 +7,8 @@ import { readStream } from '../sse.ts'
 import { type Asked, newId, type Tester } from '../tester.ts'
 
 const STREAMS = 4
-const BACK_PAUSE_MS = 500
+/** New requests have a minute to come back. */
+const BACK = { tries: 60, pauseMs: 1_000 } as const
 
 export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const command = tester.deps.restartCommand ?? ''
@@ -78,14 +79,14 @@ function run(command: string, { deps }: Tester): Promise<number | null> {
 
 /** How many tries it took; null: it never did. */
 async function comesBack(tester: Tester): Promise<string | null> {
-  for (let tries = 1; tries <= 30; tries++) {
+  for (let tries = 1; tries <= BACK.tries; tries++) {
     try {
       const { status } = await tester.request('GET', '/models', null)
       if (status < 500) return `new ones are answered at try ${tries}`
     } catch (error) {
       if (error instanceof RationSpent) return null
     }
-    await new Promise<void>(done => tester.deps.clock.after(BACK_PAUSE_MS, done))
+    await new Promise<void>(done => tester.deps.clock.after(BACK.pauseMs, done))
   }
   return null
 }

@@ -220,7 +220,7 @@ export const STREAM_CHECKS: readonly Check[] = [
     sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'called-stream')
-      return calling(asked, ({ understood }) => callFaults(understood.call, isCut(asked)))
+      return calling(tester, asked, ({ understood }) => callFaults(understood.call, isCut(asked)))
     },
   },
   ...GRAMMAR_CHECKS,
