@@ -10,6 +10,7 @@ import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { prove } from './prove.ts'
 import { start } from './start.ts'
 import { vaultRotate, vaultStatus } from './vault.ts'
+import { verify } from './verify.ts'
 import { version } from './version.ts'
 
 /** In the order of the usage. */
@@ -26,6 +27,7 @@ const COMMANDS: readonly Command[] = [
   batchesWatch,
   batchesCancel,
   prove,
+  verify,
 ]
 
 /** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
