@@ -107,7 +107,7 @@ sluice prove ${report.url} --key "$KEY" --model ${model} --requests 1000 \\
   --provider-port ${PROVIDER_PORT} --pid "$PID"${words}
 \`\`\`
 
-${summary.pass} checks passed, ${summary.fail} failed, ${summary.warning} are warnings, ${summary.skipped} were skipped; ${ration.sent} requests. The report as JSON is beside this page.
+Checks passed: ${summary.pass}; failed: ${summary.fail}; warnings: ${summary.warning}; skipped: ${summary.skipped}. Requests: ${ration.sent}. The report as JSON is beside this page.
 
 ${bad.length === 0 ? 'There are no findings.' : `## Findings\n\n${bad.map(finding).join('\n')}`}
 ## All checks
