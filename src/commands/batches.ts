@@ -1,5 +1,5 @@
 /** `sluice batches`: lists batches of a gateway, watches one to its end, and cancels one. All over HTTP. */
-import { type Clock, systemClock } from '../clock.ts'
+import { systemClock } from '../clock.ts'
 import { processEnvironment } from '../config/config.ts'
 import { barDisplay, jsonDisplay, textDisplay } from './batches/display.ts'
 import { batchPath, listBatches, readBatch, type SeenBatch } from './batches/reading.ts'
@@ -11,6 +11,7 @@ import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gatew
 import { complain, EXIT_FAILED, print } from './outcome.ts'
 import { drawsOver, ProgressBar } from './progress-bar.ts'
 import { count, counted, duration, plain } from './text.ts'
+import { waitingClock } from './waiting-clock.ts'
 
 const LIST_DEFAULT = 20
 const LIST_MAX = 100_000
@@ -21,15 +22,6 @@ const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
 const EXIT_SIGNALLED = 128
 
 const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
-
-/** Its timers keep the process alive, which waits for nothing else. */
-const waitingClock: Clock = {
-  ...systemClock,
-  after(delayMs, callback) {
-    const timer = setTimeout(callback, delayMs)
-    return { cancel: () => clearTimeout(timer) }
-  },
-}
 
 export const batchesList: Command = {
   name: 'batches list',

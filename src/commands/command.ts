@@ -7,6 +7,8 @@ export interface Option {
   /** Placeholder for its value in the usage; absent for an option without a value. */
   readonly value?: string
   readonly required?: boolean
+  /** May be given several times; its text then has a line for each. */
+  readonly repeats?: true
   readonly does: string
 }
 
@@ -80,8 +82,18 @@ export function readWords(words: readonly string[], commands: readonly Command[]
     asks: 'run',
     command,
     argument,
-    given: Object.fromEntries(options.map(({ name, value }) => [name, value ?? true])),
+    given: givenOf(options, command),
   }
+}
+
+/** Of an option that was given again, the last value counts, or all do. */
+function givenOf(options: readonly GivenOption[], command: Command): Given {
+  const given: Record<string, string | true> = {}
+  for (const { name, value = true } of options) {
+    const before = command.options[name]?.repeats === true ? given[name] : undefined
+    given[name] = typeof before === 'string' ? `${before}\n${value}` : value
+  }
+  return given
 }
 
 interface GivenOption {

@@ -7,6 +7,7 @@ import { type Command, CommandError, readWords, UsageError, usage } from './comm
 import { keysCreate, keysList } from './keys.ts'
 import { modelsImport, modelsSources } from './models.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
+import { prove } from './prove.ts'
 import { start } from './start.ts'
 import { vaultRotate, vaultStatus } from './vault.ts'
 import { verify } from './verify.ts'
@@ -25,6 +26,7 @@ const COMMANDS: readonly Command[] = [
   batchesList,
   batchesWatch,
   batchesCancel,
+  prove,
   verify,
 ]
 

@@ -1,0 +1,76 @@
+/** The contract of a check: one promise of a public interface, how it is put to the test, and what was seen. */
+import type { Proved, ProvedName } from './dialects.ts'
+import type { Asked, Tester } from './tester.ts'
+
+export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
+
+/** What a check may need beside an address and a key. */
+export type CheckNeed = 'provider' | 'restart'
+
+/** One row of the tables in `checks/`. */
+export interface Check {
+  /** `stream.sequence` */
+  readonly id: string
+  readonly group: CheckGroup
+  /** The interfaces that it is made for, once for each; `null`: it is made once. */
+  readonly dialects: readonly ProvedName[] | null
+  /** What should be. */
+  readonly asserts: string
+  /** What happens to clients otherwise. */
+  readonly matters: string
+  /** The public document that promises it. */
+  readonly basis: string
+  /** `should`: the document advises it; a deviation is a warning and no finding. */
+  readonly weight: 'must' | 'should'
+  readonly needs?: CheckNeed
+  /** Requests that it sends at most, beside the samples that several checks share. */
+  readonly sends: number
+  run(tester: Tester, proved: Proved): Promise<CheckVerdict>
+}
+
+export interface CheckVerdict {
+  readonly outcome: 'pass' | 'fail' | 'warning' | 'skipped'
+  readonly seen: string
+}
+
+export function pass(seen: string): CheckVerdict {
+  return { outcome: 'pass', seen }
+}
+
+export function fail(seen: string): CheckVerdict {
+  return { outcome: 'fail', seen }
+}
+
+/** A deviation from the letter that harms nobody. */
+export function warn(seen: string): CheckVerdict {
+  return { outcome: 'warning', seen }
+}
+
+export function skip(why: string): CheckVerdict {
+  return { outcome: 'skipped', seen: why }
+}
+
+/** Fails with the first of these faults. */
+export function faultless(faults: readonly string[], seen: string): CheckVerdict {
+  const [first, ...others] = faults
+  if (first === undefined) return pass(seen)
+  return fail(others.length === 0 ? first : `${first}; and ${others.length} more`)
+}
+
+/** Words for a reply whose status surprises: `status 500: the message`. */
+export function statusOf({ reply, document }: Pick<Asked, 'reply' | 'document'>): string {
+  const error = (document as { error?: { message?: unknown } | null } | undefined)?.error
+  const message = typeof error?.message === 'string' ? error.message : ''
+  return `status ${reply.status}${message === '' ? '' : `: ${message}`}`
+}
+
+/** Both interfaces. */
+export const BOTH: readonly ProvedName[] = ['responses', 'chat']
+
+export const BASIS = {
+  http: 'RFC 9110 (HTTP semantics)',
+  http1: 'RFC 9112 (HTTP/1.1)',
+  sse: 'HTML standard, server-sent events',
+  api: 'OpenAI API reference',
+  responses: 'OpenAI API reference and the Open Responses specification',
+} as const

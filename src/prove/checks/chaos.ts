@@ -1,0 +1,186 @@
+/** Checks of a gateway in trouble: clients that leave, that do not read, that never finish; and a restart. */
+import { BASIS, BOTH, type Check, fail, pass, statusOf } from '../check.ts'
+import { objectOf } from '../sse.ts'
+import { type Asked, type AskOptions, newId } from '../tester.ts'
+import { restarted } from './restart.ts'
+
+const ABORTS = 8
+const SAMPLES = 3
+/** A gateway that has become slower than this after aborts has lost something; less may be chance. */
+const WORSE = { factor: 5, ms: 1_500 } as const
+const OTHERS = 3
+const BASIS_CHAOS = `${BASIS.http1}, 9.5; ${BASIS.api}`
+
+/** A client that leaves at the first event of a stream. */
+const LEAVING: AskOptions = { stream: true, script: 'slow', onText: text => text.includes('\n\n') }
+
+export const CHAOS_CHECKS: readonly Check[] = [
+  {
+    id: 'chaos.abort',
+    group: 'chaos',
+    dialects: BOTH,
+    asserts: 'after a client has left in the middle of a stream, the next request works',
+    matters: 'people close windows all the time',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: 2,
+    async run(tester, proved) {
+      await tester.ask(proved, LEAVING)
+      const asked = await tester.ask(proved, { stream: true })
+      return asked.reply.status === 200 && asked.understood.end === 'ended'
+        ? pass('200')
+        : fail(statusOf(asked))
+    },
+  },
+  {
+    id: 'chaos.aborts',
+    group: 'chaos',
+    dialects: BOTH,
+    asserts: `${ABORTS} clients that leave in the middle of a stream do not make the next ones slower`,
+    matters: 'what is lost with each client adds up to an outage',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: ABORTS + 2 * SAMPLES,
+    async run(tester, proved) {
+      const firstMs = async (): Promise<number> => {
+        const times: number[] = []
+        for (let at = 0; at < SAMPLES; at++) {
+          const asked = await tester.ask(proved, { stream: true })
+          if (asked.reply.status !== 200) return Number.POSITIVE_INFINITY
+          times.push(asked.reply.firstMs)
+        }
+        return median(times)
+      }
+      const before = await firstMs()
+      for (let left = ABORTS; left > 0; left -= tester.others) {
+        const leaving = Array.from({ length: Math.min(left, tester.others) }, () =>
+          tester.ask(proved, LEAVING),
+        )
+        await Promise.all(leaving)
+      }
+      const after = await firstMs()
+      const seen = `first bytes after ${before.toFixed(0)} ms before, ${after.toFixed(0)} ms after`
+      if (!Number.isFinite(after)) return fail('requests fail after the aborts')
+      return after > before * WORSE.factor + WORSE.ms ? fail(seen) : pass(seen)
+    },
+  },
+  {
+    id: 'chaos.slow-reader',
+    group: 'chaos',
+    dialects: BOTH,
+    asserts: 'while a client does not read its stream, others get theirs',
+    matters: 'one phone in a tunnel stops everybody',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: 1 + OTHERS,
+    async run(tester, proved) {
+      const slow = await tester.open()
+      tester.deps.ration.take(1)
+      slow.pause()
+      const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
+      slow.send(tester.bytes('POST', proved.path, body))
+      for (let at = 0; at < OTHERS; at++) {
+        const asked = await tester.ask(proved, { stream: true })
+        if (asked.understood.end !== 'ended') return fail(`request ${at + 1} beside it: ${statusOf(asked)}`)
+      }
+      return pass(`${OTHERS} streams beside it`)
+    },
+  },
+  {
+    id: 'chaos.parallel',
+    group: 'chaos',
+    dialects: BOTH,
+    asserts: 'streams at the same time end well, each with its own text',
+    matters: 'one customer reads what another was told',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: 8,
+    async run(tester, proved) {
+      const asked = await Promise.all(
+        Array.from({ length: tester.others }, () => tester.ask(proved, { stream: true })),
+      )
+      const bad = asked.find(({ understood }) => understood.end !== 'ended')
+      if (bad !== undefined) return fail(statusOf(bad))
+      const ids = new Set(asked.map(({ stream }) => idOf(stream.events[0]?.data ?? '')))
+      if (ids.size < asked.length) return fail('two streams have the same id')
+      const mixed = tester.deps.provider === null ? undefined : asked.find(each => !hasOwnText(each, asked))
+      return mixed === undefined ? pass(`${asked.length} streams`) : fail('a stream has the text of another')
+    },
+  },
+  {
+    id: 'chaos.half-open',
+    group: 'chaos',
+    dialects: null,
+    asserts: 'beside connections that never finish their request, others are served',
+    matters: 'a few slow clients take all connections',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: 9,
+    async run(tester, proved) {
+      for (let at = 0; at < tester.others; at++) {
+        const connection = await tester.open()
+        const head = tester.head('POST', proved.path)
+        tester.sendRaw(
+          connection,
+          at % 2 === 0 ? head.slice(0, 20) : `${head}Content-Length: 1000\r\n\r\n{"model": `,
+          1,
+        )
+      }
+      const reply = await tester.request('GET', '/models', null)
+      return reply.status < 500
+        ? pass(`${reply.status} beside ${tester.others}`)
+        : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'chaos.leaving-body',
+    group: 'chaos',
+    dialects: null,
+    asserts: 'after clients that left in the middle of their request, the next one is served',
+    matters: 'a broken upload must not take the server down',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    sends: 4,
+    async run(tester, proved) {
+      for (let at = 0; at < 3; at++) {
+        const connection = await tester.open()
+        tester.sendRaw(connection, `${tester.head('POST', proved.path)}Content-Length: 1000\r\n\r\n{"mod`, 1)
+        tester.close(connection)
+      }
+      const reply = await tester.request('GET', '/models', null)
+      return reply.status < 500 ? pass(`${reply.status}`) : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'chaos.restart',
+    group: 'chaos',
+    dialects: BOTH,
+    asserts: 'a restart ends no running stream silently, and new requests come back',
+    matters: 'each deployment cuts answers in half',
+    basis: BASIS_CHAOS,
+    weight: 'must',
+    needs: 'restart',
+    sends: 40,
+    run: restarted,
+  },
+]
+
+function idOf(data: string): unknown {
+  const document = objectOf(data)
+  const response = document?.['response'] as { id?: unknown } | undefined
+  return response?.id ?? document?.['id']
+}
+
+/** The scripted provider says the mark of the prompt. */
+function hasOwnText({ id, understood }: Asked, all: readonly Asked[]): boolean {
+  return (
+    understood.text.includes(id) && !all.some(other => other.id !== id && understood.text.includes(other.id))
+  )
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((one, other) => one - other)
+  const middle = Math.floor(sorted.length / 2)
+  const [low = 0, high = 0] = [sorted[middle - 1], sorted[middle]]
+  return sorted.length % 2 === 1 ? high : (low + high) / 2
+}

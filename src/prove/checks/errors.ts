@@ -1,0 +1,211 @@
+/** Checks of refusals: their status, and the form of their body. */
+import { BASIS, BOTH, type Check, fail, faultless, pass, statusOf } from '../check.ts'
+import type { Proved } from '../dialects.ts'
+import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
+import { shapeFaults } from '../shape.ts'
+import { objectOf } from '../sse.ts'
+import type { Asked, AskOptions, Tester } from '../tester.ts'
+
+interface Refusal {
+  readonly name: string
+  readonly asserts: string
+  readonly matters: string
+  options(proved: Proved): AskOptions
+  /** Which statuses are right. */
+  readonly statuses: readonly number[]
+}
+
+const INVALID = [400, 422] as const
+
+/** Requests that have to be refused before a model is asked. */
+const REFUSALS: readonly Refusal[] = [
+  {
+    name: 'bad-json',
+    asserts: 'a body that is no JSON is refused with 400',
+    matters: 'a caller has to learn that the mistake is its own, and not to try again',
+    options: () => ({ text: '{"model": "x", ' }),
+    statuses: INVALID,
+  },
+  {
+    name: 'empty-body',
+    asserts: 'an empty object is refused with 400 (or 422)',
+    matters: 'a caller has to learn that the mistake is its own, and not to try again',
+    options: () => ({ text: '{}' }),
+    statuses: INVALID,
+  },
+  {
+    name: 'wrong-type',
+    asserts: 'a field of the wrong type is refused with 400 (or 422)',
+    matters: 'a mistake that passes here fails later, at the provider, at a cost',
+    options: ({ name }) => ({ body: name === 'chat' ? { messages: 7 } : { input: 7 } }),
+    statuses: INVALID,
+  },
+  {
+    name: 'unknown-model',
+    asserts: 'a model that does not exist is refused with 404 (or 400)',
+    matters: 'clients tell a typing error from an outage by the status',
+    options: () => ({ body: { model: UNKNOWN_MODEL } }),
+    statuses: [404, 400],
+  },
+  {
+    name: 'unknown-model-stream',
+    asserts: 'a stream that cannot begin is refused by status, not by an event after 200',
+    matters: 'clients tell failures before a stream by the status',
+    options: () => ({ body: { model: UNKNOWN_MODEL }, stream: true }),
+    statuses: [404, 400],
+  },
+  {
+    name: 'missing-key',
+    asserts: 'a request without a key is refused with 401',
+    matters: 'clients ask for a key at 401, and try again at 5xx',
+    options: () => ({ key: null }),
+    statuses: [401],
+  },
+  {
+    name: 'wrong-key',
+    asserts: 'a key that nobody has is refused with 401',
+    matters: 'whoever has no key must not spend the money of others',
+    options: () => ({ key: UNKNOWN_KEY }),
+    statuses: [401],
+  },
+]
+
+function refused(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<Asked> {
+  return tester.sample(proved, name, options(proved))
+}
+
+export const ERROR_CHECKS: readonly Check[] = [
+  ...REFUSALS.map(
+    (refusal): Check => ({
+      id: `errors.${refusal.name}`,
+      group: 'conformance',
+      dialects: BOTH,
+      asserts: refusal.asserts,
+      matters: refusal.matters,
+      basis: BASIS.api,
+      weight: 'must',
+      sends: 1,
+      async run(tester, proved) {
+        const asked = await refused(tester, proved, refusal)
+        return refusal.statuses.includes(asked.reply.status) ? pass(statusOf(asked)) : fail(statusOf(asked))
+      },
+    }),
+  ),
+  {
+    id: 'errors.envelope',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the body of each refusal is JSON with error.message, and with error.type or error.code',
+    matters: 'SDKs show error.message; without it people see "no body"',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      for (const refusal of REFUSALS) {
+        const asked = await refused(tester, proved, refusal)
+        const faults = envelopeFaults(asked)
+        if (faults.length > 0)
+          return faultless(
+            faults.map(fault => `${refusal.name}: ${fault}`),
+            '',
+          )
+      }
+      return pass(`${REFUSALS.length} refusals`)
+    },
+  },
+  {
+    id: 'errors.disclosure',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'refusals show no whole key, and no paths or stacks of the server',
+    matters: 'error messages end in the logs of others',
+    basis: 'OWASP, improper error handling',
+    weight: 'should',
+    sends: 0,
+    async run(tester, proved) {
+      for (const refusal of REFUSALS) {
+        const asked = await refused(tester, proved, refusal)
+        const { text } = asked.reply
+        if (text.includes(UNKNOWN_KEY) || text.includes(tester.deps.target.key))
+          return fail(`${refusal.name}: the key is sent back`)
+        if (/node_modules\/|\bat [\w.<>]+ \(?(?:file:|\/)|Traceback \(most recent/.test(text))
+          return fail(`${refusal.name}: the stack of the server is shown`)
+      }
+      return pass(`${REFUSALS.length} refusals`)
+    },
+  },
+  {
+    id: 'errors.wrong-method',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'GET on the path is refused with 405 and Allow, or with 404',
+    matters: 'monitors and crawlers must not look like outages',
+    basis: BASIS.http,
+    weight: 'must',
+    sends: 1,
+    async run(tester, proved) {
+      const reply = await tester.request('GET', proved.path, null)
+      const allow = reply.headers.get('allow')
+      if (reply.status === 405)
+        return allow === undefined ? fail('405 without Allow') : pass(`405, Allow: ${allow}`)
+      return [404, 400, 401, 426].includes(reply.status)
+        ? pass(`${reply.status}`)
+        : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'errors.unknown-path',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'a path that does not exist is refused with 404',
+    matters: 'a wrong base URL must not look like an outage or an empty answer',
+    basis: BASIS.http,
+    weight: 'must',
+    sends: 1,
+    async run(tester) {
+      const reply = await tester.request('POST', '/prove-no-such-path', '{}')
+      const isRefused = reply.status === 404 || reply.status === 405
+      return isRefused ? pass(`${reply.status}`) : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'errors.oversized',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'a body announced with a tebibyte is refused before it is sent',
+    matters: 'one client could hold the memory, or a connection, of all others',
+    basis: `${BASIS.http}, 413`,
+    weight: 'should',
+    sends: 1,
+    async run(tester, proved) {
+      const connection = await tester.open()
+      const head = `${tester.head('POST', proved.path)}Content-Length: 1099511627776\r\n\r\n`
+      tester.sendRaw(connection, `${head}{"model": "x", "input": "${'x'.repeat(64)}`, 1)
+      const reply = await connection.read({ silenceMs: REFUSES_MS })
+      if (reply === null)
+        return connection.isClosed ? pass('the connection was closed') : fail('it waits for the body')
+      return reply.status >= 400 && reply.status < 500
+        ? pass(`${reply.status}`)
+        : fail(`status ${reply.status}`)
+    },
+  },
+]
+
+const REFUSES_MS = 5_000
+
+function envelopeFaults({ reply }: Asked): readonly string[] {
+  const type = reply.headers.get('content-type') ?? 'none'
+  const document = objectOf(reply.text)
+  if (document === undefined) return [`the body is no JSON (${type})`]
+  const error = (document as { error?: Record<string, unknown> }).error
+  return [
+    ...(/^application\/(?:[\w.-]+\+)?json\b/i.test(type) ? [] : [`Content-Type is ${type}`]),
+    ...shapeFaults(document, [
+      ['error', 'object'],
+      ['error.message', 'text'],
+    ]),
+    ...(error !== undefined && error['type'] === undefined && error['code'] === undefined
+      ? ['error has neither type nor code']
+      : []),
+  ]
+}

@@ -1,0 +1,272 @@
+/** Checks of HTTP itself, byte by byte: connections, framing, and requests that two parsers might read differently. */
+import { BASIS, type Check, type CheckVerdict, fail, pass, skip, warn } from '../check.ts'
+import type { RawConnection } from '../connection.ts'
+import type { Proved } from '../dialects.ts'
+import { UNKNOWN_MODEL } from '../provider.ts'
+import type { SeenReply } from '../raw-reply.ts'
+import type { Tester } from '../tester.ts'
+
+/** A path that costs nothing, whether it exists or not. */
+const CHEAP_PATH = '/models'
+/** A server that has something to say says it sooner. */
+const QUIET_MS = 3_000
+const HEADER_BYTES = 256 * 1024
+const WAITS = 'it was not served, but neither refused: the connection waits'
+
+/** Requests that have to be refused: whoever reads them otherwise than a proxy in front can be smuggled past it. */
+const MALFORMED: readonly {
+  readonly name: string
+  readonly asserts: string
+  readonly basis: string
+  bytes(tester: Tester, proved: Proved): string
+}[] = [
+  {
+    name: 'two-lengths',
+    asserts: 'two different Content-Lengths are refused with 400',
+    basis: `${BASIS.http1}, 6.3`,
+    bytes: (tester, proved) =>
+      `${tester.head('POST', proved.path)}Content-Length: 5\r\nContent-Length: 4\r\n\r\n{}   `,
+  },
+  {
+    name: 'bad-length',
+    asserts: 'a Content-Length that is no number is refused with 400',
+    basis: `${BASIS.http1}, 6.3`,
+    bytes: (tester, proved) => `${tester.head('POST', proved.path)}Content-Length: 0x2\r\n\r\n{}`,
+  },
+  {
+    name: 'bad-chunk',
+    asserts: 'a chunk without a proper size is refused with 400',
+    basis: `${BASIS.http1}, 7.1`,
+    bytes: (tester, proved) =>
+      `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n`,
+  },
+  {
+    name: 'unknown-coding',
+    asserts: 'an unknown Transfer-Encoding is refused with 400 or 501',
+    basis: `${BASIS.http1}, 6.1`,
+    bytes: (tester, proved) =>
+      `${tester.head('POST', proved.path)}Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+  },
+  {
+    name: 'no-host',
+    asserts: 'a request without Host is refused with 400',
+    basis: `${BASIS.http1}, 3.2`,
+    bytes: tester => `${tester.head('GET', CHEAP_PATH).replace(/\r\nHost: [^\r]*/, '')}\r\n`,
+  },
+  {
+    name: 'space-in-name',
+    asserts: 'a header with a space before its colon is refused with 400',
+    basis: `${BASIS.http1}, 5.1`,
+    bytes: tester => `${tester.head('GET', CHEAP_PATH)}Content-Length : 0\r\n\r\n`,
+  },
+]
+
+export const FRAMING_CHECKS: readonly Check[] = [
+  ...MALFORMED.map(
+    ({ name, asserts, basis, bytes }): Check => ({
+      id: `framing.${name}`,
+      group: 'conformance',
+      dialects: null,
+      asserts,
+      matters: 'behind a proxy that reads it otherwise, one client answers for another',
+      basis,
+      weight: 'must',
+      sends: 1,
+      async run(tester, proved) {
+        const connection = await tester.open()
+        tester.sendRaw(connection, bytes(tester, proved), 1)
+        const reply = await connection.read({ silenceMs: QUIET_MS })
+        if (reply === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
+        if (reply.status < 400) return fail(`it was served: status ${reply.status}`)
+        return reply.status === 501 || reply.status < 500
+          ? pass(`${reply.status}`)
+          : fail(`status ${reply.status}`)
+      },
+    }),
+  ),
+  {
+    id: 'framing.smuggling',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'Content-Length beside Transfer-Encoding: one answer at most, and the connection is closed',
+    matters: 'behind a proxy that reads it otherwise, one client answers for another',
+    basis: `${BASIS.http1}, 6.1`,
+    weight: 'must',
+    sends: 2,
+    async run(tester, proved) {
+      const hidden = `${tester.head('GET', CHEAP_PATH)}\r\n`
+      const body = `0\r\n\r\n${hidden}`
+      const head = `${tester.head('POST', proved.path)}Content-Length: ${body.length}\r\nTransfer-Encoding: chunked\r\n\r\n`
+      const connection = await tester.open()
+      tester.sendRaw(connection, head + body, 2)
+      const first = await connection.read({ silenceMs: QUIET_MS })
+      if (first === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
+      const second = await connection.read({ silenceMs: QUIET_MS })
+      if (second !== null)
+        return fail(`the hidden request was served: ${first.status}, then ${second.status}`)
+      return connection.isClosed
+        ? pass(`${first.status}, closed`)
+        : fail(`${first.status}, and the connection stays open`)
+    },
+  },
+  {
+    id: 'framing.large-head',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'a head of 256 KiB is refused with 431 (or 400), and the server goes on',
+    matters: 'one client could hold the memory of all others',
+    basis: 'RFC 6585, 5',
+    weight: 'should',
+    sends: 2,
+    async run(tester) {
+      const connection = await tester.open()
+      tester.sendRaw(
+        connection,
+        `${tester.head('GET', CHEAP_PATH)}X-Large: ${'x'.repeat(HEADER_BYTES)}\r\n\r\n`,
+        1,
+      )
+      const reply = await connection.read({ silenceMs: QUIET_MS }).catch(() => null)
+      const after = await tester.request('GET', CHEAP_PATH, null)
+      if (after.status >= 500) return fail(`the next request: status ${after.status}`)
+      if (reply === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
+      return reply.status >= 400 && reply.status < 500
+        ? pass(`${reply.status}`)
+        : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'framing.keep-alive',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'a connection serves a second request, or says Connection: close',
+    matters: 'clients that keep connections see resets, at random times',
+    basis: `${BASIS.http1}, 9.3`,
+    weight: 'must',
+    sends: 2,
+    async run(tester) {
+      const connection = await tester.open()
+      const first = await tester.request('GET', CHEAP_PATH, null, { connection })
+      if (closes(first)) return pass('Connection: close')
+      const second = await tester.request('GET', CHEAP_PATH, null, { connection })
+      return second.status === first.status
+        ? pass(`two answers, ${first.status}`)
+        : fail(`${first.status}, then ${second.status}`)
+    },
+  },
+  {
+    id: 'framing.pipelined',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'two requests in one write get two answers in order, or the connection is closed',
+    matters: 'an answer goes to the wrong question',
+    basis: `${BASIS.http1}, 9.3.2`,
+    weight: 'must',
+    sends: 2,
+    async run(tester) {
+      const connection = await tester.open()
+      const one = `${tester.head('GET', '/prove-no-such-path')}\r\n`
+      const other = `${tester.head('GET', CHEAP_PATH)}\r\n`
+      tester.sendRaw(connection, one + other, 2)
+      const first = await connection.read()
+      // Clients have to ask again what a closed connection has not answered.
+      if (first === null)
+        return connection.isClosed ? pass('the connection was closed: no pipelines here') : fail('no answer')
+      if (closes(first)) return pass(`${first.status}, Connection: close`)
+      const second = await connection.read()
+      return second === null
+        ? fail(`only one answer: ${first.status}`)
+        : pass(`${first.status}, then ${second.status}`)
+    },
+  },
+  {
+    id: 'framing.split-request',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'a request that comes in pieces, its body in chunks, is read as one',
+    matters: 'networks cut requests anywhere',
+    basis: `${BASIS.http1}, 7.1`,
+    weight: 'must',
+    sends: 1,
+    async run(tester, proved) {
+      const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'split')
+      const chunks = pieces(body, 7).map(piece => `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`)
+      const bytes = `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\n${chunks.join('')}0\r\n\r\n`
+      const connection = await tester.open()
+      const [first = '', ...rest] = pieces(bytes, 29)
+      tester.sendRaw(connection, first, 1)
+      for (const piece of rest) {
+        connection.send(piece)
+        await new Promise(done => setImmediate(done))
+      }
+      const reply = await connection.read()
+      if (reply === null) return fail('no answer')
+      if (reply.status === 411) return skip('411: a length is required here')
+      return reply.status === 404 || reply.status === 400 ? notBadBody(reply) : fail(`status ${reply.status}`)
+    },
+  },
+  {
+    id: 'framing.expect',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'Expect: 100-continue is answered by 100, or by a final status',
+    matters: 'clients such as curl wait a second, or for ever, before they send the body',
+    basis: `${BASIS.http}, 10.1.1`,
+    weight: 'must',
+    sends: 1,
+    run: expectContinue,
+  },
+  {
+    id: 'framing.head',
+    group: 'conformance',
+    dialects: null,
+    asserts: 'the answer to HEAD has no body',
+    matters: 'the body is read as the answer to the next request',
+    basis: `${BASIS.http}, 9.3.2`,
+    weight: 'must',
+    sends: 2,
+    async run(tester) {
+      const connection = await tester.open()
+      const first = await tester.request('HEAD', CHEAP_PATH, null, { connection })
+      if (first.status >= 500) return fail(`status ${first.status}`)
+      if (closes(first)) return pass(`${first.status}, Connection: close`)
+      const second = await tester.request('GET', CHEAP_PATH, null, { connection })
+      return pass(`${first.status}, then ${second.status} on the same connection`)
+    },
+  },
+]
+
+async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+  const connection: RawConnection = await tester.open()
+  const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'expect')
+  const bytes = tester.bytes('POST', proved.path, body, undefined, 'Expect: 100-continue\r\n')
+  const head = bytes.subarray(0, bytes.length - Buffer.byteLength(body))
+  tester.sendRaw(connection, head.toString('latin1'), 1)
+  let isAsked = false
+  const reply = await connection.read({
+    silenceMs: QUIET_MS,
+    onInterim: status => {
+      if (status !== 100 || isAsked) return
+      isAsked = true
+      connection.send(body)
+    },
+  })
+  if (reply !== null) return pass(isAsked ? `100, then ${reply.status}` : `${reply.status}`)
+  return fail(isAsked ? 'no answer after 100' : 'neither 100 nor a final status')
+}
+
+function closes(reply: SeenReply): boolean {
+  return /\bclose\b/i.test(reply.headers.get('connection') ?? '')
+}
+
+/** The model is unknown, but the body was read. */
+function notBadBody(reply: SeenReply): CheckVerdict {
+  return /json|parse/i.test(reply.text) && !/model/i.test(reply.text)
+    ? fail(`status ${reply.status}: the body was not understood`)
+    : pass(`${reply.status}`)
+}
+
+function pieces(text: string, length: number): string[] {
+  return Array.from({ length: Math.ceil(text.length / length) }, (_, at) =>
+    text.slice(at * length, (at + 1) * length),
+  )
+}

@@ -1,0 +1,160 @@
+/** Checks of replies that are not streamed. */
+import {
+  BASIS,
+  BOTH,
+  type Check,
+  type CheckVerdict,
+  fail,
+  faultless,
+  pass,
+  skip,
+  statusOf,
+} from '../check.ts'
+import { FUNCTION_NAME } from '../dialects.ts'
+import { objectOf } from '../sse.ts'
+import type { Asked, Tester } from '../tester.ts'
+
+export const REPLY_CHECKS: readonly Check[] = [
+  {
+    id: 'reply.status',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'a proper request is answered with 200 and a body of application/json',
+    matters: 'clients choose their parser by status and type',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'whole')
+      const type = asked.reply.headers.get('content-type') ?? 'none'
+      if (asked.reply.status !== 200) return fail(statusOf(asked))
+      return /^application\/json\b/i.test(type) ? pass(`200, ${type}`) : fail(`Content-Type is ${type}`)
+    },
+  },
+  {
+    id: 'reply.schema',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the reply has the fields that the reference requires, with their types',
+    matters: 'typed clients read these fields without asking whether they are there',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'whole')
+      return whenOk(asked, () =>
+        faultless(proved.wholeFaults(asked.document), 'all required fields are there'),
+      )
+    },
+  },
+  {
+    id: 'reply.text',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the reply has a text, and ends as a finished one',
+    matters: 'an empty answer with status 200 is taken for what the model said',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'whole')
+      return whenOk(asked, ({ understood: { text, end } }) => {
+        if (end !== 'ended') return fail('the reply says that it failed')
+        // A model that thinks may spend all its tokens before it says anything.
+        if (text === '' && isCut(asked)) return skip('the model spent its tokens before its first word')
+        return text === '' ? fail('the text is empty') : pass(`${text.length} characters`)
+      })
+    },
+  },
+  {
+    id: 'reply.usage',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'usage is there, and input and output tokens add up to the total',
+    matters: 'callers pay, and set limits, by these numbers',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'whole')
+      return whenOk(asked, ({ understood: { usage } }) => {
+        if (usage === null) return fail('there is no usage')
+        const [input, output, total] = usage
+        const sum = `${input} + ${output}`
+        return input + output === total && input > 0
+          ? pass(`${sum} = ${total}`)
+          : fail(`${sum}, total ${total}`)
+      })
+    },
+  },
+  {
+    id: 'reply.length',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the body is as long as announced, and is UTF-8',
+    matters: 'a body that ends early is a parse error at the client, at random times',
+    basis: BASIS.http1,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const { reply } = await tester.sample(proved, 'whole')
+      if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
+      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is no UTF-8')
+    },
+  },
+  {
+    id: 'reply.call',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'a forced function call comes as a call, with its name and arguments that are JSON',
+    matters: 'agents run what the arguments say',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'called')
+      return calling(tester, asked, ({ understood }) => [
+        ...(proved.wholeFaults(asked.document) ?? []),
+        ...callFaults(understood.call, isCut(asked)),
+      ])
+    },
+  },
+]
+
+/** Whether a model obeys is no promise of the gateway; the scripted provider does. */
+export const NO_CALLS = 'the model calls nothing: ask another one, or start with --provider-port'
+
+/** Judges a reply with the status 200; models and gateways without functions are no fault. */
+export function calling(
+  { deps }: Tester,
+  asked: Asked,
+  faults: (asked: Asked) => readonly string[],
+): CheckVerdict {
+  if (asked.reply.status >= 400 && asked.reply.status < 500)
+    return skip(`no calls of functions here: ${statusOf(asked)}`)
+  if (asked.reply.status === 200 && asked.understood.call === null && deps.provider === null)
+    return skip(NO_CALLS)
+  return whenOk(asked, () => faultless(faults(asked), `a call of ${FUNCTION_NAME}`))
+}
+
+export function callFaults(call: Asked['understood']['call'], isCut: boolean): readonly string[] {
+  if (isCut) return []
+  if (call === null) return ['there is no call']
+  return [
+    ...(call.name === FUNCTION_NAME
+      ? []
+      : [`the call is of ${call.name || 'nothing'}, not of ${FUNCTION_NAME}`]),
+    ...(objectOf(call.arguments) === undefined
+      ? [`the arguments are no JSON: ${call.arguments.slice(0, 60)}`]
+      : []),
+  ]
+}
+
+export function whenOk(asked: Asked, judge: (asked: Asked) => CheckVerdict): CheckVerdict {
+  return asked.reply.status === 200 ? judge(asked) : fail(statusOf(asked))
+}
+
+/** True if the bound of tokens ended the reply. */
+export function isCut({ reply }: Asked): boolean {
+  return /"finish_reason":\s*"length"|"status":\s*"incomplete"/.test(reply.text)
+}

@@ -1,0 +1,92 @@
+/** A restart of the gateway while streams run: the person names the command. */
+import { spawn } from 'node:child_process'
+import { type CheckVerdict, fail, pass, skip } from '../check.ts'
+import type { Proved } from '../dialects.ts'
+import { RationSpent } from '../ration.ts'
+import { readStream } from '../sse.ts'
+import { type Asked, newId, type Tester } from '../tester.ts'
+
+const STREAMS = 4
+/** New requests have a minute to come back. */
+const BACK = { tries: 60, pauseMs: 1_000 } as const
+
+export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+  const command = tester.deps.restartCommand ?? ''
+  const count = Math.min(STREAMS, tester.others)
+  let begun = 0
+  let allBegun: () => void = () => undefined
+  const underWay = new Promise<void>(done => {
+    allBegun = done
+  })
+  const note = (): void => {
+    if (++begun === count) allBegun()
+  }
+  const streams = Array.from({ length: count }, () => streamed(tester, proved, note))
+  const settled = Promise.allSettled(streams)
+  await Promise.race([underWay, settled])
+  if (begun < count) return fail('the streams before the restart did not begin')
+  const isEarly = await Promise.race([settled.then(() => true), Promise.resolve(false)])
+  if (isEarly) return skip('the streams ended before the restart: use a slower model, or --provider-port')
+  const ended = await run(command, tester)
+  const results = await settled
+  if (ended !== 0) return fail(`the command ended with ${ended === null ? 'no code' : ended}`)
+  const silent = results.filter(result => result.status === 'rejected' || isSilent(result.value)).length
+  const back = await comesBack(tester)
+  if (silent > 0) return fail(`${silent} of ${count} streams were cut without a word`)
+  return back === null
+    ? fail('new requests are not answered any more')
+    : pass(`${count} streams ended with a word; ${back}`)
+}
+
+/** A stream that is under way while the command runs. */
+async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Promise<Asked> {
+  const id = newId()
+  let seen = 0
+  return await tester.ask(
+    proved,
+    {
+      stream: true,
+      script: 'slow',
+      onText(text) {
+        if (seen === 0 && proved.stream(readStream(text)).text !== '') {
+          seen = 1
+          onBegin()
+        }
+        return undefined
+      },
+    },
+    id,
+  )
+}
+
+/** The client can neither tell that the answer is whole nor that it failed. */
+function isSilent({ understood, reply }: Asked): boolean {
+  return reply.status === 200 && understood.end === 'open'
+}
+
+/** Resolves to its exit code; null: it was ended by a signal or the time. */
+function run(command: string, { deps }: Tester): Promise<number | null> {
+  return new Promise(resolve => {
+    const child = spawn('sh', ['-c', command], { stdio: 'ignore' })
+    const timer = deps.clock.after(deps.ration.leftMs, () => child.kill('SIGKILL'))
+    child.on('error', () => resolve(null))
+    child.on('exit', code => {
+      timer.cancel()
+      resolve(code)
+    })
+  })
+}
+
+/** How many tries it took; null: it never did. */
+async function comesBack(tester: Tester): Promise<string | null> {
+  for (let tries = 1; tries <= BACK.tries; tries++) {
+    try {
+      const { status } = await tester.request('GET', '/models', null)
+      if (status < 500) return `new ones are answered at try ${tries}`
+    } catch (error) {
+      if (error instanceof RationSpent) return null
+    }
+    await new Promise<void>(done => tester.deps.clock.after(BACK.pauseMs, done))
+  }
+  return null
+}

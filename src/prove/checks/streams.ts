@@ -1,0 +1,227 @@
+/** Checks of streams: their frames, and the grammar of their events. */
+import { BASIS, BOTH, type Check, fail, faultless, pass, skip } from '../check.ts'
+import type { ProvedName } from '../dialects.ts'
+import { DONE } from '../sse.ts'
+import { callFaults, calling, isCut, whenOk } from './replies.ts'
+
+interface RuleRow {
+  readonly rule: string
+  readonly dialect: ProvedName
+  readonly asserts: string
+  readonly matters: string
+}
+
+/** Rules of the grammars. */
+const RULES: readonly RuleRow[] = [
+  {
+    rule: 'names',
+    dialect: 'responses',
+    asserts: 'each event has an event: field that is equal to the type in its data',
+    matters: 'clients with an EventSource dispatch by the name',
+  },
+  {
+    rule: 'sequence',
+    dialect: 'responses',
+    asserts: 'sequence_number begins with 0 and rises with each event',
+    matters: 'clients order events, and go on after a break, by this number',
+  },
+  {
+    rule: 'opening',
+    dialect: 'responses',
+    asserts: 'the first event is response.created',
+    matters: 'clients make their response object from it',
+  },
+  {
+    rule: 'items',
+    dialect: 'responses',
+    asserts: 'each item is added once and done once, with rising output_index; events belong to an open item',
+    matters: 'SDKs throw at an event of an item that they do not know',
+  },
+  {
+    rule: 'parts',
+    dialect: 'responses',
+    asserts: 'each part is added and done, and deltas come between',
+    matters: 'SDKs throw at a delta of a part that they do not know',
+  },
+  {
+    rule: 'deltas',
+    dialect: 'responses',
+    asserts: 'the deltas add up to the text of the done events',
+    matters: 'what a reader has seen is not what is stored',
+  },
+  {
+    rule: 'final',
+    dialect: 'responses',
+    asserts: 'the output of the terminal event has the items that were done',
+    matters: 'the next turn is sent with this output',
+  },
+  {
+    rule: 'terminal',
+    dialect: 'responses',
+    asserts: 'exactly one terminal event ends the stream, with its own status',
+    matters: 'without it clients wait, or take half an answer for a whole one',
+  },
+  {
+    rule: 'ids',
+    dialect: 'responses',
+    asserts: 'the response has one id in all events',
+    matters: 'the id is how the response is found again',
+  },
+  {
+    rule: 'usage',
+    dialect: 'responses',
+    asserts: 'the terminal event has usage',
+    matters: 'callers pay, and set limits, by these numbers',
+  },
+  {
+    rule: 'chunks',
+    dialect: 'chat',
+    asserts: 'all chunks are of chat.completion.chunk, with one id and one created',
+    matters: 'clients join chunks by their id',
+  },
+  {
+    rule: 'role',
+    dialect: 'chat',
+    asserts: 'the role comes with or before the first content',
+    matters: 'clients make the message from the first delta',
+  },
+  {
+    rule: 'finish',
+    dialect: 'chat',
+    asserts: 'one chunk has a finish_reason of the reference, and no content follows it',
+    matters: 'agents decide by it whether to run functions',
+  },
+  {
+    rule: 'usage',
+    dialect: 'chat',
+    asserts: 'with include_usage the last chunk, and no other, has usage; its choices are empty',
+    matters: 'callers pay, and set limits, by these numbers',
+  },
+  {
+    rule: 'done',
+    dialect: 'chat',
+    asserts: 'data: [DONE] comes once, and last',
+    matters: 'clients read until it',
+  },
+]
+
+const GRAMMAR_CHECKS = RULES.map(
+  ({ rule, dialect, asserts, matters }): Check => ({
+    id: `stream.${rule}`,
+    group: 'conformance',
+    dialects: [dialect],
+    asserts,
+    matters,
+    basis: dialect === 'responses' ? BASIS.responses : BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const text = await tester.sample(proved, 'stream')
+      const called = await tester.sample(proved, 'called-stream')
+      // Of the two samples, the request of the one at fault is repeated.
+      for (const asked of called.reply.status === 200 ? [called, text] : [text]) {
+        tester.repeat = asked.repeat
+        const judged = whenOk(asked, ({ stream }) => {
+          if (stream.events.length === 0) return fail('there are no events')
+          const faults = proved.violations(stream.events).filter(violation => violation.rule === rule)
+          return faultless(
+            faults.map(({ what }) => what),
+            `${stream.events.length} events`,
+          )
+        })
+        if (judged.outcome !== 'pass' || asked === text) return judged
+      }
+      return skip('there is no stream')
+    },
+  }),
+)
+
+export const STREAM_CHECKS: readonly Check[] = [
+  {
+    id: 'stream.type',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'a stream is answered with 200 and text/event-stream',
+    matters: 'EventSource and SDKs refuse a stream of another type',
+    basis: BASIS.sse,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'stream')
+      const type = asked.reply.headers.get('content-type') ?? 'none'
+      return whenOk(asked, () =>
+        /^text\/event-stream\b/i.test(type) ? pass(type) : fail(`Content-Type is ${type}`),
+      )
+    },
+  },
+  {
+    id: 'stream.frames',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'each event is one JSON object (or [DONE]), closed by a blank line',
+    matters: 'parsers throw, or drop the last event',
+    basis: BASIS.sse,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'stream')
+      return whenOk(asked, ({ stream }) => {
+        const bad = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
+        if (bad !== undefined) return fail(`an event is no JSON: ${bad.data.slice(0, 60)}`)
+        if (!stream.isClosed) return fail('no blank line follows the last event')
+        return stream.events.length === 0
+          ? fail('there are no events')
+          : pass(`${stream.events.length} events`)
+      })
+    },
+  },
+  {
+    id: 'stream.end',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the body of a stream ends as HTTP says: with the last chunk, not with a cut connection',
+    matters: 'clients report a network error after a good answer, or take a cut one for good',
+    basis: BASIS.http1,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const { reply } = await tester.sample(proved, 'stream')
+      if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
+      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is no UTF-8')
+    },
+  },
+  {
+    id: 'stream.text',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'the stream says a text, and ends as a finished answer',
+    matters: 'an empty stream is taken for what the model said',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'stream')
+      return whenOk(asked, ({ understood: { text, end } }) => {
+        if (end === 'failed') return fail('the stream ends with a failure')
+        if (end === 'open') return fail('the stream ends without an end of the answer')
+        if (text === '' && isCut(asked)) return skip('the model spent its tokens before its first word')
+        return text === '' ? fail('the text is empty') : pass(`${text.length} characters`)
+      })
+    },
+  },
+  {
+    id: 'stream.call',
+    group: 'conformance',
+    dialects: BOTH,
+    asserts: 'a forced function call is streamed as a call, with its name and arguments that are JSON',
+    matters: 'agents run what the arguments say',
+    basis: BASIS.api,
+    weight: 'must',
+    sends: 0,
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'called-stream')
+      return calling(tester, asked, ({ understood }) => callFaults(understood.call, isCut(asked)))
+    },
+  },
+  ...GRAMMAR_CHECKS,
+]

@@ -1,0 +1,285 @@
+/** Checks of what the gateway makes of its provider's replies, good and bad. They need the scripted provider. */
+import { BASIS, BOTH, type Check, type CheckVerdict, fail, faultless, pass, statusOf } from '../check.ts'
+import type { Proved } from '../dialects.ts'
+import { piecesFor, type Script } from '../provider.ts'
+import { DONE, readStream } from '../sse.ts'
+import { type Asked, newId, type Tester } from '../tester.ts'
+
+type Row = Pick<Check, 'asserts' | 'matters' | 'run'> & {
+  readonly name: string
+  readonly weight?: Check['weight']
+  readonly basis?: string
+  /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
+  readonly fails?: true
+}
+
+const TOLD = 'clients take half an answer for a whole one'
+const END = `${BASIS.api}: a stream ends with a terminal event, or a finish_reason and [DONE]`
+
+const ROWS: readonly Row[] = [
+  {
+    name: 'text',
+    asserts: 'the text of a whole reply is exactly what the provider said',
+    matters: 'answers change on their way',
+    run: async (tester, proved) => sameText(await tester.sample(proved, 'whole')),
+  },
+  {
+    name: 'stream-text',
+    asserts: 'the text of a stream is exactly what the provider said',
+    matters: 'answers change on their way',
+    run: async (tester, proved) => sameText(await tester.sample(proved, 'stream')),
+  },
+  {
+    name: 'usage',
+    asserts: 'the usage is what the provider told',
+    matters: 'callers pay, and set limits, by these numbers',
+    async run(tester, proved) {
+      const asked = await tester.sample(proved, 'whole')
+      const { usage } = asked.understood
+      const output = piecesFor('plain', asked.id).length
+      if (usage === null) return fail('there is no usage')
+      return usage[1] === output
+        ? pass(`${output} output tokens`)
+        : fail(`${usage[1]} output tokens, not ${output}`)
+    },
+  },
+  { name: 'at-once', ...delivered() },
+  {
+    name: 'odd-bytes',
+    asserts: 'events that arrive cut at any byte, within characters too, go on unchanged',
+    matters: 'letters beyond ASCII break at random times',
+    run: (tester, proved) => intact(tester, proved, 'odd-bytes'),
+  },
+  {
+    name: 'comments',
+    asserts: 'comments between events, and CRLF line ends, change nothing',
+    matters: 'providers keep silent connections alive by comments',
+    run: (tester, proved) => intact(tester, proved, 'comments'),
+  },
+  {
+    name: 'huge-event',
+    asserts: 'an event of 512 KiB goes on unchanged',
+    matters: 'pictures, and arguments of functions, come in one event',
+    run: (tester, proved) => intact(tester, proved, 'huge'),
+  },
+  {
+    name: 'failure',
+    fails: true,
+    asserts: 'status 500 of the provider is a status of 500 or more, in the form of errors',
+    matters: 'clients try again at 5xx, and show the message',
+    async run(tester, proved) {
+      const asked = await tester.ask(proved, { script: 'fails' })
+      return refusedWith(asked, status => status >= 500)
+    },
+  },
+  {
+    name: 'failure-stream',
+    fails: true,
+    asserts: 'a stream whose provider refuses with 500 is refused by status',
+    matters: 'clients tell failures before a stream by the status',
+    async run(tester, proved) {
+      const asked = await tester.ask(proved, { script: 'fails', stream: true })
+      return refusedWith(asked, status => status >= 500)
+    },
+  },
+  {
+    name: 'garbage',
+    fails: true,
+    asserts: 'a reply of the provider that is no JSON is an error of 500 or more, in the form of errors',
+    matters: 'clients take it for an answer, or cannot say what went wrong',
+    async run(tester, proved) {
+      const asked = await tester.ask(proved, { script: 'garbage' })
+      return refusedWith(asked, status => status >= 500)
+    },
+  },
+  {
+    name: 'cut',
+    fails: true,
+    basis: END,
+    asserts: 'a connection that the provider cuts in the middle of a stream does not look like a good end',
+    matters: TOLD,
+    run: (tester, proved) => toldOfFailure(tester, proved, 'cut'),
+  },
+  {
+    name: 'stops',
+    fails: true,
+    basis: END,
+    asserts: 'a stream that the provider ends before its last event does not look like a good end',
+    matters: TOLD,
+    run: (tester, proved) => toldOfFailure(tester, proved, 'stops'),
+  },
+  {
+    name: 'error-event',
+    fails: true,
+    basis: END,
+    asserts: 'an error that the provider tells in a stream reaches the client',
+    matters: TOLD,
+    run: (tester, proved) => toldOfFailure(tester, proved, 'error-event'),
+  },
+  {
+    name: 'broken-event',
+    fails: true,
+    asserts: 'an event of the provider that is no JSON does not reach the client',
+    matters: 'the parser of the client throws, in the middle of an answer',
+    async run(tester, proved) {
+      const asked = await tester.ask(proved, { script: 'broken-event', stream: true })
+      if (asked.reply.status !== 200) return pass(statusOf(asked))
+      const bad = asked.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
+      if (bad !== undefined) return fail(`the client gets: ${bad.data.slice(0, 60)}`)
+      return judgeEnd(asked)
+    },
+  },
+  {
+    name: 'silence',
+    asserts: 'while a provider is silent, other requests are answered',
+    matters: 'one slow model stops all others',
+    async run(tester, proved) {
+      const connection = await tester.open()
+      tester.deps.ration.take(1)
+      connection.send(tester.bytes('POST', proved.path, tester.body(proved, { script: 'silent' }, newId())))
+      const asked = await tester.ask(proved)
+      return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))
+    },
+  },
+  {
+    name: 'rate-limit',
+    fails: true,
+    asserts: 'status 429 of the provider is 429 (or 503)',
+    matters: 'clients slow down at 429, and give up at others',
+    async run(tester, proved) {
+      const asked = await limited(tester, proved)
+      return refusedWith(asked, status => status === 429 || status === 503)
+    },
+  },
+  {
+    name: 'retry-after',
+    weight: 'should',
+    asserts: 'with the limit of the provider comes Retry-After',
+    matters: 'SDKs wait as long as it says, and otherwise guess',
+    async run(tester, proved) {
+      const { reply } = await limited(tester, proved)
+      const after = reply.headers.get('retry-after') ?? reply.headers.get('retry-after-ms')
+      return after === undefined ? fail(`${reply.status} without Retry-After`) : pass(`Retry-After: ${after}`)
+    },
+  },
+]
+
+/** These look at samples that other checks have paid for. */
+const FREE = new Set(['text', 'stream-text', 'usage'])
+
+export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(
+  ({ name, weight = 'must', basis = BASIS.api, fails, ...row }) => ({
+    ...row,
+    id: `upstream.${name}`,
+    group: 'upstream',
+    dialects: BOTH,
+    basis,
+    weight,
+    needs: 'provider',
+    sends: FREE.has(name) ? 0 : fails === true || name === 'silence' ? 2 : 1,
+    async run(tester, proved) {
+      const verdict = await row.run(tester, proved)
+      if (fails === true) await settled(tester, proved)
+      return verdict
+    },
+  }),
+)
+
+const SETTLE = { tries: 6, pauseMs: 1_500 } as const
+
+/** Waits until the gateway asks its provider again, for some seconds. */
+async function settled(tester: Tester, proved: Proved): Promise<void> {
+  const { repeat } = tester
+  for (let tries = 1; tries <= SETTLE.tries; tries++) {
+    const { reply } = await tester.ask(proved)
+    if (reply.status === 200) break
+    await new Promise<void>(done => tester.deps.clock.after(SETTLE.pauseMs, done))
+  }
+  tester.repeat = repeat
+}
+
+function limited(tester: Tester, proved: Proved): Promise<Asked> {
+  return tester.sample(proved, 'limited', { script: 'limited' })
+}
+
+function delivered(): Pick<Check, 'asserts' | 'matters' | 'run'> {
+  return {
+    asserts: 'each piece of text reaches the client before the provider writes the next one',
+    matters: 'a stream that comes late, or all at once, is no stream for its reader',
+    async run(tester, proved) {
+      const id = newId()
+      const pieces = piecesFor('gated', id)
+      const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
+      let seen = 0
+      const asked = await tester.ask(
+        proved,
+        {
+          script: 'gated',
+          stream: true,
+          onText: text => {
+            const said = proved.stream(readStream(text)).text.length
+            const now = ends.findLastIndex(end => said >= end) + 1
+            seen = Math.max(seen, now)
+            tester.deps.provider?.saw(id, seen)
+            return undefined
+          },
+        },
+        id,
+      )
+      if (asked.reply.status !== 200) return fail(statusOf(asked))
+      const late = tester.deps.provider?.late(id) ?? null
+      if (late !== null)
+        return fail(`piece ${late} of ${pieces.length} was held back until the provider wrote more`)
+      return pass(`${pieces.length} pieces, each before the next`)
+    },
+  }
+}
+
+async function intact(tester: Tester, proved: Proved, script: Script): Promise<CheckVerdict> {
+  const asked = await tester.ask(proved, { script, stream: true })
+  if (asked.reply.status !== 200) return fail(statusOf(asked))
+  const same = sameText(asked, script)
+  if (same.outcome !== 'pass') return same
+  return faultless(
+    proved.violations(asked.stream.events).map(({ what }) => what),
+    same.seen,
+  )
+}
+
+function sameText(asked: Asked, script: Script = 'plain'): CheckVerdict {
+  if (asked.reply.status !== 200) return fail(statusOf(asked))
+  const wanted = piecesFor(script, asked.id).join('')
+  const { text } = asked.understood
+  if (text === wanted) return pass(`${text.length} characters`)
+  let at = 0
+  while (at < wanted.length && wanted[at] === text[at]) at++
+  const shown = text.slice(Math.max(0, at - 10), at + 20)
+  return fail(
+    `${text.length} characters, not ${wanted.length}; from character ${at} on they differ: ${shown}`,
+  )
+}
+
+function refusedWith(asked: Asked, isRight: (status: number) => boolean): CheckVerdict {
+  if (!isRight(asked.reply.status)) return fail(statusOf(asked))
+  const error = asked.document?.['error'] as { message?: unknown } | undefined
+  return typeof error?.message === 'string'
+    ? pass(statusOf(asked))
+    : fail(`${asked.reply.status} without error.message`)
+}
+
+async function toldOfFailure(tester: Tester, proved: Proved, script: Script): Promise<CheckVerdict> {
+  const asked = await tester.ask(proved, { script, stream: true })
+  return asked.reply.status === 200 ? judgeEnd(asked) : pass(statusOf(asked))
+}
+
+/** The end of a stream whose provider failed: an event says so, or the connection breaks. */
+function judgeEnd({ understood, reply }: Asked): CheckVerdict {
+  if (understood.end === 'failed') return pass('an event tells the failure')
+  if (understood.end === 'ended') return fail('the client sees a good end')
+  if (reply.end === 'cut' || reply.end === 'reset') return pass('the connection is cut, which clients report')
+  return fail(
+    reply.end === 'whole'
+      ? 'the body ends properly, without a word about the failure'
+      : `the end: ${reply.end}`,
+  )
+}

@@ -1,0 +1,253 @@
+/** The two interfaces that are proved: how each is asked, and how its replies and streams are read. Pure. */
+import { chatViolations } from './chat-grammar.ts'
+import { isTerminal, responsesViolations, textIn, type Violation } from './responses-grammar.ts'
+import { type ShapeRow, shapeFaults } from './shape.ts'
+import { DONE, fields, list, type SeenEvent, type SeenStream, string } from './sse.ts'
+
+export type ProvedName = 'responses' | 'chat'
+
+/** What is asked of a model. */
+export interface Question {
+  readonly model: string
+  readonly prompt: string
+  readonly stream: boolean
+  readonly maxTokens: number
+  /** The field of chat completions that bounds the tokens; newer models refuse the older one. */
+  readonly maxTokensField: 'max_tokens' | 'max_completion_tokens'
+  /** Offers one function, and asks for a call of it. */
+  readonly calls?: true
+}
+
+/** What a client makes of a reply. */
+export interface Understood {
+  readonly text: string
+  readonly call: { readonly name: string; readonly arguments: string } | null
+  /** `ended`: as a finished answer; `failed`: the client was told of a failure; `open`: neither. */
+  readonly end: 'ended' | 'failed' | 'open'
+  /** Input, output and all tokens; null: there is no usage. */
+  readonly usage: readonly [number, number, number] | null
+}
+
+export interface Proved {
+  readonly name: ProvedName
+  /** As people know it. */
+  readonly title: string
+  readonly path: string
+  body(question: Question): Readonly<Record<string, unknown>>
+  wholeFaults(document: unknown): readonly string[]
+  violations(events: readonly SeenEvent[]): readonly Violation[]
+  whole(document: unknown): Understood
+  stream(stream: SeenStream): Understood
+}
+
+export const FUNCTION_NAME = 'get_weather'
+const FUNCTION = {
+  name: FUNCTION_NAME,
+  description: 'Get the current weather for a location',
+  parameters: {
+    type: 'object',
+    properties: { location: { type: 'string' } },
+    required: ['location'],
+    additionalProperties: false,
+  },
+}
+
+const RESPONSE: readonly ShapeRow[] = [
+  ['id', 'text'],
+  ['object', "'response'"],
+  ['created_at', 'integer'],
+  ['model', 'string'],
+  ['status', "'completed'", "'incomplete'"],
+  ['error', 'null'],
+  ['output', 'filled'],
+  ['output[].id', 'text'],
+  ['output[].type', 'text'],
+  ['usage', 'object'],
+  ['usage.input_tokens', 'count'],
+  ['usage.output_tokens', 'count'],
+  ['usage.total_tokens', 'count'],
+]
+const MESSAGE: readonly ShapeRow[] = [
+  ['role', "'assistant'"],
+  ['status', "'completed'", "'incomplete'"],
+  ['content', 'array'],
+  ['content[].type', "'output_text'", "'refusal'"],
+]
+const CALL: readonly ShapeRow[] = [
+  ['call_id', 'text'],
+  ['name', 'text'],
+  ['arguments', 'string'],
+]
+const OUTPUT_TEXT: readonly ShapeRow[] = [
+  ['text', 'string'],
+  ['annotations', 'array'],
+]
+
+export const responses: Proved = {
+  name: 'responses',
+  title: 'Responses',
+  path: '/responses',
+  body: ({ model, prompt, stream, maxTokens, calls }) => ({
+    model,
+    input: prompt,
+    max_output_tokens: maxTokens,
+    stream,
+    ...(calls === true
+      ? {
+          tools: [{ type: 'function', ...FUNCTION, strict: true }],
+          tool_choice: { type: 'function', name: FUNCTION_NAME },
+        }
+      : {}),
+  }),
+  wholeFaults(document) {
+    const items = list(fields(document)['output'])
+    return [
+      ...shapeFaults(document, RESPONSE),
+      ...items.flatMap((item, at) => {
+        const type = fields(item)['type']
+        const rows = type === 'message' ? MESSAGE : type === 'function_call' ? CALL : []
+        const texts = type === 'message' ? list(fields(item)['content']) : []
+        return [
+          ...shapeFaults(item, rows),
+          ...texts.flatMap(part =>
+            fields(part)['type'] === 'output_text' ? shapeFaults(part, OUTPUT_TEXT) : [],
+          ),
+        ].map(fault => `output[${at}].${fault}`)
+      }),
+    ]
+  },
+  violations: responsesViolations,
+  whole(document) {
+    const response = fields(document)
+    const items = list(response['output']).map(fields)
+    const call = items.find(({ type }) => type === 'function_call')
+    return {
+      text: items
+        .filter(({ type }) => type === 'message')
+        .map(textIn)
+        .join(''),
+      call: call === undefined ? null : { name: string(call['name']), arguments: string(call['arguments']) },
+      end: response['object'] !== 'response' || response['status'] === 'failed' ? 'failed' : 'ended',
+      usage: usageOf(response['usage'], 'input_tokens', 'output_tokens'),
+    }
+  },
+  stream({ events }) {
+    const documents = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
+    const last = documents.findLast(({ type }) => isTerminal(string(type)))
+    const isFailed = documents.some(({ type }) => type === 'error' || type === 'response.failed')
+    const call = documents.find(({ type }) => type === 'response.function_call_arguments.done')
+    const item = documents
+      .filter(({ type }) => type === 'response.output_item.done')
+      .map(event => fields(event['item']))
+      .find(({ type }) => type === 'function_call')
+    return {
+      text: joined(
+        documents.filter(({ type }) => type === 'response.output_text.delta').map(({ delta }) => delta),
+      ),
+      call:
+        call === undefined && item === undefined
+          ? null
+          : { name: string(item?.['name']), arguments: string(call?.['arguments'] ?? item?.['arguments']) },
+      end: isFailed ? 'failed' : last === undefined ? 'open' : 'ended',
+      usage: usageOf(fields(last?.['response'])['usage'], 'input_tokens', 'output_tokens'),
+    }
+  },
+}
+
+const COMPLETION: readonly ShapeRow[] = [
+  ['id', 'text'],
+  ['object', "'chat.completion'"],
+  ['created', 'integer'],
+  ['model', 'string'],
+  ['choices', 'filled'],
+  ['choices[].index', 'integer'],
+  ['choices[].finish_reason', "'stop'", "'length'", "'tool_calls'", "'content_filter'"],
+  ['choices[].message', 'object'],
+  ['choices[].message.role', "'assistant'"],
+  ['choices[].message.content', 'string', 'null'],
+  ['choices[].message.tool_calls[].id', 'text'],
+  ['choices[].message.tool_calls[].type', "'function'"],
+  ['choices[].message.tool_calls[].function.name', 'text'],
+  ['choices[].message.tool_calls[].function.arguments', 'string'],
+  ['usage', 'object'],
+  ['usage.prompt_tokens', 'count'],
+  ['usage.completion_tokens', 'count'],
+  ['usage.total_tokens', 'count'],
+]
+
+export const chat: Proved = {
+  name: 'chat',
+  title: 'chat completions',
+  path: '/chat/completions',
+  body: ({ model, prompt, stream, maxTokens, maxTokensField, calls }) => ({
+    model,
+    messages: [{ role: 'user', content: prompt }],
+    [maxTokensField]: maxTokens,
+    stream,
+    ...(stream ? { stream_options: { include_usage: true } } : {}),
+    ...(calls === true
+      ? {
+          tools: [{ type: 'function', function: FUNCTION }],
+          tool_choice: { type: 'function', function: { name: FUNCTION_NAME } },
+        }
+      : {}),
+  }),
+  wholeFaults: document => shapeFaults(document, COMPLETION),
+  violations: chatViolations,
+  whole(document) {
+    const completion = fields(document)
+    const message = fields(fields(list(completion['choices'])[0])['message'])
+    const call = list(message['tool_calls'])[0]
+    return {
+      text: string(message['content']),
+      call:
+        call === undefined
+          ? null
+          : {
+              name: string(fields(fields(call)['function'])['name']),
+              arguments: string(fields(fields(call)['function'])['arguments']),
+            },
+      end: Array.isArray(completion['choices']) ? 'ended' : 'failed',
+      usage: usageOf(completion['usage'], 'prompt_tokens', 'completion_tokens'),
+    }
+  },
+  stream({ events }) {
+    const documents = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
+    const choices = documents.flatMap(document => list(document['choices']).map(fields))
+    const calls = choices
+      .flatMap(choice => list(fields(choice['delta'])['tool_calls']))
+      .map(call => fields(fields(call)['function']))
+    const isFailed = documents.some(document => document['error'] !== undefined && document['error'] !== null)
+    const isFinished = choices.some(choice => string(choice['finish_reason']) !== '')
+    const isDone = events.some(({ data }) => data === DONE)
+    return {
+      text: joined(choices.map(choice => fields(choice['delta'])['content'])),
+      call:
+        calls.length === 0
+          ? null
+          : {
+              name: joined(calls.map(({ name }) => name)),
+              arguments: joined(calls.map(call => call['arguments'])),
+            },
+      end: isFailed ? 'failed' : isFinished || isDone ? 'ended' : 'open',
+      usage: usageOf(
+        documents.findLast(({ usage }) => usage !== undefined && usage !== null)?.['usage'],
+        'prompt_tokens',
+        'completion_tokens',
+      ),
+    }
+  },
+}
+
+export const PROVED: readonly Proved[] = [responses, chat]
+
+function usageOf(usage: unknown, input: string, output: string): readonly [number, number, number] | null {
+  const { [input]: first, [output]: second, total_tokens: total } = fields(usage)
+  return typeof first === 'number' && typeof second === 'number' && typeof total === 'number'
+    ? [first, second, total]
+    : null
+}
+
+function joined(texts: readonly unknown[]): string {
+  return texts.map(string).join('')
+}

@@ -1,0 +1,9 @@
+/** What may go wrong while a gateway is asked, and what it means. */
+import { NoConnection } from './connection.ts'
+import { NoHttp } from './raw-reply.ts'
+import { NoReply } from './tester.ts'
+
+/** True for an error that tells of the gateway, not of us. */
+export function isNoAnswer(error: unknown): error is Error {
+  return error instanceof NoReply || error instanceof NoHttp || error instanceof NoConnection
+}

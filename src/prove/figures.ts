@@ -1,0 +1,152 @@
+/**
+ * Figures beside the checks: the time to the first event through the gateway and, turn about, without it; and the CPU
+ * time of the gateway's processes for each event. They judge nothing.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import type { Proved } from './dialects.ts'
+import { isNoAnswer } from './faults.ts'
+import type { Asked, Tester } from './tester.ts'
+
+export interface Spread {
+  readonly samples: number
+  readonly medianMs: number
+  readonly p95Ms: number
+}
+
+export interface FirstEventFigure {
+  readonly dialect: string
+  readonly gateway: Spread
+  /** Null: there was nothing to compare with. */
+  readonly direct: Spread | null
+  /** Difference of the medians. */
+  readonly addedMs: number | null
+}
+
+export interface CpuFigure {
+  readonly pid: number
+  readonly dialect: string
+  readonly streams: number
+  readonly events: number
+  readonly cpuMs: number
+  readonly microsPerEvent: number
+}
+
+const PAIRS = { full: 15, alone: 5 } as const
+const CPU_STREAMS = 10
+
+export function firstEventSends(hasDirect: boolean): number {
+  return hasDirect ? PAIRS.full * 2 : PAIRS.alone
+}
+
+export const CPU_SENDS = CPU_STREAMS
+
+/** @param direct asks the provider behind the gateway; null: nobody knows it */
+export async function firstEvents(
+  gateway: Tester,
+  direct: Tester | null,
+  proved: Proved,
+): Promise<FirstEventFigure | null> {
+  const times: { gateway: number[]; direct: number[] } = { gateway: [], direct: [] }
+  for (let at = 0; at < (direct === null ? PAIRS.alone : PAIRS.full); at++) {
+    // By turns, so that a moment of load falls on both.
+    for (const [name, tester] of [['gateway', gateway] as const, ['direct', direct] as const]) {
+      const ms = tester === null ? null : await firstTextMs(tester, proved)
+      if (ms !== null) times[name].push(ms)
+    }
+  }
+  const through = spreadOf(times.gateway)
+  const without = spreadOf(times.direct)
+  if (through === null) return null
+  return {
+    dialect: proved.name,
+    gateway: through,
+    direct: without,
+    addedMs: without === null ? null : through.medianMs - without.medianMs,
+  }
+}
+
+async function firstTextMs(tester: Tester, proved: Proved): Promise<number | null> {
+  try {
+    const { reply } = await tester.ask(proved, { stream: true })
+    return reply.status === 200 ? reply.firstMs : null
+  } catch (error) {
+    if (isNoAnswer(error)) return null
+    throw error
+  }
+}
+
+function spreadOf(values: readonly number[]): Spread | null {
+  if (values.length === 0) return null
+  const sorted = values.toSorted((one, other) => one - other)
+  const at = (share: number): number =>
+    sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
+  return { samples: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) }
+}
+
+/** The CPU time of a process and its children while streams of many events run. */
+export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): Promise<CpuFigure | null> {
+  const beforeMs = cpuMs(pid)
+  if (beforeMs === null) return null
+  let events = 0
+  for (let at = 0; at < CPU_STREAMS; at++) {
+    const asked: Asked = await tester.ask(proved, { stream: true, script: 'many' })
+    events += asked.stream.events.length
+  }
+  const afterMs = cpuMs(pid)
+  if (afterMs === null || events === 0) return null
+  const spentMs = afterMs - beforeMs
+  return {
+    pid,
+    dialect: proved.name,
+    streams: CPU_STREAMS,
+    events,
+    cpuMs: spentMs,
+    microsPerEvent: (spentMs * 1000) / events,
+  }
+}
+
+/** Linux counts in hundredths of a second. */
+const TICK_MS = 10
+
+/** Null: there is no such process, or no /proc. */
+export function cpuMs(pid: number): number | null {
+  const processes = readProcesses()
+  if (!processes.has(pid)) return null
+  let sum = 0
+  for (const id of processes.keys())
+    if (id === pid || descends(id, pid, processes)) sum += processes.get(id)?.ticks ?? 0
+  return sum * TICK_MS
+}
+
+interface Process {
+  readonly parent: number
+  readonly ticks: number
+}
+
+function readProcesses(): Map<number, Process> {
+  const found = new Map<number, Process>()
+  for (const name of listed()) {
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
+      const cells = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+      found.set(Number(name), { parent: Number(cells[1]), ticks: Number(cells[11]) + Number(cells[12]) })
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return found
+}
+
+function listed(): string[] {
+  try {
+    return readdirSync('/proc').filter(name => /^\d+$/.test(name))
+  } catch {
+    return []
+  }
+}
+
+function descends(id: number, from: number, processes: ReadonlyMap<number, Process>): boolean {
+  let parent = processes.get(id)?.parent ?? 0
+  while (parent > 1 && parent !== from) parent = processes.get(parent)?.parent ?? 0
+  return parent === from
+}

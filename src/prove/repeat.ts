@@ -1,0 +1,46 @@
+/** Commands by which a person repeats what a check has sent. `$KEY` stands for the key. Pure. */
+import { type Header, isSecret } from './secrets.ts'
+
+/** A request as a command of curl. */
+export function asCurl(url: string, method: string, headers: readonly Header[], body: string | null): string {
+  const words = [
+    'curl -sS -N -i',
+    ...(method === 'HEAD'
+      ? ['-I']
+      : method === 'GET' || (method === 'POST' && body !== null)
+        ? []
+        : [`-X ${method}`]),
+    quoted(url),
+    ...headers.map(header => `-H ${headerWord(header)}`),
+    ...(body === null ? [] : [`-d ${quoted(body.length <= 2000 ? body : `${body.slice(0, 2000)}...`)}`]),
+  ]
+  return words.join(' ')
+}
+
+/** Bytes that curl would not send, as a command of printf and netcat. */
+export function asBytes(url: URL, bytes: string, key: string): string {
+  const parts = key === '' ? [bytes] : bytes.split(key)
+  const shown = parts.map(part =>
+    escaped(part.length <= 1200 ? part : `${part.slice(0, 600)}...${part.slice(-300)}`),
+  )
+  const port = url.port === '' ? (url.protocol === 'https:' ? '443' : '80') : url.port
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const to =
+    url.protocol === 'https:' ? `openssl s_client -quiet -connect ${host}:${port}` : `nc -w 5 ${host} ${port}`
+  return `printf ${quoted(shown.join('%s'))}${' "$KEY"'.repeat(parts.length - 1)} | ${to}`
+}
+
+function headerWord(header: Header): string {
+  const [name, value] = header
+  if (!isSecret(header)) return quoted(`${name}: ${value}`)
+  const scheme = /^(Bearer) /i.exec(value)?.[1]
+  return `"${name}: ${scheme === undefined ? '' : `${scheme} `}$${name === 'authorization' ? 'KEY' : name.replace(/\W/g, '_').toUpperCase()}"`
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('%', '%%').replaceAll('\r', '\\r').replaceAll('\n', '\\n')
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`
+}

@@ -1,0 +1,67 @@
+/** The report: what was checked, expected and seen. It has no key in it, and nothing that changes a terminal. Pure. */
+import type { Check, CheckGroup } from './check.ts'
+import type { ProvedName } from './dialects.ts'
+import type { CpuFigure, FirstEventFigure } from './figures.ts'
+
+/** Raised when a field of the report changes its meaning. */
+export const REPORT_SCHEMA = 'sluice-prove/1'
+
+export type CheckStatus = 'pass' | 'fail' | 'warning' | 'skipped'
+
+export interface CheckResult {
+  readonly id: string
+  readonly group: CheckGroup
+  /** Null: the check belongs to no interface. */
+  readonly dialect: ProvedName | null
+  readonly status: CheckStatus
+  readonly expected: string
+  readonly seen: string
+  readonly matters: string
+  readonly basis: string
+  /** Requests that it sent. */
+  readonly requests: number
+  /** A command that repeats its last request; null: it sent none. */
+  readonly repeat: string | null
+}
+
+export interface ProveReport {
+  readonly schema: typeof REPORT_SCHEMA
+  readonly sluice: string
+  readonly at: string
+  readonly url: string
+  readonly model: string
+  readonly dialects: readonly ProvedName[]
+  readonly ration: {
+    readonly requests: number
+    readonly concurrency: number
+    readonly seconds: number
+    readonly sent: number
+    readonly spentMs: number
+  }
+  readonly summary: Readonly<Record<CheckStatus, number>>
+  readonly checks: readonly CheckResult[]
+  readonly figures: {
+    readonly firstEvent: readonly FirstEventFigure[]
+    readonly cpu: readonly CpuFigure[]
+  }
+}
+
+/** Advice that was not followed is no finding. */
+export function statusFor({ weight }: Check, outcome: CheckStatus): CheckStatus {
+  return outcome === 'fail' && weight === 'should' ? 'warning' : outcome
+}
+
+export function summaryOf(checks: readonly CheckResult[]): Readonly<Record<CheckStatus, number>> {
+  const count = (status: CheckStatus): number => checks.filter(check => check.status === status).length
+  return { pass: count('pass'), fail: count('fail'), warning: count('warning'), skipped: count('skipped') }
+}
+
+/** Every text of a document goes through `clean`. */
+export function cleaned<T>(document: T, clean: (text: string) => string): T {
+  if (typeof document === 'string') return clean(document) as T
+  if (Array.isArray(document)) return document.map(each => cleaned(each as unknown, clean)) as T
+  if (typeof document !== 'object' || document === null) return document
+  return Object.fromEntries(
+    Object.entries(document).map(([name, value]) => [name, cleaned(value as unknown, clean)]),
+  ) as T
+}

@@ -1,0 +1,63 @@
+/** Compares a JSON document with rows of paths and kinds. Fields beside them are free. Pure. */
+import { isObject } from './sse.ts'
+
+/** `?` at the end: may be missing; `null` among the kinds: may be null. Words in quotes are the values it may have. */
+export type ShapeRow = readonly [path: string, ...kinds: string[]]
+
+const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
+  string: value => typeof value === 'string',
+  text: value => typeof value === 'string' && value !== '',
+  integer: value => Number.isInteger(value),
+  count: value => Number.isInteger(value) && (value as number) >= 0,
+  boolean: value => typeof value === 'boolean',
+  object: isObject,
+  array: Array.isArray,
+  filled: value => Array.isArray(value) && value.length > 0,
+  null: value => value === null,
+}
+
+/** What differs, in words: `usage.total_tokens is missing`. */
+export function shapeFaults(document: unknown, rows: readonly ShapeRow[]): string[] {
+  return rows.flatMap(([path, ...kinds]) => {
+    const isOptional = path.endsWith('?')
+    return valuesAt(document, path.replace(/\?$/, '').split('.')).flatMap(({ at, value }) => {
+      if (value === undefined) return isOptional ? [] : [`${at} is missing`]
+      return kinds.some(kind => fits(value, kind))
+        ? []
+        : [`${at} is ${told(value)}, not ${kinds.join(' or ')}`]
+    })
+  })
+}
+
+function fits(value: unknown, kind: string): boolean {
+  return kind.startsWith("'") ? value === kind.slice(1, -1) : (KINDS[kind]?.(value) ?? false)
+}
+
+interface Found {
+  readonly at: string
+  readonly value: unknown
+}
+
+/** `choices[].index` has a value for each choice. What is within an absent object is not missing itself. */
+function valuesAt(document: unknown, parts: readonly string[]): Found[] {
+  let found: Found[] = [{ at: '', value: document }]
+  for (const part of parts) {
+    const name = part.replace(/\[\]$/, '')
+    const next: Found[] = []
+    for (const { at, value } of found) {
+      if (!isObject(value)) continue
+      const inner = { at: at === '' ? name : `${at}.${name}`, value: value[name] }
+      if (!part.endsWith('[]')) next.push(inner)
+      else if (Array.isArray(inner.value))
+        for (const [index, each] of inner.value.entries())
+          next.push({ at: `${inner.at}[${index}]`, value: each })
+    }
+    found = next
+  }
+  return found
+}
+
+function told(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'undefined'
+  return text.length <= 40 ? text : `${text.slice(0, 37)}...`
+}

@@ -1,0 +1,89 @@
+/** Finds out how a gateway can be asked: which of the two interfaces it has, and by which model. */
+import { PROVED, type Proved } from './dialects.ts'
+import { isNoAnswer } from './faults.ts'
+import { PROVIDER_MODEL } from './provider.ts'
+import { fields, list, objectOf, string } from './sse.ts'
+import { type Asked, Samples, Tester, type TesterDeps } from './tester.ts'
+
+/** The gateway cannot be proved: it is away, refuses the key, or has no model. */
+export class ProveFault extends Error {
+  override readonly name = 'ProveFault'
+}
+
+export interface Surveyed {
+  readonly deps: TesterDeps
+  readonly samples: Samples
+  readonly proved: readonly Proved[]
+  /** Why an interface is not proved. */
+  readonly absent: readonly { readonly proved: Proved; readonly why: string }[]
+}
+
+/** At most so many requests find it out. */
+export const SURVEY_SENDS = 1 + 2 * PROVED.length
+
+/** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
+export async function survey(given: TesterDeps): Promise<Surveyed> {
+  const model = given.target.model || (await firstModel(given))
+  let deps: TesterDeps = { ...given, target: { ...given.target, model } }
+  const samples = new Samples()
+  const proved: Proved[] = []
+  const absent: { proved: Proved; why: string }[] = []
+  for (const each of PROVED) {
+    let asked = await tried(new Tester(deps, new Samples()), each)
+    const isField = each.name === 'chat' && asked.reply.status === 400 && /max_tokens/.test(asked.reply.text)
+    if (isField) {
+      deps = { ...deps, target: { ...deps.target, maxTokensField: 'max_completion_tokens' } }
+      asked = await tried(new Tester(deps, new Samples()), each)
+    }
+    const { status } = asked.reply
+    const known = asked
+    if (status === 401 || status === 403) throw new ProveFault(`the gateway refuses the key: ${told(asked)}`)
+    if (status === 200) {
+      proved.push(each)
+      await samples.of(`${each.name} whole`, () => Promise.resolve(known))
+    } else absent.push({ proved: each, why: told(asked) })
+  }
+  if (proved.length > 0) return { deps, samples, proved, absent }
+  const why = absent.map(({ proved: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
+  throw new ProveFault(
+    `the model ${model} answers neither interface (${why}): name another by --model ID, or another address`,
+  )
+}
+
+async function tried(tester: Tester, proved: Proved): Promise<Asked> {
+  try {
+    return await tester.ask(proved)
+  } catch (error) {
+    if (isNoAnswer(error))
+      throw new ProveFault(`no gateway answers at ${tester.deps.target.url}: ${error.message}`)
+    throw error
+  } finally {
+    tester.end()
+  }
+}
+
+/** The first model in the gateway's list that says text. @throws ProveFault */
+async function firstModel(deps: TesterDeps): Promise<string> {
+  const tester = new Tester(deps, new Samples())
+  try {
+    const reply = await tester.request('GET', '/models', null)
+    const models = list(fields(objectOf(reply.text))['data']).map(fields)
+    const one = models.find(model => {
+      const outputs = fields(model['architecture'])['output_modalities']
+      return string(model['id']) !== '' && (!Array.isArray(outputs) || outputs.includes('text'))
+    })
+    if (one !== undefined) return string(one['id'])
+    if (deps.provider !== null) return PROVIDER_MODEL
+    throw new ProveFault(`GET /models names no model (status ${reply.status}): name one by --model ID`)
+  } catch (error) {
+    if (isNoAnswer(error)) throw new ProveFault(`no gateway answers at ${deps.target.url}: ${error.message}`)
+    throw error
+  } finally {
+    tester.end()
+  }
+}
+
+function told({ reply, document }: Asked): string {
+  const { message } = fields(fields(document)['error'])
+  return `status ${reply.status}${typeof message === 'string' ? `, ${message}` : ''}`
+}
