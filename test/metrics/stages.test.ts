@@ -19,6 +19,7 @@ const skip: Step = watch => watch.skip()
 const PASSED: readonly Step[] = [
   enter('auth', 1001),
   enter('upload', 1003),
+  enter('queue', 1005),
   enter('parse', 1007),
   enter('guard', 1015),
   enter('route', 1017),
@@ -52,7 +53,8 @@ t.test('the stages of an exchange are told in order and add up to its duration',
     [
       ['parse', 1 + 8],
       ['auth', 2],
-      ['upload', 4],
+      ['upload', 2],
+      ['queue', 2],
       ['guard', 2],
       ['route', 14],
       ['admit', 8],
@@ -93,7 +95,7 @@ t.test('a stage without a length is told, except where an exchange may do withou
     [...watchAfter(at5, 5).times(5).keys()],
     ['parse', 'auth', 'upload', 'route', 'encode', 'upstream_first_byte', 'first_token', 'stream', 'flush'],
   )
-  const optional: readonly Stage[] = ['guard', 'admit', 'judge', 'tools']
+  const optional: readonly Stage[] = ['queue', 'guard', 'admit', 'judge', 'tools']
   for (const stage of optional) {
     const watch = watchAfter([enter(stage, 1), enter('flush', 3)], 0)
     t.equal(watch.times(null).get(stage), 2, `${stage} that took time is told`)
@@ -101,8 +103,8 @@ t.test('a stage without a length is told, except where an exchange may do withou
 })
 
 t.test('an exchange with one attempt has no failover', async t => {
-  const watch = watchAfter(PASSED.slice(0, 7))
-  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'guard', 'route', 'admit'])
+  const watch = watchAfter(PASSED.slice(0, 8))
+  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'queue', 'guard', 'route', 'admit'])
   t.notOk(watch.times(2000).has('failover'))
   t.equal(watch.times(2000).get('encode'), 2000 - 1039)
 })
