@@ -80,7 +80,7 @@ t.test('wherever an exchange ends, its stages add up to its duration', async t =
 })
 
 t.test('while an exchange runs only the stages it has left are told', async t => {
-  const streaming = watchAfter(PASSED.slice(0, 13))
+  const streaming = watchAfter(PASSED.slice(0, 14))
   t.notOk(streaming.times(null).has('stream'))
   t.equal(streaming.times(null).get('first_token'), 256)
   t.equal(streaming.times(2000).get('stream'), 2000 - 1511)
@@ -110,8 +110,11 @@ t.test('an exchange with one attempt has no failover', async t => {
 })
 
 t.test('a replaced attempt is forgotten, and its time is failover', async t => {
-  const watch = watchAfter(PASSED.slice(0, 10))
-  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'guard', 'route', 'admit', 'failover'])
+  const watch = watchAfter(PASSED.slice(0, 11))
+  t.same(
+    [...watch.times(null).keys()],
+    ['parse', 'auth', 'upload', 'queue', 'guard', 'route', 'admit', 'failover'],
+  )
   t.equal(watch.times(null).get('failover'), 1063 - 1039)
   t.equal(watch.times(2000).get('encode'), 2000 - 1063)
   t.notOk(watch.times(2000).has('upstream_first_byte'), 'the last attempt has not come so far')
@@ -188,7 +191,7 @@ t.test('the time of a stage that is skipped belongs to the one before it', async
 
 t.test('it times an exchange once the request was understood', async t => {
   const before = PASSED.findIndex((_, at) => watchAfter(PASSED.slice(0, at)).isExchange)
-  t.equal(before, 4, 'from the guard on')
+  t.equal(before, 5, 'from the guard on')
   t.equal(watchAfter([enter('guard', 1), skip], 0).isExchange, true)
 })
 
