@@ -348,6 +348,8 @@ export class KeyPlace {
     this.endTurn()
     this.#share.bytes -= this.#bytes
     if (this.isLate) {
+      // A place that nobody holds must not be given one.
+      this.giveUp(new GatewayError('client_closed', 'The request is over'))
       this.#share.late--
       return
     }

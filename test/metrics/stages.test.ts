@@ -19,6 +19,7 @@ const skip: Step = watch => watch.skip()
 const PASSED: readonly Step[] = [
   enter('auth', 1001),
   enter('upload', 1003),
+  enter('queue', 1005),
   enter('parse', 1007),
   enter('guard', 1015),
   enter('route', 1017),
@@ -52,7 +53,8 @@ t.test('the stages of an exchange are told in order and add up to its duration',
     [
       ['parse', 1 + 8],
       ['auth', 2],
-      ['upload', 4],
+      ['upload', 2],
+      ['queue', 2],
       ['guard', 2],
       ['route', 14],
       ['admit', 8],
@@ -78,7 +80,7 @@ t.test('wherever an exchange ends, its stages add up to its duration', async t =
 })
 
 t.test('while an exchange runs only the stages it has left are told', async t => {
-  const streaming = watchAfter(PASSED.slice(0, 13))
+  const streaming = watchAfter(PASSED.slice(0, 14))
   t.notOk(streaming.times(null).has('stream'))
   t.equal(streaming.times(null).get('first_token'), 256)
   t.equal(streaming.times(2000).get('stream'), 2000 - 1511)
@@ -93,7 +95,7 @@ t.test('a stage without a length is told, except where an exchange may do withou
     [...watchAfter(at5, 5).times(5).keys()],
     ['parse', 'auth', 'upload', 'route', 'encode', 'upstream_first_byte', 'first_token', 'stream', 'flush'],
   )
-  const optional: readonly Stage[] = ['guard', 'admit', 'judge', 'tools']
+  const optional: readonly Stage[] = ['queue', 'guard', 'admit', 'judge', 'tools']
   for (const stage of optional) {
     const watch = watchAfter([enter(stage, 1), enter('flush', 3)], 0)
     t.equal(watch.times(null).get(stage), 2, `${stage} that took time is told`)
@@ -101,15 +103,18 @@ t.test('a stage without a length is told, except where an exchange may do withou
 })
 
 t.test('an exchange with one attempt has no failover', async t => {
-  const watch = watchAfter(PASSED.slice(0, 7))
-  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'guard', 'route', 'admit'])
+  const watch = watchAfter(PASSED.slice(0, 8))
+  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'queue', 'guard', 'route', 'admit'])
   t.notOk(watch.times(2000).has('failover'))
   t.equal(watch.times(2000).get('encode'), 2000 - 1039)
 })
 
 t.test('a replaced attempt is forgotten, and its time is failover', async t => {
-  const watch = watchAfter(PASSED.slice(0, 10))
-  t.same([...watch.times(null).keys()], ['parse', 'auth', 'upload', 'guard', 'route', 'admit', 'failover'])
+  const watch = watchAfter(PASSED.slice(0, 11))
+  t.same(
+    [...watch.times(null).keys()],
+    ['parse', 'auth', 'upload', 'queue', 'guard', 'route', 'admit', 'failover'],
+  )
   t.equal(watch.times(null).get('failover'), 1063 - 1039)
   t.equal(watch.times(2000).get('encode'), 2000 - 1063)
   t.notOk(watch.times(2000).has('upstream_first_byte'), 'the last attempt has not come so far')
@@ -186,7 +191,7 @@ t.test('the time of a stage that is skipped belongs to the one before it', async
 
 t.test('it times an exchange once the request was understood', async t => {
   const before = PASSED.findIndex((_, at) => watchAfter(PASSED.slice(0, at)).isExchange)
-  t.equal(before, 4, 'from the guard on')
+  t.equal(before, 5, 'from the guard on')
   t.equal(watchAfter([enter('guard', 1), skip], 0).isExchange, true)
 })
 

@@ -173,6 +173,9 @@ t.test('a wait ends by a start, a refusal, its time, or the leaving of its clien
   fourth.place.giveUp(new Error('gone') as never)
   t.equal(await outcome(fourth), 'gone')
   fourth.place.leave()
+  const fifth = enter('d')
+  fifth.place.leave()
+  t.equal(await outcome(fifth), 'The request is over')
   first.place.leave()
   for (const place of running.slice(1)) place.leave()
   const { values } = await metrics.queueWait.get()
@@ -181,7 +184,7 @@ t.test('a wait ends by a start, a refusal, its time, or the leaving of its clien
     refused: 1,
     started: 1,
     expired: 1,
-    left: 1,
+    left: 2,
   })
   t.equal((await metrics.queuedRequests.get()).values[0]?.value, 0)
   t.equal(clock.armed, 0)
