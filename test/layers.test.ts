@@ -162,7 +162,9 @@ function unit(path: string): string {
 /** `every room` stands for all rooms but the composition root, the entries, and what only the command line uses. */
 function wordsIn(cell: string): string[] {
   if (cell === 'every room') {
-    return Object.keys(MAY_IMPORT).filter(name => !['threads', 'prove', 'commands', 'main', 'cli'].includes(name))
+    return Object.keys(MAY_IMPORT).filter(
+      name => !['threads', 'prove', 'commands', 'main', 'cli'].includes(name),
+    )
   }
   return cell.match(/[a-z]+/g) ?? []
 }
