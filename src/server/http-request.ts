@@ -3,16 +3,15 @@
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
-import type { ApiRequest, EndUserFields, KeyNeed, Operation } from '../api/operation.ts'
+import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
-import type { Clock } from '../clock.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
-import type { Stopwatch } from '../metrics/stages.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json.ts'
 import { sha256 } from '../protocol/proof.ts'
 import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
+import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
@@ -21,7 +20,7 @@ import { HeldBytes } from './load.ts'
 import { noSuchOperation } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import { decodeParams, type RouteMatch, type Router } from './router.ts'
+import type { RouteMatch, Router } from './router.ts'
 
 /** Authenticates keys; synchronous for known ones. */
 export type Authenticator = Pick<ApiKeys, 'authenticate'>
@@ -404,73 +403,4 @@ export function authorizationOf(headers: ReadonlyMap<string, string>): string | 
 /** @throws GatewayError `permission_denied` when the key is of the other kind. */
 function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
   if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
-}
-
-/** An HTTP request as its handler sees it. Has no reference to the connection. */
-export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
-  readonly headers: ReadonlyMap<string, string>
-  readonly params: ReadonlyMap<string, string>
-  readonly body: Body
-  readonly bodyDigest: string | null
-  readonly key: Key
-  readonly address: string
-  readonly id: string
-  readonly host: string
-  readonly watch: Stopwatch
-  readonly held: HeldBytes
-  readonly #query: string
-  readonly #admission: Admission
-  /** Null where the request has its place, or needs none. */
-  readonly #place: KeyPlace | null
-  readonly #clock: Clock
-
-  constructor(
-    admission: Admission,
-    held: HeldBytes,
-    headers: ReadonlyMap<string, string>,
-    match: RouteMatch,
-    query: string,
-    body: Body,
-    bodyDigest: string | null,
-    key: Key,
-    address: string,
-    place: KeyPlace | null,
-    clock: Clock,
-  ) {
-    this.#admission = admission
-    this.id = admission.id
-    this.watch = admission.watch
-    this.held = held
-    this.host = headers.get('host') ?? ''
-    this.headers = headers
-    this.params = decodeParams(match.params)
-    this.#query = query
-    this.body = body
-    this.bodyDigest = bodyDigest
-    this.key = key
-    this.address = address
-    this.#place = place
-    this.#clock = clock
-  }
-
-  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
-    if (this.#place === null) return null
-    const waiting = this.#place.wait(safety_identifier ?? user ?? null)
-    if (waiting === null) return null
-    this.watch.enter('queue', this.#clock.monotonicMs())
-    return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))
-  }
-
-  /** Made anew each time it is asked for: few operations read it. */
-  get query(): URLSearchParams {
-    return new URLSearchParams(this.#query)
-  }
-
-  get signal(): AbortSignal {
-    return this.#admission.signal
-  }
-
-  outlive(onLeft: () => void): void {
-    this.#admission.outlive(onLeft)
-  }
 }

@@ -1,0 +1,76 @@
+/** An HTTP request as its handler sees it: what is accepted of it, and its place among the requests of its key. */
+import type { ApiRequest, EndUserFields } from '../api/operation.ts'
+import type { Clock } from '../clock.ts'
+import type { Stopwatch } from '../metrics/stages.ts'
+import type { Admission } from './admission.ts'
+import type { KeyPlace } from './key-shares.ts'
+import type { HeldBytes } from './load.ts'
+import { decodeParams, type RouteMatch } from './router.ts'
+
+/** Has no reference to the connection. */
+export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
+  readonly headers: ReadonlyMap<string, string>
+  readonly params: ReadonlyMap<string, string>
+  readonly body: Body
+  readonly bodyDigest: string | null
+  readonly key: Key
+  readonly address: string
+  readonly id: string
+  readonly host: string
+  readonly watch: Stopwatch
+  readonly held: HeldBytes
+  readonly #query: string
+  readonly #admission: Admission
+  /** Null where the request has its place, or needs none. */
+  readonly #place: KeyPlace | null
+  readonly #clock: Clock
+
+  constructor(
+    admission: Admission,
+    held: HeldBytes,
+    headers: ReadonlyMap<string, string>,
+    match: RouteMatch,
+    query: string,
+    body: Body,
+    bodyDigest: string | null,
+    key: Key,
+    address: string,
+    place: KeyPlace | null,
+    clock: Clock,
+  ) {
+    this.#admission = admission
+    this.id = admission.id
+    this.watch = admission.watch
+    this.held = held
+    this.host = headers.get('host') ?? ''
+    this.headers = headers
+    this.params = decodeParams(match.params)
+    this.#query = query
+    this.body = body
+    this.bodyDigest = bodyDigest
+    this.key = key
+    this.address = address
+    this.#place = place
+    this.#clock = clock
+  }
+
+  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
+    if (this.#place === null) return null
+    const waiting = this.#place.wait(safety_identifier ?? user ?? null)
+    if (waiting === null) return null
+    this.watch.enter('queue', this.#clock.monotonicMs())
+    return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))
+  }
+
+  /** Made anew each time it is asked for: few operations read it. */
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.#query)
+  }
+
+  get signal(): AbortSignal {
+    return this.#admission.signal
+  }
+  outlive(onLeft: () => void): void {
+    this.#admission.outlive(onLeft)
+  }
+}
