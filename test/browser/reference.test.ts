@@ -153,7 +153,9 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
       await page.keyboard.press('Enter')
     }
     t.match(await operation.locator('pre').first().innerText(), /"limit_reset": "monthly"/)
-    await page.evaluate(`document.activeElement.blur(), document.getElementById('createKey').scrollIntoView()`)
+    await page.evaluate(
+      `document.activeElement.blur(), document.getElementById('createKey').scrollIntoView()`,
+    )
     await screenshot(page, 'reference')
     await operation.getByRole('link', { name: 'KeyCreation' }).focus()
     await page.keyboard.press('Enter')
