@@ -41,7 +41,7 @@ export interface Supervisor {
   changed(change: Invalidation): void
   /** Gives every thread another catalogue. */
   exchangeCatalogue(packed: PackedCatalogue): void
-  /** Starts the threads of a kind that waits, once. Rejects when they cannot be started; then it may be called again. */
+  /** Starts the threads of a kind that waits; call it once. Rejects when they cannot be started: call it again. */
   begin(kind: ThreadKindName): Promise<void>
 }
 
