@@ -13,7 +13,7 @@ const STREAMS = 100
 const DELTAS = 2_000
 const TEXT_BYTES = DELTAS * 5
 /** The request, the connections, the state of decoders and relay, and the log lines that the test keeps. */
-const CONSTANT_BYTES = 25 * 1024
+const CONSTANT_BYTES = 40 * 1024
 /** Log lines and records of usage. */
 const LEFT_BYTES = 6 * 1024
 
