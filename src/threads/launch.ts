@@ -16,7 +16,7 @@ import { openRedisCarrier } from '../invalidation/redis.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
-import type { Log, LogForm } from '../log/log.ts'
+import type { Log, LogForm, ProcessLog } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
@@ -28,6 +28,7 @@ import { createTransports } from '../upstream/egress.ts'
 import { BatchWatch } from './batch-watch.ts'
 import { needsSim } from './build-catalog.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
+import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
 import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
@@ -57,6 +58,8 @@ export interface Launched {
   changed(change: Invalidation): void
   /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
   reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  /** Reads the files of the certificate again, if there are any. */
+  reloadCertificate(): void
 }
 
 /** How long a stop waits for the database after the last request. */
@@ -68,7 +71,11 @@ const BATCH_COUNTS_MS = 10_000
  * Starts what `checkStart` has found good.
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
-export async function launch({ config, ring }: CheckedStart, log: Log, logForm: LogForm): Promise<Launched> {
+export async function launch(
+  { config, ring }: CheckedStart,
+  log: ProcessLog,
+  logForm: LogForm,
+): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   const changed = (change: Invalidation) => {
@@ -82,6 +89,7 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
       log,
       onInvalidation: changed,
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
+      onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
@@ -115,6 +123,8 @@ interface Services {
   /** Null without other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
+  /** Null without TLS on the public port. */
+  certificate: CertificateKeeper | null
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
@@ -125,17 +135,19 @@ interface Services {
 interface ServiceOptions {
   readonly config: Config
   readonly ring: VaultRing
-  readonly log: Log
+  readonly log: ProcessLog
   /** Called with each invalidation of another instance. */
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
+  /** Called with each later version of the certificate. False: not every thread took it. */
+  readonly onCertificate: (version: string) => Promise<boolean>
 }
 
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation, onCatalogue }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue, onCertificate }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -197,6 +209,11 @@ async function startServices(
   await catalogue.start()
   // A store that was away may have lists that nobody has read yet.
   void watch.prepared.then(() => catalogue.refresh())
+  const certificate =
+    config.listen.tls === null
+      ? null
+      : new CertificateKeeper({ files: config.listen.tls, clock, log, onChange: onCertificate })
+  started.certificate = certificate
   const health = startHealth(config)
   started.health = health
   const pins = startPins(config)
@@ -213,6 +230,7 @@ async function startServices(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }
@@ -255,6 +273,7 @@ async function closeServices(services: Partial<Services>, stopped: boolean): Pro
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
   await services.batchWatch?.close()
+  await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
   watch?.close()
@@ -285,6 +304,7 @@ function supervisorOptions(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }: Services,
@@ -306,6 +326,7 @@ function supervisorOptions(
       batchWatch()?.changed(change)
       feed?.publish(change)
     },
+    ...(certificate === null ? {} : { certificate }),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
     degraded: () => [
@@ -337,6 +358,7 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
       services.catalogue.reconfigure(config)
       return services.catalogue.counts
     },
+    reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {
       heap.close()
       void services.batchWatch?.close()

@@ -63,6 +63,8 @@ export type ToThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Providers and models have changed. */
   | { readonly type: 'catalogue'; readonly catalogue: PackedCatalogue }
+  /** The files of the certificate have changed to this version. */
+  | { readonly type: 'certificate'; readonly version: string }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
   /** The load of a serve thread: for threads whose work can wait. */
@@ -84,6 +86,8 @@ export type FromThread =
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
+  /** The answer to each change of the certificate, in order; false: the one before stays. */
+  | { readonly type: 'certified'; readonly taken: boolean }
   /** `load`: of a serve thread; null for others. */
   | { readonly type: 'pulse'; readonly load: LiveLoad | null }
   /** The thread changed a record: tell all others. */
@@ -107,6 +111,8 @@ export interface ThreadWork {
   prepared(): void
   /** True while nobody waits for the thread. */
   isIdle(): boolean
+  /** Serves with the certificate of this version, false: it cannot; absent where nothing is served. */
+  certificate?(version: string): Promise<boolean>
   /** The load to tell others; absent where no client waits. */
   load?(): LiveLoad
   /** Notes the load of a serve thread; absent where nothing depends on it. */
@@ -189,6 +195,9 @@ export class ThreadLoop {
       case 'catalogue':
         work.catalogue(message.catalogue)
         break
+      case 'certificate':
+        void this.#certify(work, message.version)
+        break
       case 'prepared':
         work.prepared()
         break
@@ -211,6 +220,11 @@ export class ThreadLoop {
         void this.stop(message.graceMs)
         break
     }
+  }
+
+  async #certify(work: ThreadWork, version: string): Promise<void> {
+    const taken = (await work.certificate?.(version)) ?? true
+    this.send({ type: 'certified', taken })
   }
 
   async #end(drained: Promise<void>): Promise<void> {

@@ -91,7 +91,35 @@ export function createProcessMetrics() {
     labelNames: ['reason'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches, blocked }
+  const certificateExpiry = new Gauge({
+    name: 'gateway_tls_certificate_expiry_seconds',
+    help: 'When the certificate of the public port expires, Unix time; absent without TLS',
+    registers,
+  })
+  const certificateReloads = new Counter({
+    name: 'gateway_tls_reloads_total',
+    help: 'Changes of the files of the certificate that were taken, or refused because the files are faulty',
+    labelNames: ['outcome'] as const,
+    registers,
+  })
+  return {
+    registry,
+    threads,
+    restarts,
+    quotaDegraded,
+    storageUp,
+    spoolBytes,
+    credentials,
+    batches,
+    blocked,
+    certificateExpiry,
+    certificateReloads,
+    /** Leaves out the series of the certificate. */
+    forgetCertificate() {
+      registry.removeSingleMetric('gateway_tls_certificate_expiry_seconds')
+      registry.removeSingleMetric('gateway_tls_reloads_total')
+    },
+  }
 }
 
 function fileDescriptors(registers: Registry[]): void {

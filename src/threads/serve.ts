@@ -1,6 +1,6 @@
 /** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
-import { ListenError } from '../server/http.ts'
+import { CertificateError, ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
 import { warmUp } from './warm-up.ts'
@@ -29,6 +29,7 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   isIdle: () => server.openRequests === 0,
+  certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   drain: graceMs => server.drain(graceMs),
   close: () => serving.close(),
@@ -42,7 +43,10 @@ try {
   server.load.start()
   loop.send({ type: 'started', document })
 } catch (error) {
-  if (!(error instanceof ListenError)) throw error
-  loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+  if (error instanceof CertificateError) {
+    loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })
+  } else if (error instanceof ListenError) {
+    loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+  } else throw error
   await loop.stop(0)
 }

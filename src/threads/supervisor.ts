@@ -1,7 +1,5 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
 import type { KeyObject } from 'node:crypto'
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import type { JsonSchema } from '../api/openapi/json-schema.ts'
 import { referencePage } from '../api/openapi/page.ts'
@@ -21,9 +19,11 @@ import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
-import { type AdminServer, startAdmin } from './admin.ts'
+import type { AdminServer } from './admin.ts'
+import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
+import { choosePort, openAdmin } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 
@@ -43,6 +43,8 @@ export interface Supervisor {
   exchangeCatalogue(packed: PackedCatalogue): void
   /** Starts the threads of a kind that waits; call it once. Rejects when they cannot be started: call it again. */
   begin(kind: ThreadKindName): Promise<void>
+  /** Lets every thread serve with the certificate of this version. False: not all of them could. */
+  renewCertificate(version: string): Promise<boolean>
 }
 
 export interface SupervisorOptions {
@@ -82,6 +84,8 @@ export interface SupervisorOptions {
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** How many batches are in each state; null when it is not known. */
   readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
+  /** The certificate of the public port. Default: there is none. */
+  readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
@@ -99,16 +103,17 @@ const FREE_PORT_TRIES = 5
 
 /** @throws StartError; nothing is left running then. */
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
-  const { host } = options.config.listen
+  const { host, tls } = options.config.listen
   const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
+    url: `${tls === null ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
     exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
     begin: kind => supervisor.begin(kind),
+    renewCertificate: version => supervisor.renewCertificate(version),
   }
 }
 
@@ -175,6 +180,8 @@ class ThreadSupervisor {
       for (const thread of this.#alive) thread.prepared()
     })
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
+    // Without a certificate there is no time at which it expires.
+    if (options.certificate === undefined) this.#process.forgetCertificate()
   }
 
   get adminUrl(): string {
@@ -193,6 +200,7 @@ class ThreadSupervisor {
           this.#showSealedCounts()
           this.#showBatchCounts()
           this.#showBlocked()
+          this.#showCertificate()
           return this.#scraper.page()
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -242,6 +250,11 @@ class ThreadSupervisor {
 
   exchangeCatalogue(packed: PackedCatalogue): void {
     for (const thread of this.#alive) thread.catalogue(packed)
+  }
+
+  async renewCertificate(version: string): Promise<boolean> {
+    const taken = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
+    return taken.every(each => each)
   }
 
   /** Publishes a change of this instance: to all threads first, then to other instances. */
@@ -340,7 +353,8 @@ class ThreadSupervisor {
       spoolWriter,
       port: this.port,
       prepared: this.#prepared,
-      shared: config.listen.shared || config.threads.serve > 1,
+      // Under another certificate a thread listens a second time.
+      shared: config.listen.shared || config.threads.serve > 1 || config.listen.tls !== null,
       health: this.#health.snapshot(),
     }
   }
@@ -402,6 +416,15 @@ class ThreadSupervisor {
     blocked.set({ reason: 'retry_after' }, resting)
   }
 
+  #showCertificate(): void {
+    const { certificate } = this.#options
+    if (certificate === undefined) return
+    const { certificateExpiry, certificateReloads } = this.#process
+    certificateExpiry.set(certificate.expiresAtMs / 1000)
+    certificateReloads.reset()
+    for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
+  }
+
   #showBatchCounts(): void {
     const { batches } = this.#process
     batches.reset()
@@ -431,51 +454,5 @@ class ThreadSupervisor {
     } finally {
       clearTimeout(timer)
     }
-  }
-}
-
-/**
- * The port to serve on. Bound exclusively first, because threads share theirs and would share it with another program
- * unnoticed, unless the operator wants sharing; and because a free one (0) has to be the same for all.
- * @throws StartError
- */
-export async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
-  if (shared && port !== 0) return port
-  const probe = createServer()
-  try {
-    probe.listen({ host, port, exclusive: true })
-    await once(probe, 'listening')
-    return (probe.address() as AddressInfo).port
-  } catch (error) {
-    throw cannotListen('listen', host, port, error)
-  } finally {
-    probe.close()
-  }
-}
-
-/** The variables that lead elsewhere. */
-const WAYS_OUT = {
-  listen: { host: 'GATEWAY_HOST', port: 'GATEWAY_PORT' },
-  admin: { host: 'GATEWAY_ADMIN_HOST', port: 'GATEWAY_ADMIN_PORT' },
-} as const
-
-function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, error: unknown): StartError {
-  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-  const taken = code === 'EADDRINUSE'
-  const field = taken || code === 'EACCES' ? 'port' : 'host'
-  const reason = taken ? `, another program does (${code})` : ` (${code})`
-  const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
-  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
-}
-
-export async function openAdmin(
-  config: Config,
-  sources: Parameters<typeof startAdmin>[1],
-): Promise<AdminServer> {
-  const { host, port } = config.admin
-  try {
-    return await startAdmin(config.admin, sources)
-  } catch (error) {
-    throw cannotListen('admin', host, port, error)
   }
 }
