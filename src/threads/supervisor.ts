@@ -44,7 +44,7 @@ export interface Supervisor {
   changed(change: Invalidation): void
   /** Gives every thread another catalogue. */
   exchangeCatalogue(packed: PackedCatalogue): void
-  /** Starts the threads of a kind that waits, once. If it rejects, it may be called again. */
+  /** Starts the threads of a kind that waits; call it once. Rejects when they cannot be started: call it again. */
   begin(kind: ThreadKindName): Promise<void>
   /** Lets every thread serve with the certificate of this version. False: not all of them could. */
   renewCertificate(version: string): Promise<boolean>

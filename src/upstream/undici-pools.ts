@@ -87,7 +87,7 @@ function createCrossingClient(clock: Clock) {
       this.#served++
     }
 
-    /** True if a break this long after a write may have crossed it: about a round trip, on a kept connection. */
+    /** True if a break so long after a write may have crossed the request: about a round trip, on a kept connection. */
     isCrossing(sinceWriteMs: number): boolean {
       const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
       return this.#served > 0 && sinceWriteMs <= limitMs

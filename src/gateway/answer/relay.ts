@@ -62,9 +62,13 @@ export interface RelayDeps {
 
 /** After so many lessons without a relayed frame the rest of the reply takes the general way. */
 const LESSONS_MAX = 32
-/** When the collected texts reach this length, they are passed to the general way. */
-const UNTOLD_MAX_BYTES = 16 * 1024
+/**
+ * When the collected texts reach this length, they are passed to the general way. Each open stream holds the bytes:
+ * some hundred deltas at once are few enough for thousands of streams.
+ */
+const UNTOLD_MAX_BYTES = 2 * 1024
 const START_BYTES = 256
+const KEPT_BYTES = 2 * 1024
 /** Up to this length a loop beats the native copy. */
 const SHORT_BYTES = 32
 
@@ -119,6 +123,7 @@ export class Relay {
           this.#lessonsLeft = LESSONS_MAX
           const frames = this.#active.template === null ? slice(chunk, at, end) : this.#written.take()
           flowing = this.#deps.answer.relay(frames, this.#passed - before)
+          this.#written.shrink()
           if (this.#untold.length > UNTOLD_MAX_BYTES) this.settle()
           at = end
           continue
@@ -254,6 +259,11 @@ class ByteList {
     const bytes = this.#bytes.subarray(0, this.#length)
     this.#length = 0
     return bytes
+  }
+
+  /** Lets go of a large buffer, whose bytes were taken: a stream that is open for long keeps a small one. */
+  shrink(): void {
+    if (this.#bytes.length > KEPT_BYTES) this.#bytes = EMPTY
   }
 
   #grow(length: number): void {

@@ -1,0 +1,222 @@
+/**
+ * A provider whose streams stay open, and clients that read them, in a thread of their own: what the gateway of the
+ * test's thread holds is then its own alone. Run as a worker; messages say what it does.
+ */
+import { once } from 'node:events'
+import { Agent, createServer, request, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { parentPort } from 'node:worker_threads'
+import { awsMessage } from './aws-events.ts'
+
+export type OpenKind = 'text' | 'reasoning' | 'call'
+
+export type ToStreams =
+  | { readonly open: number; readonly url: string; readonly apiKey: string; readonly model: string }
+  | { readonly deltas: number }
+  | { readonly end: true }
+
+/** Five characters, found nowhere else in a frame. */
+const TEXT = 'wxyz '
+const EVENTS_AT_ONCE = 50
+
+interface Script {
+  readonly begin: readonly [type: string, data: object][]
+  delta(number: number): readonly [type: string, data: object]
+}
+
+const chat = (delta: object): Script['begin'][number] => [
+  '',
+  {
+    id: 'open',
+    object: 'chat.completion.chunk',
+    model: 'm',
+    choices: [{ index: 0, delta, finish_reason: null }],
+  },
+]
+const block = (delta: object): Script['begin'][number] => [
+  'content_block_delta',
+  { type: 'content_block_delta', index: 0, delta },
+]
+const messages = (content_block: object): Script['begin'] => [
+  [
+    'message_start',
+    {
+      type: 'message_start',
+      message: {
+        id: 'open',
+        type: 'message',
+        role: 'assistant',
+        model: 'm',
+        content: [],
+        stop_reason: null,
+        usage: { input_tokens: 1, output_tokens: 1 },
+      },
+    },
+  ],
+  ['content_block_start', { type: 'content_block_start', index: 0, content_block }],
+]
+const gemini = (part: object): Script['begin'][number] => [
+  '',
+  { candidates: [{ index: 0, content: { role: 'model', parts: [part] } }], modelVersion: 'm' },
+]
+const responses = (type: string, fields: object): Script['begin'][number] => [type, { type, ...fields }]
+const call = { index: 0, id: 'c', type: 'function', function: { name: 'f', arguments: '' } }
+
+/** Keys are paths: FORMAT/KIND. */
+export const SCRIPTS: Readonly<Record<string, Script>> = {
+  'openai-responses/text': {
+    begin: [
+      responses('response.created', {
+        sequence_number: 0,
+        response: { id: 'open', object: 'response', status: 'in_progress', model: 'm', output: [] },
+      }),
+      responses('response.output_item.added', {
+        sequence_number: 1,
+        output_index: 0,
+        item: { id: 'msg_1', type: 'message', role: 'assistant', status: 'in_progress', content: [] },
+      }),
+      responses('response.content_part.added', {
+        sequence_number: 2,
+        item_id: 'msg_1',
+        output_index: 0,
+        content_index: 0,
+        part: { type: 'output_text', text: '', annotations: [] },
+      }),
+    ],
+    delta: number =>
+      responses('response.output_text.delta', {
+        sequence_number: number + 3,
+        item_id: 'msg_1',
+        output_index: 0,
+        content_index: 0,
+        delta: TEXT,
+        logprobs: [],
+      }),
+  },
+  'openai-chat/text': {
+    begin: [chat({ role: 'assistant', content: '' })],
+    delta: () => chat({ content: TEXT }),
+  },
+  'openai-chat/reasoning': {
+    begin: [chat({ role: 'assistant', content: '' })],
+    delta: () => chat({ reasoning_content: TEXT }),
+  },
+  'openai-chat/call': {
+    begin: [chat({ role: 'assistant', tool_calls: [call] })],
+    delta: () => chat({ tool_calls: [{ index: 0, function: { arguments: TEXT } }] }),
+  },
+  'anthropic-messages/text': {
+    begin: messages({ type: 'text', text: '' }),
+    delta: () => block({ type: 'text_delta', text: TEXT }),
+  },
+  'anthropic-messages/reasoning': {
+    begin: messages({ type: 'thinking', thinking: '', signature: '' }),
+    delta: () => block({ type: 'thinking_delta', thinking: TEXT }),
+  },
+  'anthropic-messages/call': {
+    begin: messages({ type: 'tool_use', id: 'c', name: 'f', input: {} }),
+    delta: () => block({ type: 'input_json_delta', partial_json: TEXT }),
+  },
+  'google-gemini/text': { begin: [], delta: () => gemini({ text: TEXT }) },
+  'google-gemini/reasoning': { begin: [], delta: () => gemini({ text: TEXT, thought: true }) },
+  'bedrock-converse/text': {
+    begin: [['messageStart', { role: 'assistant' }]],
+    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { text: TEXT } }],
+  },
+}
+
+if (parentPort !== null) await serve(parentPort)
+
+async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
+  const open = new Map<ServerResponse, { script: Script; isAws: boolean; sent: number }>()
+  const server = createServer((asked, response) => {
+    asked.resume().on('end', () => {
+      const [, format = '', kind = ''] = (asked.url ?? '').split('/')
+      const script = SCRIPTS[`${format}/${kind}`]
+      if (script === undefined) {
+        response.writeHead(404).end()
+        return
+      }
+      const isAws = format === 'bedrock-converse'
+      response.writeHead(200, {
+        'content-type': isAws ? 'application/vnd.amazon.eventstream' : 'text/event-stream',
+      })
+      for (const event of script.begin) response.write(written(event, isAws))
+      const stream = { script, isAws, sent: 0 }
+      open.set(response, stream)
+      send(response, stream, 1)
+      response.on('close', () => open.delete(response))
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  let agent = new Agent({ maxSockets: Number.POSITIVE_INFINITY })
+  let got: { texts: number; tail: string }[] = []
+  let wanted = 0
+  const tell = (): void => {
+    if (wanted > 0 && got.every(({ texts }) => texts >= wanted)) {
+      wanted = 0
+      port.postMessage('read')
+    }
+  }
+  const read = (url: string, apiKey: string, model: string): void => {
+    const one = { texts: 0, tail: '' }
+    got.push(one)
+    const headers = { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' }
+    const sent = request(`${url}/responses`, { agent, method: 'POST', headers }, reply => {
+      reply.setEncoding('latin1').on('data', (more: string) => {
+        const text = one.tail + more
+        const parts = text.split(TEXT)
+        one.texts += parts.length - 1
+        one.tail = (parts.at(-1) ?? '').slice(-TEXT.length + 1)
+        tell()
+      })
+      reply.on('error', () => undefined)
+    })
+    sent.on('error', () => undefined)
+    sent.end(JSON.stringify({ model, input: 'x', stream: true }))
+  }
+  port.on('message', (message: ToStreams) => {
+    if ('open' in message) {
+      wanted = 1
+      for (let index = 0; index < message.open; index++) read(message.url, message.apiKey, message.model)
+    } else if ('deltas' in message) {
+      wanted = message.deltas
+      pour(open, message.deltas)
+    } else {
+      // The gateway goes on reading for a while for a client that has left.
+      for (const response of open.keys()) response.destroy()
+      agent.destroy()
+      agent = new Agent({ maxSockets: Number.POSITIVE_INFINITY })
+      got = []
+    }
+  })
+  port.postMessage((server.address() as AddressInfo).port)
+}
+
+/** A few events for each stream in turn, up to so many. */
+function pour(
+  open: ReadonlyMap<ServerResponse, { script: Script; isAws: boolean; sent: number }>,
+  deltas: number,
+): void {
+  let missing = false
+  for (const [response, stream] of open) {
+    send(response, stream, Math.min(EVENTS_AT_ONCE, deltas - stream.sent))
+    missing ||= stream.sent < deltas
+  }
+  if (missing) setImmediate(() => pour(open, deltas))
+}
+
+function send(
+  response: ServerResponse,
+  stream: { script: Script; isAws: boolean; sent: number },
+  count: number,
+): void {
+  for (let sent = 0; sent < count; sent++)
+    response.write(written(stream.script.delta(stream.sent++), stream.isAws))
+}
+
+function written([type, data]: readonly [type: string, data: object], isAws: boolean): string | Buffer {
+  if (isAws) return awsMessage(type, JSON.stringify(data))
+  return `${type === '' ? '' : `event: ${type}\n`}data: ${JSON.stringify(data)}\n\n`
+}
