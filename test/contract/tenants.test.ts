@@ -94,6 +94,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /auth/key': TAKES_NO_IDS,
   'GET /models/{author}/{slug}/endpoints': TAKES_NO_IDS,
   'GET /providers': TAKES_NO_IDS,
+  'GET /proof-keys': TAKES_NO_IDS,
   'GET /openapi.json': TAKES_NO_IDS,
   'GET /generation': [ids => ({ path: `/generation?id=${ids.generationId}` })],
   'GET /key': TAKES_NO_IDS,
