@@ -29,6 +29,8 @@ export interface ShipperOptions {
   readonly storageUrl: string
   readonly clock: Clock
   readonly log: Log
+  /** Called with records that the Store has taken; after a crash perhaps a second time. Must not throw. */
+  readonly onShipped?: (records: readonly UsageRecord[]) => void
 }
 
 /** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
@@ -182,6 +184,7 @@ class SpoolShipper implements LedgerShipper {
   async #add(path: string, records: readonly UsageRecord[]): Promise<void> {
     try {
       await this.#store.ledger.add(records)
+      this.#options.onShipped?.(records)
       this.#tries.delete(path)
       return
     } catch (error) {
@@ -192,6 +195,7 @@ class SpoolShipper implements LedgerShipper {
     for (const record of records) {
       try {
         await this.#store.ledger.add([record])
+        this.#options.onShipped?.([record])
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)

@@ -1,5 +1,7 @@
 /** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '../clock.ts'
+import { ExchangeNotes } from '../server/exchange-notes.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
@@ -8,6 +10,7 @@ import { warmUp } from './warm-up.ts'
 const loop = new ThreadLoop('serve', parentPort, workerData)
 const { settings, log, counters, pins, sandbox, health } = loop
 await warmUp({ ...settings, log })
+const notes = new ExchangeNotes(systemClock, ended => loop.send({ type: 'ended-requests', notes: ended }))
 const serving = await buildServing({
   ...settings,
   log,
@@ -15,6 +18,7 @@ const serving = await buildServing({
   pins,
   sandbox,
   health,
+  notes,
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
@@ -29,6 +33,9 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
+  watched(isWatched) {
+    notes.isWatched = isWatched
+  },
   drain: graceMs => server.drain(graceMs),
   close: () => serving.close(),
   abort: () => server.close(),

@@ -5,6 +5,7 @@ import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
+import type { ExchangeNote } from '../protocol/exchange-note.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKind } from './kinds.ts'
@@ -38,6 +39,8 @@ export interface ThreadListener {
   onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
+  /** Requests are over, and somebody watches. */
+  onRequests(notes: readonly ExchangeNote[]): void
 }
 
 export class SupervisedThread {
@@ -126,6 +129,11 @@ export class SupervisedThread {
     this.#send({ type: 'live', thread, load })
   }
 
+  /** Tells the thread whether somebody watches requests. */
+  watched(isWatched: boolean): void {
+    this.#send({ type: 'watched', isWatched })
+  }
+
   counted(answers: readonly CounterAnswer[]): void {
     this.#send({ type: 'counted', answers })
   }
@@ -179,6 +187,9 @@ export class SupervisedThread {
         break
       case 'health':
         this.#listener.onHealth(message.notes)
+        break
+      case 'ended-requests':
+        this.#listener.onRequests(message.notes)
         break
       case 'ended':
         this.#lastWord = message.metrics
