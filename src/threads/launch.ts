@@ -5,6 +5,7 @@
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Console } from '../console/console.ts'
 import { checkRing, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
@@ -26,9 +27,10 @@ import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
 import { needsSim } from './build-catalog.ts'
+import { buildConsole } from './build-console.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
-import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
+import { type LedgerShipper, type ShipperOptions, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
@@ -69,6 +71,7 @@ const BATCH_COUNTS_MS = 10_000
 export async function launch({ config, ring }: CheckedStart, log: Log, logForm: LogForm): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
+  let page: Console | null = null
   try {
     const services = await startServices(started, {
       config,
@@ -76,10 +79,19 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
       log,
       onInvalidation: change => supervisor?.changed(change),
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
+      onShipped: records => page?.record(records),
     })
     supervisor = await startSupervisor({
       ...supervisorOptions(config, ring, log, services),
       logForm,
+      ...(config.console.enabled
+        ? {
+            console: source => {
+              page = buildConsole(config, log, services, source)
+              return page
+            },
+          }
+        : {}),
     })
     return launchedOf(supervisor, services)
   } catch (error) {
@@ -116,12 +128,14 @@ interface ServiceOptions {
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
+  /** Called with usage records that the store has taken. */
+  readonly onShipped: NonNullable<ShipperOptions['onShipped']>
 }
 
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation, onCatalogue }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue, onShipped }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -147,7 +161,7 @@ async function startServices(
   started.batchCounts = batchCounts
   const sim = needsSim(config) ? await startSim() : null
   started.sim = sim
-  const shipper = await startShipper({ storageUrl, clock, log })
+  const shipper = await startShipper({ storageUrl, clock, log, onShipped })
   started.shipper = shipper
   const counting = await startCounting({ config, shipper, clock, log })
   started.counting = counting

@@ -1,7 +1,7 @@
 /** Metrics of the process: its own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, Gauge, type MetricValue, Registry } from 'prom-client'
 import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
@@ -91,7 +91,18 @@ export function createProcessMetrics() {
     labelNames: ['reason'] as const,
     registers,
   })
-  return { registry, threads, restarts, quotaDegraded, storageUp, spoolBytes, credentials, batches, blocked }
+  return {
+    version,
+    registry,
+    threads,
+    restarts,
+    quotaDegraded,
+    storageUp,
+    spoolBytes,
+    credentials,
+    batches,
+    blocked,
+  }
 }
 
 function fileDescriptors(registers: Registry[]): void {
@@ -133,7 +144,7 @@ export class Scraper {
   readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
   /** Sum of the counts of ended threads. */
   #gone: MetricSnapshot = []
-  #running: Promise<string> | null = null
+  #running: Promise<Registry> | null = null
 
   /** @param threads read again for each page  @param expected number of configured threads */
   constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: number) {
@@ -142,8 +153,22 @@ export class Scraper {
     this.#expected = expected
   }
 
-  /** Prometheus text. Concurrent scrapes share one page. */
-  page(): Promise<string> {
+  /** Prometheus text. */
+  async page(): Promise<string> {
+    const serving = await this.#sums()
+    return (await Promise.all([this.#process.registry, serving].map(registry => registry.metrics()))).join(
+      '\n',
+    )
+  }
+
+  /** The values of one metric of the threads. */
+  async values(name: string): Promise<readonly MetricValue<string>[]> {
+    const metric = (await this.#sums()).getSingleMetric(name)
+    return metric === undefined ? [] : (await metric.get()).values
+  }
+
+  /** Concurrent scrapes share one collection. */
+  #sums(): Promise<Registry> {
     this.#running ??= this.#collect().finally(() => {
       this.#running = null
     })
@@ -155,7 +180,7 @@ export class Scraper {
     this.#counts.set(thread, snapshot.filter(isCount))
   }
 
-  async #collect(): Promise<string> {
+  async #collect(): Promise<Registry> {
     const threads = [...this.#threads]
     const snapshots = await Promise.all(threads.map(thread => thread.metrics()))
     const gauges: MetricSnapshot[] = []
@@ -170,10 +195,7 @@ export class Scraper {
     this.#process.threads.set({ state: 'up' }, up)
     this.#process.threads.set({ state: 'silent' }, threads.length - up)
     this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected - threads.length))
-    const serving = sum([this.#gone, ...this.#counts.values(), ...gauges])
-    return (await Promise.all([this.#process.registry, serving].map(registry => registry.metrics()))).join(
-      '\n',
-    )
+    return sum([this.#gone, ...this.#counts.values(), ...gauges])
   }
 
   /** Adds the counts of ended threads to one sum. */

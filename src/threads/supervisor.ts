@@ -1,13 +1,12 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
 import type { KeyObject } from 'node:crypto'
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import type { JsonSchema } from '../api/openapi/json-schema.ts'
 import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Console } from '../console/console.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
 import { SharedHealth } from '../health/shared-health.ts'
 import { randomText } from '../ids.ts'
@@ -21,9 +20,11 @@ import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
-import { type AdminServer, startAdmin } from './admin.ts'
+import type { AdminServer } from './admin.ts'
+import { IN_FLIGHT, ProcessSource } from './build-console.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
+import { choosePort, openAdmin, reachable, urlOf } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 
@@ -80,6 +81,8 @@ export interface SupervisorOptions {
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** How many batches are in each state; null when it is not known. */
   readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
+  /** Makes the console; absent: there is none. Called again if the port has to be chosen again. */
+  readonly console?: (source: ProcessSource) => Console
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
@@ -88,7 +91,6 @@ export interface SupervisorOptions {
   readonly stopMs?: number
 }
 
-const IN_FLIGHT = 'gateway_requests_in_flight'
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
@@ -100,7 +102,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   const { host } = options.config.listen
   const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
   return {
-    url: `http://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
+    url: urlOf(host, supervisor.port),
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
@@ -145,12 +147,15 @@ class ThreadSupervisor {
   readonly #containers: Containers
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
+  #console: Console | null = null
   /** The interface description as JSON, which is the same in all threads; null before the first one serves. */
   #document: string | null = null
   #page: string | null = null
   #watch: NodeJS.Timeout | undefined
   #watchedMs = 0
   #draining = false
+  /** Somebody watches requests on the console. */
+  #isWatched = false
   #prepared: boolean
 
   constructor(options: SupervisorOptions, port: number) {
@@ -180,6 +185,8 @@ class ThreadSupervisor {
   /** @throws StartError; nothing is left running then. */
   async start(): Promise<void> {
     const { config } = this.#options
+    const page = this.#startConsole()
+    this.#console = page
     try {
       this.#admin = await openAdmin(config, {
         metrics: () => {
@@ -194,6 +201,7 @@ class ThreadSupervisor {
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
         reference: () => this.#reference(),
+        ...(page === null ? {} : { console: page }),
       })
       for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
     } catch (error) {
@@ -213,6 +221,7 @@ class ThreadSupervisor {
     const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
     const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
     await this.#containers.close()
+    this.#console?.close()
     await this.#admin?.close()
     return inTime
   }
@@ -226,6 +235,7 @@ class ThreadSupervisor {
 
   changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
+    this.#console?.changed(change)
   }
 
   exchangeCatalogue(packed: PackedCatalogue): void {
@@ -266,6 +276,7 @@ class ThreadSupervisor {
         onPin: (questions, pins) => pinning.receive(questions, pins),
         onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
+        onRequests: notes => this.#console?.note(notes),
       },
       entries?.[kind.name],
     )
@@ -278,6 +289,7 @@ class ThreadSupervisor {
     })
     const document = await thread.started()
     this.#document ??= document
+    if (this.#isWatched) thread.watched(true)
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
@@ -290,6 +302,23 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  /** The console, if there is one. */
+  #startConsole(): Console | null {
+    const { config, degraded = () => [], console } = this.#options
+    const source = new ProcessSource({
+      scraper: this.#scraper,
+      version: this.#process.version,
+      publicUrl: urlOf(reachable(config.listen.host), this.port),
+      unreadyReason: () => this.#unreadyReason(),
+      degraded,
+      onWatched: isWatched => {
+        this.#isWatched = isWatched
+        for (const thread of this.#alive) thread.watched(isWatched)
+      },
+    })
+    return console?.(source) ?? null
   }
 
   /** The reference page; null before there is one. */
@@ -417,51 +446,5 @@ class ThreadSupervisor {
     } finally {
       clearTimeout(timer)
     }
-  }
-}
-
-/**
- * The port to serve on. Bound exclusively first, because threads share theirs and would share it with another program
- * unnoticed, unless the operator wants sharing; and because a free one (0) has to be the same for all.
- * @throws StartError
- */
-export async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
-  if (shared && port !== 0) return port
-  const probe = createServer()
-  try {
-    probe.listen({ host, port, exclusive: true })
-    await once(probe, 'listening')
-    return (probe.address() as AddressInfo).port
-  } catch (error) {
-    throw cannotListen('listen', host, port, error)
-  } finally {
-    probe.close()
-  }
-}
-
-/** The variables that lead elsewhere. */
-const WAYS_OUT = {
-  listen: { host: 'GATEWAY_HOST', port: 'GATEWAY_PORT' },
-  admin: { host: 'GATEWAY_ADMIN_HOST', port: 'GATEWAY_ADMIN_PORT' },
-} as const
-
-function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, error: unknown): StartError {
-  const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-  const taken = code === 'EADDRINUSE'
-  const field = taken || code === 'EACCES' ? 'port' : 'host'
-  const reason = taken ? `, another program does (${code})` : ` (${code})`
-  const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
-  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
-}
-
-export async function openAdmin(
-  config: Config,
-  sources: Parameters<typeof startAdmin>[1],
-): Promise<AdminServer> {
-  const { host, port } = config.admin
-  try {
-    return await startAdmin(config.admin, sources)
-  } catch (error) {
-    throw cannotListen('admin', host, port, error)
   }
 }
