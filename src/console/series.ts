@@ -1,6 +1,6 @@
 /**
  * Figures of an organization over the last quarter of an hour, for the charts: requests, failures, cost and time to the
- * first token in spans of ten seconds. Bounded, whatever the rate is. Pure.
+ * first token in spans of five seconds. Bounded, whatever the rate is. Pure.
  */
 import type { RequestRow } from './request-row.ts'
 
@@ -16,8 +16,8 @@ export interface SpanFigures {
   readonly p95: number | null
 }
 
-export const SPAN_SECONDS = 10
-export const SPANS_MAX = 90
+export const SPAN_SECONDS = 5
+export const SPANS_MAX = 180
 /** Enough for a percentile that people look at. */
 const SAMPLES_MAX = 256
 

@@ -26,8 +26,13 @@ function Credits({ calls }) {
         <${Figure} name="spent today" value=${usd(today.usage)} />
         <${Figure} name="requests today" value=${count(today.requests)} />
         <${Figure} name="used in all" value=${usd(used)} />
-        <${Figure} name="credits" value=${usd(total)} />
-        <${Figure} name="left" value=${usd(total - used)} title="Counts only where credits.enforced is true" />
+        ${
+          total !== 0 &&
+          html`
+            <${Figure} name="credits" value=${usd(total)} />
+            <${Figure} name="left" value=${usd(total - used)} title="Counts only where credits.enforced is true" />
+          `
+        }
       </dl>
     </section>
   `

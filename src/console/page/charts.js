@@ -73,7 +73,7 @@ function Chart({ chart, times, values, tick }) {
       plot.current = new UPlot(optionsOf(chart, place.current), latest.current, place.current)
     }
     const fit = new ResizeObserver(() => {
-      plot.current?.setSize({ width: place.current.clientWidth, height: HEIGHT })
+      if (place.current !== null) plot.current?.setSize({ width: place.current.clientWidth, height: HEIGHT })
     })
     build()
     dark.addEventListener('change', build)

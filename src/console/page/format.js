@@ -6,7 +6,8 @@ const NOTHING = '–'
 export function usd(amount) {
   if (amount === null || amount === undefined) return NOTHING
   if (amount === 0) return '$0'
-  const size = Math.abs(amount)
+  // Products of prices are a little off.
+  const size = Number(Math.abs(amount).toPrecision(12))
   const sign = amount < 0 ? '-' : ''
   if (size < 0.000001) return `${sign}<$0.000001`
   if (size >= 1000) return `${sign}$${Math.round(size).toLocaleString('en')}`

@@ -8,8 +8,8 @@ export class Live {
   /** Newest first. */
   rows = []
   spans = new Map()
-  spanSeconds = 10
-  spansMax = 90
+  spanSeconds = 5
+  spansMax = 180
   /** `connecting`, `live`, `lost` or `refused`. */
   state = 'connecting'
   /** Requests that were too many to list. */
