@@ -237,10 +237,11 @@ t.test('the console', async t => {
       t.equal(asked.status, 202)
       const { id } = (await asked.json()) as { id: string }
       let seen = ''
-      await until('the batch', async () => {
+      const isDone = async () => {
         seen = await (await admin('/console/data/batches', {}, other.managementKey)).text()
         return seen.includes('"status":"completed"')
-      })
+      }
+      t.ok(await eventually(isDone, BATCH_MS))
       t.match(seen, id)
       t.match(seen, '"request_counts":{"total":2,"completed":2,"failed":0}')
       t.match(seen, other.workspaceId)

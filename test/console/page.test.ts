@@ -141,7 +141,7 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const { id } = JSON.parse(text) as { id: string }
     const row = page.locator('tr', { has: page.locator(`[data-id="${id}"]`) })
     await row.getByText('down 502').or(row.getByText('down ECONNREFUSED')).first().waitFor()
-    await row.getByText('$0.00').waitFor()
+    await row.getByText('$0', { exact: true }).waitFor()
     await page
       .getByText(/ECONNREFUSED/)
       .first()
@@ -152,7 +152,7 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await detail.getByText('input tokens').waitFor()
     t.equal(await detail.getByRole('img').count(), 1, 'the bar of the stages')
     // Until the span of the requests is over, the charts do not show it.
-    await page.waitForFunction(`document.querySelector('.chart .value.green').textContent.includes('ms')`)
+    await page.locator('.chart .value.green', { hasText: 'ms' }).waitFor()
     await page.mouse.move(0, 0)
     await screenshot(page, 'console')
     t.notMatch(await page.content(), SECRET_TEXT)
@@ -171,12 +171,12 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const answer = page.locator('output')
     await page.getByText('done', { exact: true }).waitFor()
     t.equal((await answer.textContent())?.includes(MARKUP), true, 'markup is text')
-    t.match(await page.getByRole('status').allTextContents(), [/first token/])
+    await page.getByRole('status').filter({ hasText: 'first token' }).waitFor()
     t.same(await visit.faults(), [])
 
     await page.getByLabel('Model').fill('sim/write-200-20')
     await page.getByRole('button', { name: 'Send' }).click()
-    await page.waitForFunction(`document.querySelector('output').textContent.length > 20`)
+    await answer.filter({ hasText: /.{20}/ }).waitFor()
     await page.getByRole('button', { name: 'Stop' }).click()
     await page.getByText('stopped', { exact: true }).waitFor()
     await visit.faults()

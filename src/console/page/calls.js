@@ -77,12 +77,13 @@ export async function messageOf(reply) {
 
 /** Reads an event stream: `onEvent` gets the name and the data of each event. */
 export async function readEvents(reply, onEvent) {
-  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader()
+  const reader = reply.body.getReader()
+  const decoder = new TextDecoder()
   let rest = ''
   for (;;) {
     const { done, value } = await reader.read()
     if (done) return
-    rest += value
+    rest += decoder.decode(value, { stream: true })
     const frames = rest.split('\n\n')
     rest = frames.pop() ?? ''
     for (const frame of frames) {
