@@ -72,6 +72,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'files',
   ],
   server: ['protocol', 'api', 'access', 'storage'],
+  console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
   sim: ['protocol'],
   threads: [
     'protocol',
@@ -95,6 +96,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'api',
     'dialects',
     'server',
+    'console',
     'sim',
     'tasks',
     'sandbox',

@@ -9,7 +9,7 @@ import type { Timer } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Log } from '../log/log.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { Feed } from './feed.ts'
@@ -70,9 +70,9 @@ export class Console {
     this.#feed.record(records)
   }
 
-  /** Notes of requests that are over. */
-  note(notes: readonly ExchangeNote[]): void {
-    this.#feed.note(notes)
+  /** Requests that are over, as their threads tell them. */
+  ended(requests: readonly EndedRequest[]): void {
+    this.#feed.ended(requests)
   }
 
   /** A record was changed, here or at another instance: viewers of a key that is no longer valid are let go. */

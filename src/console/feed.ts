@@ -4,10 +4,10 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { toUsd } from '../money.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { Store } from '../storage/store.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../storage/usage.ts'
-import { isFee, joined, type RequestRow, rowOfNote, rowOfRecord } from './request-row.ts'
+import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
 import { Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 
 export interface FeedDeps {
@@ -78,12 +78,12 @@ export class Feed {
     }
   }
 
-  /** Takes notes of serve threads. */
-  note(notes: readonly ExchangeNote[]): void {
-    for (const note of notes) {
-      if (!ASKING.has(note.route)) continue
-      const organization = this.#of(note.organization)
-      const row = rowOfNote(note)
+  /** Takes requests that are over, as serve threads tell them. */
+  ended(requests: readonly EndedRequest[]): void {
+    for (const ended of requests) {
+      if (!ASKING.has(ended.route)) continue
+      const organization = this.#of(ended.organization)
+      const row = rowOfEnded(ended)
       const known = organization.rows.get(row.id)
       this.#put(organization, known === undefined ? row : joined(known, row))
     }

@@ -1,10 +1,10 @@
 /**
- * One row of the live list: a request as its usage record and the note of its serve thread tell it. Either may come
- * first, and requests that were refused have no record. Never texts of prompts and replies, never keys. Pure.
+ * One row of the live list: a request as its usage record and its serve thread tell it. Either may come first,
+ * and requests that were refused have no record. Never texts of prompts and replies, never keys. Pure.
  */
 import { FAILURES, type FailureCode } from '../errors.ts'
 import { toUsd } from '../money.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 
 /** One try at a provider. */
@@ -24,7 +24,7 @@ export interface RequestRow {
   readonly at: string
   readonly model: string | null
   readonly provider: string | null
-  /** HTTP status that the client got; as far as known, where no note came. */
+  /** HTTP status that the client got; as far as known, where its thread told nothing. */
   readonly status: number
   readonly outcome: string
   /** Our failure code; null: it ended well. */
@@ -40,7 +40,7 @@ export interface RequestRow {
   /** In order; those before the last one failed. */
   readonly attempts: readonly RowAttempt[]
   /** Milliseconds by stage; null where nobody watched. */
-  readonly stages: ExchangeNote['stages'] | null
+  readonly stages: EndedRequest['stages'] | null
   readonly workspace: string | null
   /** The gateway made it for another request of the caller. */
   readonly isInner: boolean
@@ -82,43 +82,54 @@ export function rowOfRecord(record: UsageRecord): RequestRow {
   }
 }
 
-export function rowOfNote(note: ExchangeNote): RequestRow {
+export function rowOfEnded(ended: EndedRequest): RequestRow {
   return {
-    id: note.id,
-    at: new Date(Date.parse(note.endedAt) - note.durationMs).toISOString(),
-    model: note.model ?? note.requestedModel ?? null,
-    provider: note.provider ?? null,
-    status: note.status,
-    outcome: note.outcome,
-    error: note.error ?? null,
-    cause: note.cause ?? null,
-    firstTokenMs: note.firstTokenMs ?? null,
-    durationMs: note.durationMs,
-    inputTokens: note.inputTokens ?? null,
-    outputTokens: note.outputTokens ?? null,
+    id: ended.id,
+    at: new Date(Date.parse(ended.endedAt) - ended.durationMs).toISOString(),
+    model: ended.model ?? ended.requestedModel ?? null,
+    provider: ended.provider ?? null,
+    status: ended.status,
+    outcome: ended.outcome,
+    error: ended.error ?? null,
+    cause: ended.cause ?? null,
+    firstTokenMs: ended.firstTokenMs ?? null,
+    durationMs: ended.durationMs,
+    inputTokens: ended.inputTokens ?? null,
+    outputTokens: ended.outputTokens ?? null,
     cost: null,
-    attempts: (note.failedAttempts ?? []).map(({ provider, status, error, cause }) => ({
+    attempts: (ended.failedAttempts ?? []).map(({ provider, status, error, cause }) => ({
       provider,
       status,
       error,
       cause,
     })),
-    stages: note.stages,
-    workspace: note.workspace,
+    stages: ended.stages,
+    workspace: ended.workspace,
     isInner: false,
   }
 }
 
-/** The record's figures with what only the note knows: status, cause, stages. */
-export function joined(record: RequestRow, note: RequestRow): RequestRow {
-  const { at, status, outcome, cause, stages, model } = note
-  const causes = [...note.attempts]
+/** The record's figures with what only the thread knows: times, status, cause, stages. */
+export function joined(record: RequestRow, ended: RequestRow): RequestRow {
+  const { at, status, outcome, cause, stages, durationMs } = ended
+  const failed = [...ended.attempts]
   const attempts = record.attempts.map(attempt => {
-    if (attempt.error === null || attempt.error !== causes[0]?.error) return attempt
-    return { ...attempt, cause: causes.shift()?.cause ?? null }
+    if (attempt.error === null || attempt.error !== failed[0]?.error) return attempt
+    return { ...attempt, cause: failed.shift()?.cause ?? null }
   })
-  const error = record.error ?? note.error
-  return { ...record, at, model: record.model ?? model, error, status, outcome, cause, stages, attempts }
+  return {
+    ...record,
+    at,
+    model: record.model ?? ended.model,
+    status,
+    outcome,
+    error: record.error ?? ended.error,
+    cause,
+    firstTokenMs: ended.firstTokenMs ?? record.firstTokenMs,
+    durationMs,
+    attempts,
+    stages,
+  }
 }
 
 function statusOfRecord({ outcome, error }: UsageRecord): number {

@@ -10,7 +10,7 @@ import type { ExchangeLine, Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { ExchangeNotes } from './exchange-notes.ts'
+import type { EndedRequests } from './ended-requests.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 
@@ -50,7 +50,7 @@ export interface AdmissionDeps {
   /** From the head of a request to the end of its answer. */
   readonly requestMs: number
   /** Told of each request that is over while somebody watches. Absent: nobody can. */
-  readonly notes?: ExchangeNotes
+  readonly ended?: EndedRequests
 }
 
 /** How long a handler may take to answer after its signal has fired. */
@@ -213,7 +213,7 @@ export class Admission {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
-    const { clock, log, metrics, notes } = this.#control.deps
+    const { clock, log, metrics, ended } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, path, reply, key, client, isAwaited } = this.#owner
@@ -250,7 +250,7 @@ export class Admission {
       client,
     }
     log.exchange(line)
-    if (notes?.isWatched === true) notes.add(line, this.watch, endedMs)
+    if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
     this.#control.remove(this)
   }
 

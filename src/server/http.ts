@@ -10,7 +10,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { AdmissionControl } from './admission.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
-import type { ExchangeNotes } from './exchange-notes.ts'
+import type { EndedRequests } from './ended-requests.ts'
 import type { RequestHead } from './gate.ts'
 import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
 import type { KeyLimits } from './key-shares.ts'
@@ -47,7 +47,7 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly log: Log
   readonly metrics: Metrics
   /** See AdmissionDeps. */
-  readonly notes?: ExchangeNotes
+  readonly ended?: EndedRequests
 }
 
 export interface ListenOptions {

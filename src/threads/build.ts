@@ -12,7 +12,7 @@ import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import type { ExchangeNotes } from '../server/exchange-notes.ts'
+import type { EndedRequests } from '../server/ended-requests.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
@@ -57,7 +57,7 @@ export interface FrontOptions {
   /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean
   /** Told of requests while somebody watches the console. Default: nobody can. */
-  readonly notes?: ExchangeNotes
+  readonly ended?: EndedRequests
 }
 
 /** A server with its cache of API keys. */
@@ -102,7 +102,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     clock,
     log,
     metrics,
-    ...(options.notes === undefined ? {} : { notes: options.notes }),
+    ...(options.ended === undefined ? {} : { ended: options.ended }),
   })
   return {
     server,

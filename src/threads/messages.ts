@@ -14,7 +14,7 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
 import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKindName } from './kinds.ts'
@@ -91,7 +91,7 @@ export type FromThread =
   /** The thread changed a record: tell all others. */
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Requests that are over, while somebody watches. */
-  | { readonly type: 'ended-requests'; readonly notes: readonly ExchangeNote[] }
+  | { readonly type: 'ended-requests'; readonly requests: readonly EndedRequest[] }
   | CounterRequest
   | PinRequest
   | SandboxQuestion
@@ -113,7 +113,7 @@ export interface ThreadWork {
   load?(): LiveLoad
   /** Notes the load of a serve thread; absent where nothing depends on it. */
   live?(thread: string, load: LiveLoad): void
-  /** Notes whether somebody watches requests; absent where nobody waits for them. */
+  /** Learns whether somebody watches requests; absent where nobody waits for them. */
   watched?(isWatched: boolean): void
   /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
   drain(graceMs: number): Promise<void>

@@ -1,7 +1,7 @@
 /** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
-import { ExchangeNotes } from '../server/exchange-notes.ts'
+import { EndedRequests } from '../server/ended-requests.ts'
 import { ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
@@ -10,7 +10,7 @@ import { warmUp } from './warm-up.ts'
 const loop = new ThreadLoop('serve', parentPort, workerData)
 const { settings, log, counters, pins, sandbox, health } = loop
 await warmUp({ ...settings, log })
-const notes = new ExchangeNotes(systemClock, ended => loop.send({ type: 'ended-requests', notes: ended }))
+const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
 const serving = await buildServing({
   ...settings,
   log,
@@ -18,7 +18,7 @@ const serving = await buildServing({
   pins,
   sandbox,
   health,
-  notes,
+  ended,
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
@@ -34,7 +34,7 @@ loop.follow({
   prepared: () => serving.prepared(),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {
-    notes.isWatched = isWatched
+    ended.isWatched = isWatched
   },
   drain: graceMs => server.drain(graceMs),
   close: () => serving.close(),

@@ -5,7 +5,7 @@ import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKind } from './kinds.ts'
@@ -40,7 +40,7 @@ export interface ThreadListener {
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
   /** Requests are over, and somebody watches. */
-  onRequests(notes: readonly ExchangeNote[]): void
+  onEnded(requests: readonly EndedRequest[]): void
 }
 
 export class SupervisedThread {
@@ -189,7 +189,7 @@ export class SupervisedThread {
         this.#listener.onHealth(message.notes)
         break
       case 'ended-requests':
-        this.#listener.onRequests(message.notes)
+        this.#listener.onEnded(message.requests)
         break
       case 'ended':
         this.#lastWord = message.metrics

@@ -276,7 +276,7 @@ class ThreadSupervisor {
         onPin: (questions, pins) => pinning.receive(questions, pins),
         onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
-        onRequests: notes => this.#console?.note(notes),
+        onEnded: requests => this.#console?.ended(requests),
       },
       entries?.[kind.name],
     )

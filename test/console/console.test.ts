@@ -174,9 +174,9 @@ t.test('the console', async t => {
         { provider: 'sim', cause: null },
       ],
     )
-    t.equal((await respond({ model: 'test/down', input: PROMPT })).status, 503)
+    t.equal((await respond({ model: 'test/down', input: PROMPT })).status, 502)
     const down = await find(live, 'the failure', row => row.model === 'test/down' && row.stages !== null)
-    t.equal(down.status, 503)
+    t.equal(down.status, 502)
     t.equal(down.outcome, 'failed')
     t.equal(down.cause, 'ECONNREFUSED')
     t.equal((await respond({ model: 'sim/absent', input: PROMPT })).status, 400)

@@ -6,7 +6,9 @@ import { Chip } from './parts.js'
 export function Status({ row }) {
   const tone =
     row.outcome === 'completed' ? 'good' : row.status >= 500 || row.outcome === 'failed' ? 'bad' : 'warn'
-  return html`<${Chip} tone=${tone} title=${row.outcome}>${row.status} ${row.outcome}<//>`
+  return html`<${Chip} tone=${tone} title=${row.outcome}>
+    ${row.status}${row.outcome === 'completed' ? '' : ` ${row.outcome}`}
+  <//>`
 }
 
 /** The provider that answered; before it, those that failed. */
@@ -17,7 +19,7 @@ export function Attempts({ row }) {
     return html`
       ${at > 0 && html`<span aria-hidden="true"> → </span>`}
       <${Chip} key=${at} tone=${error === null ? 'plain' : 'bad'} title=${why}>
-        ${provider}${error === null ? '' : ` ${status ?? cause ?? error}`}
+        ${provider}${error === null ? '' : ` ${status !== null && status >= 400 ? status : (cause ?? error)}`}
       <//>
     `
   })

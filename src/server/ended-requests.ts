@@ -1,34 +1,34 @@
 /**
- * Notes of ended requests for the console. Kept and sent only while somebody watches: otherwise a request costs one
- * check of `isWatched`.
+ * Tells the console of requests that are over. Nothing is kept or sent unless somebody watches: otherwise a request
+ * costs one check of `isWatched`.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { ExchangeLine } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
-import type { ExchangeNote } from '../protocol/exchange-note.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 
-/** People see them as live; a message for each would cost more than the note. */
+/** People see them as live; a message for each would cost more than what is in it. */
 const SEND_MS = 250
 /** In one message. People cannot follow more, and sums come from usage records. */
-const NOTES_MAX = 200
+const ENDED_MAX = 200
 
-export class ExchangeNotes {
+export class EndedRequests {
   isWatched = false
   readonly #clock: Clock
-  readonly #send: (notes: readonly ExchangeNote[]) => void
-  #notes: ExchangeNote[] = []
+  readonly #send: (ended: readonly EndedRequest[]) => void
+  #ended: EndedRequest[] = []
 
-  constructor(clock: Clock, send: (notes: readonly ExchangeNote[]) => void) {
+  constructor(clock: Clock, send: (ended: readonly EndedRequest[]) => void) {
     this.#clock = clock
     this.#send = send
   }
 
-  /** Notes a request of a known key; only models are asked by POST. */
+  /** Takes a request of a known key; only models are asked by POST. */
   add(line: ExchangeLine, watch: Stopwatch, endedMs: number): void {
     const { organization } = line
-    if (organization === undefined || line.method !== 'POST' || this.#notes.length >= NOTES_MAX) return
-    if (this.#notes.length === 0) this.#clock.after(SEND_MS, () => this.#flush())
-    this.#notes.push({
+    if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return
+    if (this.#ended.length === 0) this.#clock.after(SEND_MS, () => this.#flush())
+    this.#ended.push({
       id: line.id,
       route: line.route,
       status: line.status,
@@ -51,8 +51,8 @@ export class ExchangeNotes {
   }
 
   #flush(): void {
-    const notes = this.#notes
-    this.#notes = []
-    if (this.isWatched) this.#send(notes)
+    const ended = this.#ended
+    this.#ended = []
+    if (this.isWatched) this.#send(ended)
   }
 }

@@ -1,11 +1,11 @@
 /**
- * A note of one ended request, for people who watch the console: sent by a serve thread to the main thread, and only
- * while somebody watches. The log line without address and key, and the times of the stages. Types only.
+ * A request that is over, as its serve thread tells it to the main thread while somebody watches the console: the log
+ * line without address and key, and the times of the stages. Types only.
  */
 import type { ExchangeLine } from '../log/log.ts'
 import type { Stage } from '../metrics/stages.ts'
 
-export interface ExchangeNote
+export interface EndedRequest
   extends Pick<
     ExchangeLine,
     | 'id'
