@@ -145,6 +145,7 @@ export class Scraper {
   /** Sum of the counts of ended threads. */
   #gone: MetricSnapshot = []
   #running: Promise<Registry> | null = null
+  #page: Promise<string> | null = null
 
   /** @param threads read again for each page  @param expected number of configured threads */
   constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: number) {
@@ -153,12 +154,12 @@ export class Scraper {
     this.#expected = expected
   }
 
-  /** Prometheus text. */
-  async page(): Promise<string> {
-    const serving = await this.#sums()
-    return (await Promise.all([this.#process.registry, serving].map(registry => registry.metrics()))).join(
-      '\n',
-    )
+  /** Prometheus text. Concurrent scrapes share one page. */
+  page(): Promise<string> {
+    this.#page ??= this.#write().finally(() => {
+      this.#page = null
+    })
+    return this.#page
   }
 
   /** The values of one metric of the threads. */
@@ -167,7 +168,12 @@ export class Scraper {
     return metric === undefined ? [] : (await metric.get()).values
   }
 
-  /** Concurrent scrapes share one collection. */
+  async #write(): Promise<string> {
+    const registries = [this.#process.registry, await this.#sums()]
+    return (await Promise.all(registries.map(registry => registry.metrics()))).join('\n')
+  }
+
+  /** Those who ask at once share one collection. */
   #sums(): Promise<Registry> {
     this.#running ??= this.#collect().finally(() => {
       this.#running = null
