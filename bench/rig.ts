@@ -175,7 +175,7 @@ const IDLE_MS = 500
  * The scenario's load for a while, small and unmeasured: in production a process is days old, so compilers have done
  * their work and heaps have grown to their working size before anything is measured. No subject is left out.
  */
-async function practise(rig: Rig, scenario: Scenario, subject: Subject): Promise<void> {
+export async function practise(rig: Rig, scenario: Scenario, subject: Subject): Promise<void> {
   await measure(rig, practiceOf(scenario), subject, { round: 0, place: 0, idleRssBytes: 0 })
   await new Promise(resolve => setTimeout(resolve, IDLE_MS))
 }

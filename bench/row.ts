@@ -155,7 +155,9 @@ async function measureBeside(
     await phase('window')
     const watch = new Watch(rig, subject, busy === null ? [one] : [one, busy])
     await busy?.begin()
+    await subject.watch?.begin()
     await phase('end')
+    await subject.watch?.end()
     const seen = watch.stop()
     const kept = await busy?.end()
     const counts = await result

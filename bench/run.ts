@@ -10,6 +10,7 @@ import { setGuardedKey, setGuards, setManyPatterns, setPatterns, setWindows } fr
 import { commitOf, machine, versions } from './machine.ts'
 import { direct, startBare, startHaproxy, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
+import { profile } from './profile.ts'
 import { Progress } from './progress.ts'
 import { report } from './report.ts'
 import type { Row, Run } from './results.ts'
@@ -25,6 +26,8 @@ import {
 
 const ROOT = join(import.meta.dirname, '..')
 const RESULTS = join(import.meta.dirname, 'results')
+/** What `--profile` looks at by itself: a request and an event. */
+const PROFILED = ['json-64', 'relay-256-tls']
 const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--node-probe] [--out FOLDER]
 
   --list        names the scenarios and the time they take, and measures nothing
@@ -36,6 +39,8 @@ const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,
   --node-probe  loads with probe.ts even where probe.c can be compiled
   --out         where the results go; without it a whole run writes bench/RESULTS.md and bench/results/latest.json,
                 any other run only prints the page
+  --profile     where the gateway itself spends a request or an event: tables, flame graphs and profiles for developer
+                tools, in the folder of --out or in bench/results/profile; without --only json-64 and relay-256-tls
   --render FILE writes the page of raw results that are there, and measures nothing
 `
 
@@ -79,6 +84,7 @@ function settings() {
       'node-probe': { type: 'boolean' },
       out: { type: 'string' },
       render: { type: 'string' },
+      profile: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
   })
@@ -96,7 +102,7 @@ function settings() {
     choice.rounds === null &&
     choice.seconds === null &&
     !choice.quick
-  return { values, whole, scenarios: chosen(choice) }
+  return { values, choice, whole, scenarios: chosen(choice) }
 }
 
 function list(scenarios: readonly (typeof SCENARIOS)[number][]): string {
@@ -133,7 +139,7 @@ function keep(run: Run, folder: string, page: string): void {
 }
 
 async function main(): Promise<number> {
-  const { values, whole, scenarios } = settings()
+  const { values, choice, whole, scenarios } = settings()
   if (values.help === true) {
     process.stdout.write(USAGE)
     return 0
@@ -144,6 +150,11 @@ async function main(): Promise<number> {
   }
   if (values.render !== undefined) {
     process.stdout.write(report(JSON.parse(readFileSync(values.render, 'utf8')) as Run, morePages()))
+    return 0
+  }
+  if (values.profile === true) {
+    const asked = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: PROFILED })
+    process.stdout.write(await profile(asked, ROOT, values.out ?? join(RESULTS, 'profile')))
     return 0
   }
   const run = await measureAll(scenarios, values['node-probe'] !== true)

@@ -14,7 +14,14 @@ export interface Subject {
   readonly lagFile?: string
   /** How its task workers are kept busy beside the load; only where that is its part. */
   readonly guarded?: Guarded
+  /** Told of the measured window; only of a gateway that is profiled. */
+  readonly watch?: Watch
   stop(): Promise<void>
+}
+
+export interface Watch {
+  begin(): unknown
+  end(): unknown
 }
 
 export interface Guarded {

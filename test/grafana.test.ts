@@ -137,15 +137,31 @@ for (const panel of panels) {
   })
 }
 
+t.test('it opens with one screen, and the rows below are folded', async t => {
+  const [first, ...others] = ROWS
+  t.ok(first?.isOpen)
+  for (const row of others) t.notOk(row.isOpen, row.title)
+  const { panels: top } = JSON.parse(read('sluice.json')) as { panels: Drawn[] }
+  const open = top.filter(panel => panel.type !== 'row')
+  t.equal(open.length, first?.panels.length)
+  // What Grafana shows of 1080 lines of a screen, below its own bars.
+  t.ok(Math.max(...open.map(({ gridPos }) => gridPos.y + gridPos.h)) <= 24)
+})
+
 t.test('the dashboard as a whole', async t => {
   const titles = panels.map(panel => panel.title)
   t.equal(new Set(titles).size, titles.length, 'every title is there once')
-  const drawn = (JSON.parse(read('sluice.json')) as { panels: { id: number; gridPos: Grid }[] }).panels
+  const { panels: top } = JSON.parse(read('sluice.json')) as { panels: Drawn[] }
+  const folded = top.filter(panel => panel.collapsed === true).map(row => row.panels ?? [])
+  const drawn = [top, ...folded].flat()
+  t.equal(drawn.filter(panel => panel.type !== 'row').length, panels.length, 'every panel is drawn')
   t.equal(new Set(drawn.map(panel => panel.id)).size, drawn.length, 'every id is there once')
-  for (const [index, { gridPos: a }] of drawn.entries()) {
-    t.ok(a.x >= 0 && a.x + a.w <= 24)
-    for (const { gridPos: b } of drawn.slice(index + 1))
-      t.notOk(overlap(a, b), `${JSON.stringify(a)} and ${JSON.stringify(b)}`)
+  for (const group of [top, ...folded]) {
+    for (const [index, { gridPos: a }] of group.entries()) {
+      t.ok(a.x >= 0 && a.x + a.w <= 24)
+      for (const { gridPos: b } of group.slice(index + 1))
+        t.notOk(overlap(a, b), `${JSON.stringify(a)} and ${JSON.stringify(b)}`)
+    }
   }
   const shown = new Set(
     panels.flatMap(panel =>
@@ -157,6 +173,14 @@ t.test('the dashboard as a whole', async t => {
   )
   t.same(missing, [], 'every metric is shown somewhere')
 })
+
+interface Drawn {
+  readonly id: number
+  readonly type: string
+  readonly collapsed?: boolean
+  readonly panels?: readonly Drawn[]
+  readonly gridPos: Grid
+}
 
 interface Grid {
   readonly x: number

@@ -1,7 +1,7 @@
 /** The product as it is started: the real process, its output, signals and exit codes. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -268,6 +268,20 @@ t.test('a bad configuration ends with code 2 and one line that names the field',
     )
     t.equal(code, 2, JSON.stringify(environment))
     t.match(stderr, /^sluice: .+\n$/)
+  }
+})
+
+t.test('a bad key file of proofs ends with code 2 and says what to do', async t => {
+  const folder = newFolder()
+  mkdirSync(join(folder, 'data'), { mode: 0o700 })
+  writeFileSync(join(folder, 'data/proof.key'), '{"keys":[]}', { mode: 0o600 })
+  for (const [entry, words] of [
+    [ENTRY, []],
+    [CLI, ['check']],
+  ] as const) {
+    const { code, stderr } = await finished(folder, entry, words)
+    t.equal(code, 2)
+    t.match(stderr, /^sluice: proof\.keyFile: \.\/data\/proof\.key: is no JWK set with an Ed25519 key/)
   }
 })
 

@@ -1,29 +1,48 @@
 /**
  * What the usage ledger costs: on a serve loop for each exchange (record, spool, recent ones), beside other ways to
- * make a record survive a kill, and off the loop for each record shipped: `npx node bench/micro/ledger.ts`.
- * Processor time, apart from the 99th percentiles and the shipping; compare only figures of one run.
+ * make a record survive a kill, and off the loop for each record shipped: `npx node bench/micro/ledger.ts`, with the
+ * URL of a PostgreSQL server also for that. Processor time, apart from the 99th percentiles; compare only figures of
+ * one run.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import pg from 'pg'
 import { systemClock } from '../../src/clock.ts'
 import { usageRecord } from '../../src/gateway/accounting/account.ts'
 import { createLedger } from '../../src/gateway/accounting/ledger.ts'
+import { Exchange } from '../../src/gateway/exchange.ts'
 import { createLog } from '../../src/log/log.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openSpool } from '../../src/storage/spool.ts'
+import type { UsageRecord } from '../../src/storage/usage.ts'
+import { lineOf } from '../../src/storage/usage-line.ts'
 import { startShipper } from '../../src/threads/ledger-shipper.ts'
 import { scriptedExchange, scriptedRecord } from '../../test/support/scripted-attempt.ts'
 
 const CALLS = 20_000
 const ROUNDS = 5
+const SHIPPED = 20_000
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-ledger-'))
 const log = createLog('silent', { write: () => undefined })
 
-const exchange = scriptedExchange({ user: 'customer-7', session_id: 'session-1' })
-exchange.attempts.push(scriptedRecord())
+/** Ids as long as those of a gateway that serves. */
+const exchange = new Exchange(
+  {
+    ...scriptedExchange(),
+    caller: {
+      keyHash: 'a3'.repeat(32),
+      organizationId: 'org_default',
+      workspaceId: '00000000-0000-4000-8000-000000000000',
+      memberId: null,
+      limit: null,
+    },
+  },
+  1_767_225_600,
+)
+exchange.attempts.push(scriptedRecord({ upstreamId: `chatcmpl-${'x'.repeat(29)}` }))
 const usage = {
   inputTokens: 12,
   cachedTokens: 0,
@@ -42,7 +61,12 @@ exchange.bill.charge({
 })
 exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
 exchange.firstTokenMs = 12.3
-const record = (n: number) => ({ ...usageRecord(exchange, null, 1234.567), id: `gen-1-${n}` })
+function record(n: number): UsageRecord {
+  return {
+    ...usageRecord(exchange, null, 1234.567),
+    id: `gen-1767225600-${String(n + CALLS).padStart(20, 'x')}`,
+  }
+}
 
 /** Microseconds per call: processor time of each round, and the 99th percentile of all by the clock. */
 function time(name: string, call: (n: number) => void): void {
@@ -93,7 +117,7 @@ const store = await openStore(`sqlite:${join(folder, 'gateway.db')}`)
 const spoolOptions = { clock: systemClock, log, onLost: () => undefined }
 
 time('record alone', n => void record(n))
-time('record and its JSON', n => void JSON.stringify(record(n)))
+time('record and its line', n => void lineOf(record(n)))
 const spool = openSpool(folder, spoolOptions)
 const ledger = createLedger(spool, store.ledger)
 for (const group of [1, 4, 16]) {
@@ -106,30 +130,50 @@ for (const synchronous of ['OFF', 'NORMAL']) {
   const insert = database.prepare('INSERT INTO spool VALUES (?, ?)')
   time(`instead: a database, WAL, synchronous=${synchronous}`, n => {
     const made = record(n)
-    insert.run(made.id, JSON.stringify(made))
+    insert.run(made.id, lineOf(made))
   })
   database.close()
 }
 
 spool.close()
 
-const shipper = await startShipper({
-  storageUrl: `sqlite:${join(folder, 'ship.db')}`,
-  clock: systemClock,
-  log,
-})
-const shipped = openSpool(shipper.folder, spoolOptions)
-for (let n = 0; n < CALLS; n++) {
-  shipped.append(record(n))
-  if (n % 16 === 15) await shipped.written()
+/** The main thread's processor time for each record, shipped in batches of that size; the median of some rounds. */
+async function timeShipping(name: string, storageUrl: string): Promise<void> {
+  const shipper = await startShipper({ storageUrl, clock: systemClock, log })
+  const shipped = openSpool(shipper.folder, spoolOptions)
+  let n = 0
+  for (const batch of [1, 10, 100, 1000]) {
+    const rounds = Math.min(200, SHIPPED / batch)
+    const each: number[] = []
+    for (let round = -3; round < rounds; round++) {
+      for (let at = 0; at < batch; at++) shipped.append(record(n++))
+      await shipped.written()
+      const before = process.cpuUsage()
+      await shipper.ship()
+      const { user, system } = process.cpuUsage(before)
+      if (round >= 0) each.push((user + system) / batch)
+    }
+    print(`shipped into ${name}, batches of ${batch}`, each, Float64Array.from(each))
+  }
+  shipped.close()
+  await shipper.close()
 }
-const startedMs = performance.now()
-await shipper.ship()
-const perRecord = ((performance.now() - startedMs) * 1000) / CALLS
-process.stdout.write(
-  `${'shipped into the database, main thread'.padEnd(48)} ${perRecord.toFixed(1)} µs a record\n`,
-)
-shipped.close()
-await shipper.close()
+
+const home = process.cwd()
+process.chdir(folder)
+await timeShipping('SQLite', `sqlite:${join(folder, 'ship.db')}`)
+const [postgresUrl] = process.argv.slice(2)
+if (postgresUrl !== undefined) {
+  const schema = `sluice_bench_${process.pid}`
+  const client = new pg.Client({ connectionString: postgresUrl })
+  await client.connect()
+  await client.query(`create schema ${schema}`)
+  const url = new URL(postgresUrl)
+  url.searchParams.set('options', `-c search_path=${schema}`)
+  await timeShipping('PostgreSQL', url.href)
+  await client.query(`drop schema ${schema} cascade`)
+  await client.end()
+}
+process.chdir(home)
 await store.close()
 rmSync(folder, { recursive: true })

@@ -116,7 +116,7 @@ async function scrape(name: string): Promise<void> {
   const scraper = new Scraper(
     createProcessMetrics(),
     [0, 1].map(() => ({ metrics: async () => structuredClone(snapshot) })),
-    2,
+    () => 2,
   )
   const lines = (await scraper.page()).split('\n').filter(line => line !== '' && !line.startsWith('#')).length
   process.stdout.write(`\n${name}: ${lines} series of two threads\n`)

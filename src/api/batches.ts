@@ -13,6 +13,7 @@ import { batchDocument, newBatchDocument, resultJson } from './batch-documents.t
 import { type DataRegionOf, wantsMetadata } from './inference.ts'
 import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
 import { limitOf, parameter, refuseField } from './paging.ts'
+import { refuseProof } from './proof.ts'
 import { SlowReader } from './slow-reader.ts'
 
 export interface BatchDeps {
@@ -35,6 +36,7 @@ const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
 export function createBatch({ acceptances, changes, dataRegionOf }: BatchDeps): RawHandler {
   return async (request, reply) => {
     const { id, body, key, headers, host, watch, held, signal } = request
+    refuseProof(headers, 'batches')
     const { batch, isReplayed } = await acceptances.accept({
       id,
       caller: callerOf(key),

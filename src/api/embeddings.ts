@@ -4,14 +4,18 @@ import type { EmbeddingsCall } from '../gateway/embed.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { factsOf, failureDetails, type InferenceDeps, parseBody } from './inference.ts'
 import type { Handler, Reply } from './operation.ts'
+import { refuseProof } from './proof.ts'
 
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
   deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,
 ): Handler {
   return (request, reply) => {
+    if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const facts = factsOf(request, deps.dataRegionOf)
     const call = { ...facts, ...parseBody(dialect, request, reply), dialect: dialect.name }
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
 }

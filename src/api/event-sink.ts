@@ -36,7 +36,7 @@ const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
-  readonly relays: DialectName
+  readonly relays: DialectName | null
   lastFrames = ''
   readonly #reply: Reply
   readonly #deps: StreamDeps
@@ -58,10 +58,10 @@ export class EventSink implements Sink {
   /** True after a write since `hold`. */
   #wrote = false
 
-  /** @param dialect whose frames `frames` writes */
-  constructor(reply: Reply, dialect: DialectName, frames: FrameWriter, deps: StreamDeps) {
+  /** @param relays the dialect whose frames `frames` writes; null: nothing may be relayed */
+  constructor(reply: Reply, relays: DialectName | null, frames: FrameWriter, deps: StreamDeps) {
     this.#reply = reply
-    this.relays = dialect
+    this.relays = relays
     this.#frames = frames
     this.#deps = deps
     this.#activeMs = deps.clock.monotonicMs()

@@ -3,21 +3,24 @@
  * dialect has the differences between clients (fields, frames, envelopes).
  */
 import { callerOf } from '../access/keys.ts'
-import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
+import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { isObject } from '../protocol/schema.ts'
+import { whenReady } from '../ready.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
+import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
 
 export interface InferenceDeps {
   readonly gateway: Gateway
   readonly stream: StreamDeps
   /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
+  readonly proofs: ProofDeps
 }
 
 /** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
@@ -27,10 +30,35 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
-    return call.request.stream === true
-      ? stream(dialect, deps, call, reply)
-      : answer(dialect, deps.gateway, call, reply)
+    const waiting = request.waitForPlace(call.request)
+    if (waiting !== null) return waiting.then(() => begin(dialect, deps, request, call, reply))
+    return begin(dialect, deps, request, call, reply)
   }
+}
+
+function begin(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  request: ApiRequest,
+  call: ClientRequest,
+  reply: Reply,
+): void | Promise<void> {
+  if (request.bodyDigest === null) return run(dialect, deps, call, reply, null)
+  return whenReady(openProof(deps.proofs, request, call.withMetadata), proof =>
+    run(dialect, deps, proof === null ? call : { ...call, witness: proof }, reply, proof),
+  )
+}
+
+function run(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  call: ClientRequest,
+  reply: Reply,
+  proof: RequestProof | null,
+): Promise<void> {
+  return call.request.stream === true
+    ? stream(dialect, deps, call, reply, proof)
+    : answer(dialect, deps.gateway, call, reply, proof)
 }
 
 async function stream(
@@ -38,8 +66,12 @@ async function stream(
   deps: InferenceDeps,
   call: ClientRequest,
   reply: Reply,
+  proof: RequestProof | null,
 ): Promise<void> {
-  const sink = new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
+  const sink =
+    proof === null
+      ? new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
+      : new EventSink(reply, null, provenFrames(dialect, call, proof), deps.stream)
   try {
     const outcome = await deps.gateway.respond(call, sink)
     reply.summary = outcome.summary
@@ -49,14 +81,26 @@ async function stream(
   }
 }
 
-async function answer(dialect: Dialect, gateway: Gateway, call: ClientRequest, reply: Reply): Promise<void> {
+/** A last event of Responses has the whole reply. */
+function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof): FrameWriter {
+  return proof.frames(dialect.frames(request), dialect.name === 'responses' ? 'reply' : 'events')
+}
+
+async function answer(
+  dialect: Dialect,
+  gateway: Gateway,
+  call: ClientRequest,
+  reply: Reply,
+  proof: RequestProof | null,
+): Promise<void> {
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
   if (!outcome.answered) reply.failure(outcome.error, failureDetails(call, outcome))
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
-    reply.json(200, dialect.body(sink.response, call.request))
+    const body = dialect.body(sink.response, call.request)
+    reply.json(200, proof === null ? body : proof.reply(body))
   }
 }
 

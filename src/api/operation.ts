@@ -22,6 +22,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly query: URLSearchParams
   /** Parsed JSON; a `RawBody` where the row accepts raw bodies; undefined when the method takes no body. */
   readonly body: Body
+  /** SHA-256 of the body as it arrived, in hex; null: no header asks for a proof, or there is no whole body. */
+  readonly bodyDigest: string | null
   /** Null where the row asks for no key. */
   readonly key: Key
   /** Address of the client's connection. */
@@ -32,6 +34,17 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: AbortSignal
+  /**
+   * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
+   * open. Rejects, or throws, when this one may not wait (longer).
+   */
+  waitForPlace(asked: EndUserFields): Promise<void> | null
+}
+
+/** The fields by which a request names its end user; the first one counts. */
+export interface EndUserFields {
+  readonly safety_identifier?: string | null | undefined
+  readonly user?: string | undefined
 }
 
 /** A body that is handed over as it arrives, so that it never has to fit into memory. */

@@ -85,6 +85,7 @@ import {
 } from './models.ts'
 import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
+import { listProofKeys } from './proof.ts'
 import {
   changeWorkspace,
   createWorkspace,
@@ -226,6 +227,7 @@ function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
   return [
     read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
     ...catalogueRows(deps),
+    read('GET /proof-keys', 'listProofKeys', 'List the public keys of proofs', listProofKeys(deps.proofs)),
     read('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
     read('GET /auth/key', 'getCurrentKeyByOldPath', 'Get the current API key, as GET /key', showOwnKey(deps)),
   ]

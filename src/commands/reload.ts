@@ -1,6 +1,6 @@
 /**
- * Takes the providers and models of the configuration again, at SIGHUP or when its file or the imported file changes.
- * A faulty file changes nothing. Main thread.
+ * Takes the providers and models of the configuration again, at SIGHUP or when its file or the imported file changes;
+ * at SIGHUP the certificate too. A faulty file changes nothing. Main thread.
  */
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { Config, FoundConfig } from '../config/config.ts'
@@ -10,7 +10,7 @@ import { checkStart, startFailure } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'
 
 export interface ReloadDeps {
-  readonly running: Pick<Launched, 'reconfigure'>
+  readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate'>
   readonly config: Config
   /** The configuration file; null without one. */
   readonly file: string | null
@@ -41,7 +41,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
   const take = (): void => {
     try {
       const found = findAgain()
-      const checked = checkStart(found, { createKeyFile: false })
+      const checked = checkStart(found, { createKeyFile: false, certificate: false })
       const { providers, models } = running.reconfigure(checked.config)
       const waiting = changedSettings(config, checked.config)
       current = checked.config
@@ -70,10 +70,14 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
     }
     watched = files
   }
+  const signalled = (): void => {
+    running.reloadCertificate()
+    take()
+  }
   watch()
-  if (takesSignal) process.on('SIGHUP', take)
+  if (takesSignal) process.on('SIGHUP', signalled)
   return () => {
-    process.off('SIGHUP', take)
+    process.off('SIGHUP', signalled)
     for (const path of watched) unwatchFile(path, changed)
   }
 }

@@ -9,6 +9,7 @@ import { modelsImport, modelsSources } from './models.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { start } from './start.ts'
 import { vaultRotate, vaultStatus } from './vault.ts'
+import { verify } from './verify.ts'
 import { version } from './version.ts'
 
 /** In the order of the usage. */
@@ -24,6 +25,7 @@ const COMMANDS: readonly Command[] = [
   batchesList,
   batchesWatch,
   batchesCancel,
+  verify,
 ]
 
 /** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */

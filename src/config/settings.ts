@@ -43,6 +43,15 @@ export const Settings = group({
       'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap). Without it, a start checks that the port is free',
       { default: false, env: 'GATEWAY_SHARED_PORT' },
     ),
+    tls: nullable(
+      group({
+        cert: setting(
+          Address,
+          'a PEM file with the certificate and its chain, for [TLS on the public port](operations.md#tls), version 1.2 or newer. Both files are read again when they change; paths are relative to the working directory',
+        ),
+        key: setting(Address, 'the PEM file with its private key, without a passphrase'),
+      }),
+    ),
     trustedProxies: setting(
       Type.Array(Address, { maxItems: 1_000 }),
       'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front, which `limits.connectionsPerAddress` does not limit, since each carries many clients. Nothing else depends on it; `X-Forwarded-For` is never read',
@@ -405,6 +414,13 @@ export const Settings = group({
     'where this gateway stands, as `gateway_metadata.region` tells it',
     { default: 'local' },
   ),
+  proof: group({
+    keyFile: setting(
+      Address,
+      'JWK set of the Ed25519 keys that sign [proofs of placement](proof.md), relative to the working directory. The first key signs, all are listed; made when a proof is first asked for (mode 0600)',
+      { default: './data/proof.key' },
+    ),
+  }),
   regions: group({
     europe: setting(
       Type.Array(Host),
@@ -435,6 +451,16 @@ export const Settings = group({
       Type.Integer({ minimum: 1 }),
       'requests, streams included, that one API key may have open in one thread; more are answered 429',
       { default: 5_000 },
+    ),
+    waitingPerKey: setting(
+      Type.Integer({ minimum: 0, maximum: 10_000 }),
+      'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` open; [end users take turns](end-users.md#turns). One more is answered 429: the newest of the end user with the most. 0: none waits. The default bounds memory, since only bodies up to 256 KiB wait',
+      { default: 256 },
+    ),
+    waitMs: setting(
+      Type.Integer({ minimum: 1, maximum: 60_000 }),
+      'how long such a request waits before it is answered 429: below the silence after which proxies cut a connection',
+      { default: 10_000 },
     ),
     bytesInFlightPerKey: setting(
       nullable(Type.Integer({ minimum: 1 })),

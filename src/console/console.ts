@@ -14,15 +14,13 @@ import type { KeyRecord } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { Feed } from './feed.ts'
 import { PageFiles } from './page-files.ts'
-import { Trials } from './trial.ts'
+import { type PublicPort, Trials } from './trial.ts'
 import { createViews, type View, type ViewDeps } from './views.ts'
 
 export type { DecisionCount, ProcessFacts } from './views.ts'
 
-export interface ConsoleDeps extends ViewDeps {
+export interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Of this process. */
-  readonly publicUrl: string
   /** False until the store was ready once: a configured key may not be there before. */
   readonly isReady: () => boolean
   /** Told when the first viewer comes and when the last one goes. */
@@ -62,7 +60,12 @@ export class Console {
     this.#keys = new ApiKeys({ store, clock, log })
     this.#feed = new Feed({ store, clock, onWatched })
     this.#views = createViews(deps)
-    this.#trials = new Trials(clock, deps.publicUrl)
+    this.#trials = new Trials(clock, deps)
+  }
+
+  /** False: nobody wants records, nor requests that are over. */
+  get isWatched(): boolean {
+    return this.#feed.isWatched
   }
 
   /** Usage records that the store has taken. */

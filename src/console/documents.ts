@@ -29,6 +29,8 @@ export async function documentOf(
     address: '',
     watch: new Stopwatch(clock.monotonicMs()),
     held: { bytes: 0, hold: () => true },
+    bodyDigest: null,
+    waitForPlace: () => null,
     signal: new AbortController().signal,
   }
   const reply = new DocumentReply()

@@ -6,7 +6,7 @@ import type { Clock, Timer } from '../clock.ts'
 import { toUsd } from '../money.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { Store } from '../storage/store.ts'
-import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../storage/usage.ts'
+import type { UsageRecord } from '../storage/usage.ts'
 import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
 import { Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 
@@ -25,10 +25,6 @@ export interface Viewer {
 
 /** Rows of an organization: what a page shows. */
 export const ROWS_MAX = 500
-/** Organizations whose last requests are kept, about 500 KB each. */
-const ORGANIZATIONS_MAX = 50
-/** Rows of the Store for a page that opens. */
-const EARLIER_MAX = 200
 /** Often enough to look live, and one repaint for many requests. */
 const SEND_MS = 500
 /** In one event: nobody reads more, and the charts count all. */
@@ -36,13 +32,18 @@ const ROWS_PER_EVENT = 100
 /** Operations that ask models, by their route; others are not listed. */
 const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', '/messages', '/embeddings'])
 
+/** Kept while it has viewers, about 500 KB. */
 interface Organization {
   /** By id, oldest first. */
-  readonly rows: Map<string, RequestRow>
+  rows: Map<string, RequestRow>
   readonly series: Series
   readonly viewers: Set<Viewer>
   /** Not sent yet. */
   changed: Map<string, RequestRow>
+  /** Those who wait for the first rows, and those who have them. */
+  uses: number
+  /** Resolves once it has the last requests of the Store. */
+  readonly filled: Promise<void>
 }
 
 export class Feed {
@@ -54,35 +55,24 @@ export class Feed {
     this.#deps = deps
   }
 
-  get viewers(): number {
-    let count = 0
-    for (const { viewers } of this.#organizations.values()) count += viewers.size
-    return count
+  get isWatched(): boolean {
+    return this.#organizations.size > 0
   }
 
   /** Takes usage records; one that came before is ignored. */
   record(records: readonly UsageRecord[]): void {
     const nowMs = this.#deps.clock.nowMs()
     for (const record of records) {
-      if (record.organizationId === SERVICE_ORGANIZATION_ID) continue
-      const organization = this.#of(record.organizationId)
-      if (isFee(record)) {
-        organization.series.addCost(toUsd(record.cost), record.createdAt, nowMs)
-        continue
-      }
-      const row = rowOfRecord(record)
-      const known = organization.rows.get(row.id)
-      if (known !== undefined && known.cost !== null) continue
-      organization.series.add(row, nowMs)
-      this.#put(organization, known === undefined ? row : joined(row, known))
+      const organization = this.#organizations.get(record.organizationId)
+      if (organization !== undefined) this.#take(organization, record, nowMs)
     }
   }
 
   /** Takes requests that are over, as serve threads tell them. */
   ended(requests: readonly EndedRequest[]): void {
     for (const ended of requests) {
-      if (!ASKING.has(ended.route)) continue
-      const organization = this.#of(ended.organization)
+      const organization = this.#organizations.get(ended.organization)
+      if (organization === undefined || !ASKING.has(ended.route)) continue
       const row = rowOfEnded(ended)
       const known = organization.rows.get(row.id)
       this.#put(organization, known === undefined ? row : joined(known, row))
@@ -91,30 +81,89 @@ export class Feed {
 
   /** Sends the viewer the last requests and the charts, then all that changes. Returns how to leave. */
   async watch(organizationId: string, viewer: Viewer): Promise<() => void> {
-    const earlier = await this.#deps.store.ledger.latest({ organizationId }, EARLIER_MAX)
-    const organization = this.#of(organizationId)
+    const organization = this.#enter(organizationId)
+    try {
+      await organization.filled
+    } catch (error) {
+      this.#leave(organizationId, organization)
+      throw error
+    }
     // Changes up to now are in the first event of the new viewer, and still due to the others.
     this.#flush(organization)
-    const kept = organization.rows
-    const older = earlier.filter(record => !isFee(record) && !kept.has(record.id)).map(rowOfRecord)
-    const rows = [...older, ...kept.values()].toSorted(byEnd).slice(-ROWS_MAX)
     viewer.send('start', {
       now: this.#deps.clock.nowMs(),
-      rows,
+      rows: [...organization.rows.values()],
       spans: organization.series.all(),
       spanSeconds: SPAN_SECONDS,
       spansMax: SPANS_MAX,
     })
     organization.viewers.add(viewer)
-    if (this.viewers === 1) this.#deps.onWatched(true)
     return () => {
-      if (organization.viewers.delete(viewer) && this.viewers === 0) this.#deps.onWatched(false)
+      if (organization.viewers.delete(viewer)) this.#leave(organizationId, organization)
     }
   }
 
   close(): void {
     this.#timer?.cancel()
     this.#timer = null
+  }
+
+  #enter(id: string): Organization {
+    let organization = this.#organizations.get(id)
+    if (organization === undefined) {
+      const filling = Promise.withResolvers<void>()
+      organization = {
+        rows: new Map(),
+        series: new Series(),
+        viewers: new Set(),
+        changed: new Map(),
+        uses: 0,
+        filled: filling.promise,
+      }
+      this.#organizations.set(id, organization)
+      if (this.#organizations.size === 1) this.#deps.onWatched(true)
+      // What is shipped from now on comes by itself; what was shipped before is in the Store.
+      this.#fill(id, organization).then(filling.resolve, filling.reject)
+    }
+    organization.uses++
+    return organization
+  }
+
+  #leave(id: string, organization: Organization): void {
+    if (--organization.uses > 0) return
+    this.#organizations.delete(id)
+    if (this.#organizations.size === 0) this.#deps.onWatched(false)
+  }
+
+  /** Takes the last records of the Store, before the rows that came meanwhile. */
+  async #fill(organizationId: string, organization: Organization): Promise<void> {
+    const records = await this.#deps.store.ledger.latest({ organizationId }, ROWS_MAX)
+    const live = organization.rows
+    organization.rows = new Map()
+    const nowMs = this.#deps.clock.nowMs()
+    for (const record of records.toReversed()) {
+      if ((live.get(record.id)?.cost ?? null) === null) this.#take(organization, record, nowMs)
+    }
+    for (const [id, row] of live) {
+      const stored = organization.rows.get(id)
+      organization.rows.delete(id)
+      this.#put(organization, stored === undefined || row.cost !== null ? row : joined(stored, row))
+    }
+    organization.changed.clear()
+    organization.series.takeChanged()
+  }
+
+  #take(organization: Organization, record: UsageRecord, nowMs: number): void {
+    const { rows, series } = organization
+    if (isFee(record)) {
+      series.addCost(toUsd(record.cost), record.createdAt, nowMs)
+      return
+    }
+    const row = rowOfRecord(record)
+    const known = rows.get(row.id)
+    if (known !== undefined && known.cost !== null) return
+    series.add(row, nowMs)
+    this.#put(organization, known === undefined ? row : joined(row, known))
   }
 
   #put(organization: Organization, row: RequestRow): void {
@@ -147,27 +196,4 @@ export class Feed {
     }
     for (const viewer of viewers) viewer.send('more', event)
   }
-
-  #of(id: string): Organization {
-    let organization = this.#organizations.get(id)
-    if (organization === undefined) {
-      if (this.#organizations.size >= ORGANIZATIONS_MAX) this.#forgetOne()
-      organization = { rows: new Map(), series: new Series(), viewers: new Set(), changed: new Map() }
-      this.#organizations.set(id, organization)
-    }
-    return organization
-  }
-
-  /** Forgets the organization that was seen first and that nobody watches. */
-  #forgetOne(): void {
-    for (const [id, { viewers }] of this.#organizations) {
-      if (viewers.size > 0) continue
-      this.#organizations.delete(id)
-      return
-    }
-  }
-}
-
-function byEnd(one: RequestRow, other: RequestRow): number {
-  return Date.parse(one.at) + one.durationMs - Date.parse(other.at) - other.durationMs
 }

@@ -3,7 +3,9 @@
  * public port needs no permission for pages, and the page none for other addresses. The API key comes with the request,
  * is passed on, and is kept nowhere.
  */
-import { request as ask, type IncomingMessage, type ServerResponse } from 'node:http'
+import { readFileSync } from 'node:fs'
+import { request as askPlainly, type IncomingMessage, type ServerResponse } from 'node:http'
+import { request as askSecurely } from 'node:https'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 
@@ -19,14 +21,21 @@ const KEY_HEADER = 'x-api-key'
 /** Headers of the answer that the page shows. */
 const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
 
+/** The public port of this process. */
+export interface PublicPort {
+  readonly publicUrl: string
+  /** PEM file of its certificate; null: it has none. */
+  readonly certificateFile: string | null
+}
+
 export class Trials {
   readonly #clock: Clock
-  readonly #publicUrl: string
+  readonly #port: PublicPort
   #open = 0
 
-  constructor(clock: Clock, publicUrl: string) {
+  constructor(clock: Clock, port: PublicPort) {
     this.#clock = clock
-    this.#publicUrl = publicUrl
+    this.#port = port
   }
 
   /** Answers with what the public port answers. @throws GatewayError before anything was sent */
@@ -49,9 +58,12 @@ export class Trials {
 
   #pass(key: string, body: Buffer, response: ServerResponse): Promise<void> {
     return new Promise((resolve, reject) => {
-      const asked = ask(new URL('/v1/responses', this.#publicUrl), {
+      const { publicUrl, certificateFile } = this.#port
+      const ask = certificateFile === null ? askPlainly : askSecurely
+      const asked = ask(new URL('/v1/responses', publicUrl), {
         method: 'POST',
         agent: false,
+        ...(certificateFile === null ? {} : trustOnly(certificateFile)),
         headers: {
           authorization: `Bearer ${key}`,
           'content-type': 'application/json',
@@ -85,6 +97,15 @@ export class Trials {
       })
       asked.end(body)
     })
+  }
+}
+
+/** Its own certificate, whatever name is in it: the port is asked by its address. Read anew, since it is renewed. */
+function trustOnly(certificateFile: string) {
+  return {
+    ca: readFileSync(certificateFile),
+    allowPartialTrustChain: true,
+    checkServerIdentity: () => undefined,
   }
 }
 

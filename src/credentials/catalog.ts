@@ -186,18 +186,24 @@ export const NO_CREDENTIALS = new WorkspaceCredentials([])
  * True if data stays in the region when the endpoint is called with this credential; null: with the shared key.
  * A credential must be declared for the region. Its declaration counts where the endpoint itself has no region.
  */
-export function isWithin(region: DataRegion, endpoint: Endpoint, credential: Credential | null): boolean {
+export function isWithin(
+  region: DataRegion,
+  endpoint: Endpoint,
+  credential: Pick<Credential, 'declaredRegion'> | null,
+): boolean {
   if (credential === null) return endpoint.region === region
   return credential.declaredRegion === region && (endpoint.region === null || endpoint.region === region)
 }
 
+type Declared = Pick<Credential, 'declaredZdr'>
+
 /** True if the provider retains no data. The credential's declaration overrides the endpoint's policy. */
-export function retainsNothing(endpoint: Endpoint, credential: Credential | null): boolean {
+export function retainsNothing(endpoint: Endpoint, credential: Declared | null): boolean {
   return credential?.declaredZdr ?? endpoint.zdr
 }
 
 /** True if the provider neither retains data nor trains on it. A declaration covers both. */
-export function collectsNothing(endpoint: Endpoint, credential: Credential | null): boolean {
+export function collectsNothing(endpoint: Endpoint, credential: Declared | null): boolean {
   return credential?.declaredZdr ?? (endpoint.zdr && endpoint.trains !== true)
 }
 

@@ -3,10 +3,11 @@
  * Each purpose has a derived key of its own. The gateway and the command line load them in the same way.
  */
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
-import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
 import { sqlitePath } from '../storage/open.ts'
+import { modeFault, syncFolder } from './key-file.ts'
 
 export interface VaultKey {
   readonly id: string
@@ -92,47 +93,13 @@ function readKeyFile(path: string): readonly VaultKey[] {
     if (code !== 'EEXIST') throw new VaultKeyError(`${path}: cannot be created (${code ?? 'unknown'})`)
   }
   try {
-    checkModes(path)
+    const fault = modeFault(path)
+    if (fault !== null) throw new VaultKeyError(fault)
     return parseVaultKeys(readFileSync(path, 'utf8').trim(), path)
   } catch (error) {
     if (error instanceof VaultKeyError) throw error
     throw new VaultKeyError(`${path}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
   }
-}
-
-/** Sealed keys stay on disk, so the folder entry of their key file must survive a power cut too. */
-function syncFolder(path: string): void {
-  const folder = openSync(path, 'r')
-  try {
-    fsyncSync(folder)
-  } finally {
-    closeSync(folder)
-  }
-}
-
-const OTHERS = 0o077
-const OTHERS_WRITE = 0o002
-/** Others may not remove or rename files of their neighbours, as in /tmp. */
-const STICKY = 0o1000
-
-/** @throws VaultKeyError when others than the owner may read or replace the keys */
-function checkModes(path: string): void {
-  const file = statSync(path).mode
-  if ((file & OTHERS) !== 0) {
-    throw new VaultKeyError(
-      `${path}: others than its owner may read it (mode ${modeText(file)}): run chmod 600 ${path}`,
-    )
-  }
-  const folder = statSync(dirname(path)).mode
-  if ((folder & OTHERS_WRITE) !== 0 && (folder & STICKY) === 0) {
-    throw new VaultKeyError(
-      `${path}: anyone may replace it, because its folder has mode ${modeText(folder)}: run chmod o-w ${dirname(path)}`,
-    )
-  }
-}
-
-function modeText(mode: number): string {
-  return (mode & 0o7777).toString(8).padStart(4, '0')
 }
 
 /** Derives a key for one purpose; it reveals nothing about the keys of other purposes. */

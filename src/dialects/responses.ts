@@ -28,11 +28,20 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
   return usage === null ? envelope : { id, ...envelope, usage }
 }
 
-/** The response without the fields that only other dialects show. */
+/**
+ * The response without the fields that only other dialects show. They are undefined, which JSON leaves out: an object
+ * that lacks them has to be copied key by key.
+ */
 function shown(all: ResponseResource): ResponseResource {
-  const { provider: _, native_finish_reason: __, stop_sequence: ___, prompt_usage: ____, ...response } = all
-  return response
+  return { ...all, ...NOT_SHOWN }
 }
+
+const NOT_SHOWN = {
+  provider: undefined,
+  native_finish_reason: undefined,
+  stop_sequence: undefined,
+  prompt_usage: undefined,
+} as unknown as Partial<ResponseResource>
 
 /** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
 export function frame(event: StreamEvent): string {

@@ -69,10 +69,16 @@ export function countOrZero(value: unknown): number {
 
 /** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */
 export function remainder(value: Json, without: ReadonlySet<string>, nulls = false): Json | null {
-  const kept = Object.entries(value).filter(
-    ([key, one]) => (nulls || one !== null) && one !== undefined && key !== '__proto__' && !without.has(key),
-  )
-  return kept.length === 0 ? null : Object.fromEntries(kept)
+  let kept: Record<string, unknown> | null = null
+  // JSON.parse makes own keys only, and most often none of them is kept.
+  for (const key in value) {
+    if (without.has(key) || key === '__proto__') continue
+    const one = value[key]
+    if (one === undefined || (one === null && !nulls)) continue
+    kept ??= {}
+    kept[key] = one
+  }
+  return kept
 }
 
 /** Parses JSON; undefined for invalid JSON. */

@@ -67,6 +67,7 @@ export function createAsk(deps: AskDeps): Ask {
         {
           id: generationId(unixSeconds(clock)),
           parent: parent.id,
+          witness: parent.witness,
           caller: SERVICE,
           dialect: 'responses',
           request: { ...request, stream: false },
@@ -85,7 +86,7 @@ export function createAsk(deps: AskDeps): Ask {
 /** `gateway`: the one that serves callers, which exists only after its tools. */
 export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
-    const { caller, dataRegion, held, id } = exchange
+    const { caller, dataRegion, held, id, witness } = exchange
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
       const sink = new FinalSink(onEvent)
@@ -93,6 +94,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         {
           id: generationId(unixSeconds(clock)),
           parent: id,
+          witness,
           caller,
           dialect: 'responses',
           request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },

@@ -93,11 +93,18 @@ export interface ClientRequest {
   readonly parent?: string | undefined
   /** Absent for what does not come from a batch. Pins of conversations do not hold in batches. */
   readonly batch?: BatchTerms | undefined
+  /** Is told of every exchange that the request leads to; absent: nobody asks. */
+  readonly witness?: Witness | undefined
+}
+
+/** Sees the exchange of a request, and those of calls that the gateway makes for it, as soon as they begin. */
+export interface Witness {
+  saw(exchange: Exchange): void
 }
 
 export interface AskTerms {
   /** The exchange on whose behalf the gateway asks. */
-  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held'>
+  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'>
   /** Milliseconds from now until it is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -130,11 +137,23 @@ export type AskAs = (
   terms: AskAsTerms,
 ) => Promise<ResponseResource>
 
+/** An own provider credential, without its key. */
+export interface OwnCredential {
+  readonly id: string
+  readonly name: string | null
+  /** Masked. */
+  readonly label: string
+  /** The region that its owner declares; null: none. */
+  readonly declaredRegion: DataRegion | 'global' | null
+  /** The data policy that its owner declares; null: that of the endpoint holds. */
+  readonly declaredZdr: boolean | null
+}
+
 /** One way to serve the request: an endpoint, with the service's own key or with one of the caller's workspace. */
 export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
-  readonly credential: { readonly id: string; readonly name: string | null; readonly label: string } | null
+  readonly credential: OwnCredential | null
 }
 
 /** The account of one try at one candidate. */
@@ -189,6 +208,7 @@ export class Exchange implements ClientRequest {
   readonly signal: AbortSignal
   readonly parent: string | undefined
   readonly batch: BatchTerms | undefined
+  readonly witness: Witness | undefined
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
@@ -235,9 +255,11 @@ export class Exchange implements ClientRequest {
     this.signal = asked.signal
     this.parent = asked.parent
     this.batch = asked.batch
+    this.witness = asked.witness
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request
     this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
+    this.witness?.saw(this)
   }
 }

@@ -67,19 +67,13 @@ export interface ModelReply {
  * Rejects with the last failure when no candidate is left, at once when the client has seen some of the reply. Null:
  * the limits of the caller leave nothing for it, and nobody was asked.
  */
-export async function askCandidates(
+export function askCandidates(
   deps: ModelCallDeps,
   exchange: RoutedExchange,
   first: RouteCandidate | undefined,
   call: ModelCall,
 ): Promise<ModelReply | null> {
-  deps.retries.enter()
-  const asking = new Asking(deps, exchange, call)
-  try {
-    return await asking.ask(first)
-  } finally {
-    deps.retries.leave(asking.isRetrying)
-  }
+  return new Asking(deps, exchange, call).ask(first)
 }
 
 /** One model call on its way through the candidates. */
@@ -105,13 +99,19 @@ class Asking {
 
   async ask(first: RouteCandidate | undefined): Promise<ModelReply | null> {
     const { attempts } = this.#exchange
-    let next = first
-    while (next !== undefined) {
-      const race = this.#raceOf(next)
-      const ended = await this.#run(next, race)
-      const result = race === null ? ended : await this.#better(ended, race)
-      if (isReply(result)) return result
-      next = this.#next(result)
+    const { retries } = this.#deps
+    retries.enter()
+    try {
+      let next = first
+      while (next !== undefined) {
+        const race = this.#raceOf(next)
+        const ended = await this.#run(next, race)
+        const result = race === null ? ended : await this.#better(ended, race)
+        if (isReply(result)) return result
+        next = this.#next(result)
+      }
+    } finally {
+      retries.leave(this.isRetrying)
     }
     if (attempts.length > this.#from) throw lastError(attempts.slice(this.#from))
     if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)

@@ -1,5 +1,5 @@
 /** Carries invalidations by PostgreSQL LISTEN and NOTIFY, on a connection of its own. Main thread. */
-import pg from 'pg'
+import type pg from 'pg'
 import { type Timer, within } from '../clock.ts'
 import type { Carrier, CarrierOptions } from './bus.ts'
 
@@ -51,7 +51,10 @@ class PostgresCarrier implements Carrier {
 
   async #connect(): Promise<void> {
     const { url, channel, clock, log, onMessage, onReceiving, onSending } = this.#options
-    const client = new pg.Client({
+    // Only instances that share a database load its library here.
+    const { default: library } = await import('pg')
+    if (this.#closed) return
+    const client = new library.Client({
       connectionString: url,
       keepAlive: true,
       connectionTimeoutMillis: this.#silenceMs,

@@ -85,6 +85,8 @@ export interface BufferedLogOptions {
 export interface ProcessLog extends Log {
   /** Logs what will fail if nobody changes it; `message` names a setting and repeats no value. */
   warning(message: string): void
+  /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
+  error(message: string): void
 }
 
 /** A log that must be closed before its thread ends. */
@@ -117,6 +119,7 @@ export function createBufferedLog(
     listening: flushed(log.listening),
     notice: flushed(log.notice),
     warning: flushed(log.warning),
+    error: flushed(log.error),
     fault: flushed(log.fault),
     close: () => output.close(),
   }
@@ -164,6 +167,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
     warning: message => logger.warn({}, message),
+    error: message => logger.error({}, message),
     fault: (message, error) => logger.error(faultFields(error, level), message),
   }
 }

@@ -6,8 +6,8 @@ import { fstatSync, write } from 'node:fs'
 
 /** Writes to a pipe are atomic up to this size (PIPE_BUF), so that lines of several threads never mix. */
 const PIPE_WRITE_MAX_BYTES = 4096
-/** Size of one write to a file, which is atomic at any size. */
-const FILE_WRITE_MAX_BYTES = 8 * 1024
+/** Size of one write to a file, which is atomic at any size; each write wakes a thread of the pool. */
+const FILE_WRITE_MAX_BYTES = 64 * 1024
 /** Longest wait of a line for others. */
 const FLUSH_MS = 100
 /** Limit for unwritten lines, some 25,000; further ones are dropped and counted. */
@@ -16,6 +16,8 @@ const WAITING_MAX_BYTES = 8 * 1024 * 1024
 const SLOW_READER_MS = 100
 /** Delay before the next try after any other error, such as a full disk. */
 const FAILED_MS = 1_000
+/** A character of a line has at most so many bytes in UTF-8. */
+const CHAR_MAX_BYTES = 3
 /** Longest wait of `close` for a reader that does not read. */
 const CLOSE_MS = 500
 
@@ -25,9 +27,9 @@ export class LogOutput {
   readonly #writeMaxBytes: number
   readonly #onLost: (lines: number) => void
   readonly #flushing: NodeJS.Timeout
-  /** Lines of the next batch. */
-  #lines = ''
-  #linesBytes = 0
+  /** The next batch. Lines become bytes at once: as text each would keep the pieces that it was made of. */
+  #batch: Buffer
+  #batchBytes = 0
   #lineCount = 0
   /** Batches, written one after the other. */
   readonly #waiting: Buffer[] = []
@@ -42,31 +44,43 @@ export class LogOutput {
   constructor(file: number, onLost: (lines: number) => void) {
     this.#file = file
     this.#writeMaxBytes = fstatSync(file).isFile() ? FILE_WRITE_MAX_BYTES : PIPE_WRITE_MAX_BYTES
+    this.#batch = Buffer.allocUnsafeSlow(this.#writeMaxBytes)
     this.#onLost = onLost
     this.#flushing = setInterval(() => this.flush(), FLUSH_MS).unref()
   }
 
   /** Adds the line to the next batch. Hot path. */
   write(line: string): void {
-    const bytes = Buffer.byteLength(line)
-    if (this.#linesBytes + bytes > this.#writeMaxBytes) this.flush()
-    this.#lines += line
-    this.#linesBytes += bytes
+    if (line.length * CHAR_MAX_BYTES > this.#batch.length - this.#batchBytes && !this.#makeRoom(line)) return
+    this.#batchBytes += this.#batch.write(line, this.#batchBytes)
     this.#lineCount++
   }
 
   /** Begins to write the batch; returns before it is written. */
   flush(): void {
     if (this.#lineCount === 0) return
-    if (this.#waitingBytes + this.#linesBytes > WAITING_MAX_BYTES) this.#lost += this.#lineCount
-    else {
-      this.#waiting.push(Buffer.from(this.#lines))
-      this.#waitingBytes += this.#linesBytes
-    }
-    this.#lines = ''
-    this.#linesBytes = 0
+    if (this.#waitingBytes + this.#batchBytes > WAITING_MAX_BYTES) this.#lost += this.#lineCount
+    else this.#wait(Buffer.copyBytesFrom(this.#batch, 0, this.#batchBytes))
+    this.#batchBytes = 0
     this.#lineCount = 0
     if (!this.#busy) this.#next()
+  }
+
+  /** False: the line is longer than any batch, and waits as a batch of its own. */
+  #makeRoom(line: string): boolean {
+    const bytes = Buffer.byteLength(line)
+    if (bytes <= this.#batch.length - this.#batchBytes) return true
+    this.flush()
+    if (bytes <= this.#batch.length) return true
+    if (this.#waitingBytes + bytes > WAITING_MAX_BYTES) this.#lost++
+    else this.#wait(Buffer.from(line))
+    if (!this.#busy) this.#next()
+    return false
+  }
+
+  #wait(batch: Buffer): void {
+    this.#waiting.push(batch)
+    this.#waitingBytes += batch.length
   }
 
   /** Resolves when all lines are written, after half a second, or at once if writing fails. Never rejects. */

@@ -8,6 +8,7 @@ export const STAGES = [
   'parse',
   'auth',
   'upload',
+  'queue',
   'guard',
   'route',
   'admit',
@@ -25,7 +26,7 @@ export type Stage = (typeof STAGES)[number]
 /** The place of each stage in `STAGES`. */
 const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonly<Record<Stage, number>>
 /** Stages that count as not entered if they took no time. */
-const OPTIONAL: ReadonlySet<Stage> = new Set(['guard', 'admit', 'failover', 'judge', 'tools'])
+const OPTIONAL: ReadonlySet<Stage> = new Set(['queue', 'guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
 /** Plain numbers: typed arrays of this length live outside the heap, and each costs the collector. */

@@ -120,6 +120,19 @@ export const METRICS = {
     labels: ['reason'],
     fromZero: { reason: SHED_REASONS },
   },
+  queuedRequests: {
+    kind: 'gauge',
+    name: 'gateway_requests_queued',
+    help: 'Requests that wait because their API key has all its requests open',
+    labels: [],
+  },
+  queueWait: {
+    kind: 'histogram',
+    name: 'gateway_queue_wait_seconds',
+    help: 'How long these requests waited, by how the wait ended',
+    labels: ['outcome'],
+    buckets: DURATION_BUCKETS,
+  },
   openConnections: {
     kind: 'gauge',
     name: 'gateway_open_connections',

@@ -108,7 +108,7 @@ export interface WebSearcher {
     query: string,
     parameters: Readonly<Record<string, unknown>>,
     path: string,
-    exchange: Pick<Exchange, 'signal' | 'bill'>,
+    exchange: Pick<Exchange, 'signal' | 'bill' | 'caller'>,
   ): Promise<WebFindings>
 }
 

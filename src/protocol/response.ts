@@ -207,4 +207,6 @@ export interface GatewayMetadata {
   timings_ms?: Readonly<Record<string, number>>
   /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
   generation_time?: number
+  /** Signed proof of placement: a compact JWS. The door of the request adds it. */
+  proof?: string
 }

@@ -87,12 +87,12 @@ export class AdmissionControl {
   }
 
   /**
-   * Gives a request a place in the share of its key; call it before the body is read.
+   * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
    * @throws GatewayError `rate_limit_exceeded` when the key has no room, `service_unavailable` when the event loop is
    * late because of the key
    */
-  enter(keyHash: string, announcedBytes: number): KeyPlace {
-    const place = this.#shares.enter(keyHash, announcedBytes)
+  enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
+    const place = this.#shares.enter(keyHash, announcedBytes, mayWait)
     if (!this.load.late || !place.takesMuch) return place
     place.leave()
     throw this.#overloaded('lag')

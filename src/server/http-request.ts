@@ -3,11 +3,14 @@
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
-import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
+import type { ApiRequest, EndUserFields, KeyNeed, Operation } from '../api/operation.ts'
+import { PROOF_HEADER } from '../api/proof.ts'
+import type { Clock } from '../clock.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json.ts'
+import { sha256 } from '../protocol/proof.ts'
 import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
@@ -84,6 +87,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly #body: BodyBuffer | BodyStream | null
   /** Null before the key was accepted, and where none is asked for. */
   #place: KeyPlace | null = null
+  #bodyDigest: string | null = null
   /** The handler was called, so there has to be an answer. */
   #handled = false
 
@@ -157,6 +161,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
 
   onAbort(reason: GatewayError): void {
     this.#body?.fail(reason)
+    this.#place?.giveUp(reason)
   }
 
   giveUp(): void {
@@ -242,7 +247,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     const key = isPending(pending) ? await pending : pending
     this.key = key
     requireKind(key, operation.key)
-    const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted))
+    const mayWait = this.generates && this.#body instanceof BodyBuffer
+    const bytes = this.#announcedBytes(operation, accepted)
+    const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
     this.#place = place
     if (this.generates) {
       const counted = this.#deps.rate.enter(key)
@@ -263,7 +270,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       const turn = place.turn(bytes.byteLength)
       if (turn !== null) await turn
       if (this.#socket.dead) return
-      const body = this.#parse(bytes, place)
+      const body = this.#parse(bytes, place, accepted.headers.has(PROOF_HEADER))
       // Others go on between the two long parts of the work.
       if (turn !== null) await loopTurn()
       return this.#handle(operation, match, accepted, key, place, body)
@@ -273,10 +280,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   }
 
   /** The time that this takes is the key's. */
-  #parse(bytes: Uint8Array, place: KeyPlace): unknown {
+  #parse(bytes: Uint8Array, place: KeyPlace, isProven: boolean): unknown {
     const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
     this.#admission.watch.enter('parse', startedMs)
     try {
+      if (isProven) this.#bodyDigest = sha256(bytes)
       const body = parseJson(bytes, this)
       return this.#adapt === null ? body : this.#adapt(body)
     } finally {
@@ -329,8 +337,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       match,
       this.#query,
       body,
+      this.#bodyDigest,
       key,
       this.#socket.address,
+      this.#place?.isLate === true ? this.#place : null,
+      this.#deps.admissions.deps.clock,
     )
   }
 
@@ -399,15 +410,19 @@ function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
 export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>
-  readonly query: URLSearchParams
   readonly body: Body
+  readonly bodyDigest: string | null
   readonly key: Key
   readonly address: string
   readonly id: string
   readonly host: string
   readonly watch: Stopwatch
   readonly held: HeldBytes
+  readonly #query: string
   readonly #admission: Admission
+  /** Null where the request has its place, or needs none. */
+  readonly #place: KeyPlace | null
+  readonly #clock: Clock
 
   constructor(
     admission: Admission,
@@ -416,8 +431,11 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     match: RouteMatch,
     query: string,
     body: Body,
+    bodyDigest: string | null,
     key: Key,
     address: string,
+    place: KeyPlace | null,
+    clock: Clock,
   ) {
     this.#admission = admission
     this.id = admission.id
@@ -426,10 +444,26 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     this.host = headers.get('host') ?? ''
     this.headers = headers
     this.params = decodeParams(match.params)
-    this.query = new URLSearchParams(query)
+    this.#query = query
     this.body = body
+    this.bodyDigest = bodyDigest
     this.key = key
     this.address = address
+    this.#place = place
+    this.#clock = clock
+  }
+
+  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
+    if (this.#place === null) return null
+    const waiting = this.#place.wait(safety_identifier ?? user ?? null)
+    if (waiting === null) return null
+    this.watch.enter('queue', this.#clock.monotonicMs())
+    return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))
+  }
+
+  /** Made anew each time it is asked for: few operations read it. */
+  get query(): URLSearchParams {
+    return new URLSearchParams(this.#query)
   }
 
   get signal(): AbortSignal {

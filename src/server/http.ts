@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { AdmissionControl } from './admission.ts'
+import { type CertificateFiles, certificateVersion } from './certificate.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
 import type { EndedRequests } from './ended-requests.ts'
@@ -41,6 +42,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly requestMs: number
   /** False: bodies must announce their length (411 otherwise). */
   readonly allowChunked: boolean
+  /** Null: without TLS. */
+  readonly tls: CertificateFiles | null
   /** One request per connection: for proxies that are not trusted to frame requests as this server does. */
   readonly closeAfterReply: boolean
   readonly clock: Clock
@@ -56,8 +59,16 @@ export interface ListenOptions {
 }
 
 export interface HttpServer {
-  /** @returns the bound port. @throws ListenError when the address cannot be had. */
+  /**
+   * @returns the bound port. @throws ListenError when the address cannot be had, CertificateError when the library
+   * does not take the files
+   */
   listen(host: string, port: number, options?: ListenOptions): Promise<number>
+  /**
+   * Serves new connections with the certificate that the files have now; open connections go on as they are. Needs a
+   * shared port. False: the files are not those of this version, or not good, and the certificate before stays.
+   */
+  renewCertificate(version: string): Promise<boolean>
   /**
    * Takes no new connections, closes kept-alive ones after their next answer, waits for what is running, ends what
    * still runs after `graceMs`, and closes. Called again with less grace, it hurries.
@@ -85,6 +96,15 @@ export class ListenError extends Error {
   }
 }
 
+/** The library cannot serve with the certificate and the key. It does not report why. */
+export class CertificateError extends Error {
+  override readonly name = 'CertificateError'
+
+  constructor() {
+    super('the certificate or the key cannot be used; check the files')
+  }
+}
+
 /** How long an answer that did not leave at once may take. The library cuts readers that are idle for longer. */
 const LEAVING_MS = 15_000
 /** The library's value for a port of its own; anything else lets other sockets share it. */
@@ -95,11 +115,61 @@ export function createServer(options: ServerOptions): HttpServer {
   return new UwsServer(options)
 }
 
+/** One app of the library and the socket on which it accepts. A certificate holds for one app. */
+class Listener {
+  readonly app: TemplatedApp
+  #socket: us_listen_socket | null = null
+
+  /** @throws CertificateError */
+  constructor(tls: CertificateFiles | null) {
+    this.app = tls === null ? uws.App() : appWith(tls)
+  }
+
+  /** @returns the bound port. @throws ListenError */
+  listen(host: string, port: number, shared: boolean): Promise<number> {
+    return new Promise((resolve, reject) => {
+      const onListening = (socket: us_listen_socket | false): void => {
+        if (socket === false) {
+          reject(new ListenError(host, port))
+          return
+        }
+        this.#socket = socket
+        resolve(uws.us_socket_local_port(socket))
+      }
+      // The library's types lack the form with host and options.
+      Reflect.apply(this.app.listen, this.app, [host, port, shared ? SHARED : EXCLUSIVE, onListening])
+    })
+  }
+
+  /** Accepts nothing more. Later calls do nothing. */
+  stop(): void {
+    if (this.#socket !== null) uws.us_listen_socket_close(this.#socket)
+    this.#socket = null
+  }
+
+  /** Drops all its connections. */
+  close(): void {
+    this.stop()
+    this.app.close()
+  }
+}
+
+/** TLS 1.2 at least, which is the library's own bound. @throws CertificateError */
+function appWith({ cert, key }: CertificateFiles): TemplatedApp {
+  try {
+    return uws.SSLApp({ cert_file_name: cert, key_file_name: key })
+  } catch {
+    throw new CertificateError()
+  }
+}
+
 class UwsServer implements HttpServer {
   readonly #options: ServerOptions
-  readonly #app: TemplatedApp
+  readonly #deps: HttpRequestDeps
   readonly #admissions: AdmissionControl
-  #socket: us_listen_socket | null = null
+  /** The last one accepts; each before it keeps its connections. The library never frees one (about 30 KB). */
+  readonly #listeners: Listener[] = []
+  #address: { readonly host: string; readonly port: number } | null = null
   readonly #connections: ClientConnections
   readonly #sockets: WebSockets
   #streams = 0
@@ -113,7 +183,7 @@ class UwsServer implements HttpServer {
     this.#connections = new ClientConnections(options, options)
     this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
     this.#drain = new Drain(this.#drainable(), options.clock)
-    const deps: HttpRequestDeps = {
+    this.#deps = {
       router: createRouter(options.operations),
       keys: options.keys,
       rate: options.rate,
@@ -122,33 +192,34 @@ class UwsServer implements HttpServer {
       uploadMs: options.uploadMs,
       closing: () => this.#drain.begun || options.closeAfterReply,
     }
-    this.#app = uws.App()
     this.#sockets = new WebSockets({
       clock: options.clock,
       log: options.log,
       keys: options.keys,
-      requests: deps,
+      requests: this.#deps,
       observer: this.#observer,
       connections: this.#connections,
       closed: () => this.#connectionClosed(),
-      refuse: (response, head, adapt) => this.#take(deps, response, head, adapt),
+      refuse: (response, head, adapt) => this.#take(response, head, adapt),
     })
-    for (const path of SOCKET_PATHS) this.#app.ws(path, this.#sockets.behavior)
-    this.#app.filter((response, change) => this.#countConnection(response, change))
-    this.#app.any('/*', (response, request) => this.#take(deps, response, copyHead(request)))
+  }
+
+  /** @throws CertificateError */
+  #createListener(): Listener {
+    const listener = new Listener(this.#options.tls)
+    const { app } = listener
+    for (const path of SOCKET_PATHS) app.ws(path, this.#sockets.behavior)
+    app.filter((response, change) => this.#countConnection(response, change))
+    app.any('/*', (response, request) => this.#take(response, copyHead(request)))
+    return listener
   }
 
   /** Takes a request over HTTP. Runs inside the library's callback. */
-  #take(
-    deps: HttpRequestDeps,
-    response: HttpResponse,
-    head: RequestHead,
-    adapt: (() => never) | null = null,
-  ): void {
+  #take(response: HttpResponse, head: RequestHead, adapt: (() => never) | null = null): void {
     const options = this.#options
     const socket = new UwsSocket(response, options, this.#observer, this.#connections.begin(response))
     try {
-      const taken = new HttpRequest(deps, head, socket, adapt)
+      const taken = new HttpRequest(this.#deps, head, socket, adapt)
       socket.attach(taken)
       taken.begin()
     } catch (thrown) {
@@ -173,19 +244,34 @@ class UwsServer implements HttpServer {
     return this.#streams
   }
 
-  listen(host: string, port: number, { shared = false }: ListenOptions = {}): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const onListening = (socket: us_listen_socket | false): void => {
-        if (socket === false) {
-          reject(new ListenError(host, port))
-          return
-        }
-        this.#socket = socket
-        resolve(uws.us_socket_local_port(socket))
-      }
-      // The library's types lack the form with host and options.
-      Reflect.apply(this.#app.listen, this.#app, [host, port, shared ? SHARED : EXCLUSIVE, onListening])
-    })
+  async listen(host: string, port: number, { shared = false }: ListenOptions = {}): Promise<number> {
+    const listener = this.#createListener()
+    const bound = await listener.listen(host, port, shared)
+    this.#listeners.push(listener)
+    this.#address = { host, port: bound }
+    return bound
+  }
+
+  async renewCertificate(version: string): Promise<boolean> {
+    const { tls, log } = this.#options
+    const earlier = this.#listeners.at(-1)
+    if (tls === null || earlier === undefined || this.#address === null || this.#drain.begun) return true
+    try {
+      const listener = this.#createListener()
+      // The library has read the files itself, perhaps while they were replaced.
+      if (certificateVersion(tls) !== version) return false
+      await listener.listen(this.#address.host, this.#address.port, true)
+      this.#listeners.push(listener)
+    } catch (thrown) {
+      log.fault('certificate could not be taken', thrown)
+      return false
+    }
+    // A drain or a close may have begun meanwhile.
+    if (this.#drain.begun || this.#closed) this.#stopListening()
+    // In the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off.
+    await new Promise(resolve => setImmediate(resolve))
+    earlier.stop()
+    return true
   }
 
   drain(graceMs: number): Promise<void> {
@@ -217,13 +303,11 @@ class UwsServer implements HttpServer {
     if (this.#closed) return
     this.#closed = true
     this.load.stop()
-    this.#stopListening()
-    this.#app.close()
+    for (const listener of this.#listeners) listener.close()
   }
 
   #stopListening(): void {
-    if (this.#socket !== null) uws.us_listen_socket_close(this.#socket)
-    this.#socket = null
+    for (const listener of this.#listeners) listener.stop()
   }
 
   readonly #observer: SocketObserver = {

@@ -1,11 +1,12 @@
 /**
  * The share of each API key in one thread: open requests, bytes in flight, time of the event loop. Requests of a key
- * above its share are refused, or wait, before their bodies are read; other keys are not affected. Hot path: some
- * additions for each request.
+ * above its share are refused before their bodies are read, or wait in turns of their end users; other keys are not
+ * affected. Hot path: some additions for each request.
  */
-import type { Clock } from '../clock.ts'
+import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import { type EndUserShare, FairQueue, type QueueEntry } from './fair-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */
@@ -14,11 +15,15 @@ export interface KeyLimits {
   readonly openPerKey: number
   /** Bytes of request bodies that a key may have in flight. One body alone always fits. */
   readonly bytesInFlightPerKey: number
+  /** Requests that may wait for one of their key to end; 0: none. */
+  readonly waitingPerKey: number
+  /** How long each may wait. */
+  readonly waitMs: number
 }
 
 export interface KeySharesDeps {
   readonly clock: Clock
-  readonly metrics: Pick<Metrics, 'shed'>
+  readonly metrics: Pick<Metrics, 'shed' | 'queuedRequests' | 'queueWait'>
 }
 
 /** A refused key may send again after this: a request of its own has to end first. */
@@ -35,11 +40,28 @@ const AWAY_MS = 1_000
 const SWEEP_EVERY = 1_000
 /** A body from this size on holds the event loop up for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
+/** A larger body is not read to find out who asks. */
+const WAITING_MAX_BYTES = 256 * 1024
+
+/** A request that waits for another one of its key to end. */
+interface WaitingRequest extends QueueEntry {
+  readonly place: KeyPlace
+  readonly sinceMs: number
+  readonly timer: Timer
+  start(): void
+  refuse(reason: GatewayError): void
+}
+
+type QueueOutcome = 'started' | 'refused' | 'expired' | 'left'
 
 /** The share of one key. */
 interface KeyShare {
   open: number
   bytes: number
+  /** Requests beyond `open` whose bodies are read, or that wait. */
+  late: number
+  /** Null where nobody waits, or lately waited. */
+  queue: FairQueue<WaitingRequest> | null
   /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
   spentMs: number
   spentAtMs: number
@@ -74,24 +96,110 @@ export class KeyShares {
   }
 
   /**
-   * Counts one more request of a key, and the announced bytes of its body.
+   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: it asks for its place by
+   * `KeyPlace.wait` before it is worked on, where the key has none for it yet.
    * @throws GatewayError `rate_limit_exceeded` when the key has no room for it
    */
-  enter(keyHash: string, announcedBytes: number): KeyPlace {
+  enter(keyHash: string, announcedBytes: number, mayWait = false): KeyPlace {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
     let share = this.#shares.get(keyHash)
     if (share === undefined) {
-      share = { open: 0, bytes: 0, spentMs: 0, spentAtMs: Number.NEGATIVE_INFINITY, large: null }
+      share = {
+        open: 0,
+        bytes: 0,
+        late: 0,
+        queue: null,
+        spentMs: 0,
+        spentAtMs: Number.NEGATIVE_INFINITY,
+        large: null,
+      }
       this.#shares.set(keyHash, share)
     }
-    const { openPerKey } = this.limits
-    if (share.open >= openPerKey) {
-      throw this.refusal('key_open', 'openPerKey', `This API key has ${openPerKey} requests open`)
-    }
-    const place = new KeyPlace(this, share, this.#deps.clock)
+    const isLate = share.open >= this.limits.openPerKey
+    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.#full()
+    const place = new KeyPlace(this, share, this.#deps.clock, isLate)
     place.add(announcedBytes)
-    share.open++
+    if (isLate) share.late++
+    else share.open++
     return place
+  }
+
+  /** True if the body of one more request may be read, to find out for whom it is. As many are read as may wait. */
+  #takesLate(share: KeyShare, announcedBytes: number): boolean {
+    return announcedBytes <= WAITING_MAX_BYTES && share.late < 2 * this.limits.waitingPerKey
+  }
+
+  /**
+   * Gives a request the place that it has not got yet; null: it has it now. Else it resolves when it has, and rejects
+   * when it waits no more. Who names no end user waits only where others do.
+   * @throws GatewayError `rate_limit_exceeded`
+   */
+  wait(place: KeyPlace, share: KeyShare, endUser: string | null): Promise<void> | null {
+    const { openPerKey, waitingPerKey, waitMs } = this.limits
+    if (share.open < openPerKey) {
+      place.open(null)
+      return null
+    }
+    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#full()
+    share.queue ??= new FairQueue(waitingPerKey)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const { clock, metrics } = this.#deps
+    const waiting: WaitingRequest = {
+      endUser,
+      place,
+      sinceMs: clock.monotonicMs(),
+      timer: clock.after(waitMs, () => {
+        share.queue?.remove(waiting)
+        this.#endWait(waiting, 'expired')
+        reject(this.#full(` and none has ended within ${waitMs} ms`))
+      }),
+      start: resolve,
+      refuse: reject,
+    }
+    place.waiting = waiting
+    metrics.queuedRequests.inc()
+    const excess = share.queue.add(waiting)
+    if (excess !== null) {
+      this.#endWait(excess, 'refused')
+      excess.refuse(this.#full(` and ${waitingPerKey} that wait, most of them for this end user`))
+    }
+    return promise
+  }
+
+  /** A request of the key has ended: the next one that waits takes its place. */
+  startNext(share: KeyShare): void {
+    const next = share.open < this.limits.openPerKey ? (share.queue?.next() ?? null) : null
+    if (next === null) {
+      if (share.queue?.isIdle === true) share.queue = null
+      return
+    }
+    const { entry } = next
+    this.#endWait(entry, 'started')
+    entry.place.open(next.share)
+    entry.start()
+  }
+
+  /** A request waits no more, because it is given up. */
+  giveUp(waiting: WaitingRequest, share: KeyShare, reason: GatewayError): void {
+    share.queue?.remove(waiting)
+    this.#endWait(waiting, 'left')
+    waiting.refuse(reason)
+  }
+
+  #endWait({ place, timer, sinceMs }: WaitingRequest, outcome: QueueOutcome): void {
+    const { clock, metrics } = this.#deps
+    timer.cancel()
+    place.waiting = null
+    metrics.queuedRequests.dec()
+    metrics.queueWait.observe({ outcome }, (clock.monotonicMs() - sinceMs) / 1000)
+  }
+
+  #full(more = ''): GatewayError {
+    return this.refusal(
+      'key_open',
+      'openPerKey',
+      `This API key has ${this.limits.openPerKey} requests open${more}`,
+    )
   }
 
   /** The mean of what each key that took part lately spent, in milliseconds. */
@@ -136,7 +244,8 @@ export class KeyShares {
       if (spentMs >= SPENT_MIN_MS) {
         total += spentMs
         keys++
-      } else if (share.open === 0 && nowMs - share.spentAtMs >= AWAY_MS) this.#shares.delete(hash)
+      } else if (share.open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS)
+        this.#shares.delete(hash)
     }
     this.#meanMs = keys === 0 ? 0 : total / keys
     this.#meanAtMs = nowMs
@@ -152,11 +261,41 @@ export class KeyPlace {
   /** It is the turn of the large body of this request. */
   #hasTurn = false
   #left = false
+  /** It has no place among the open requests yet. */
+  #isLate: boolean
+  /** Of the end user whose turn it was; null: it did not wait. */
+  #endUser: EndUserShare<WaitingRequest> | null = null
+  /** Set while it waits. */
+  waiting: WaitingRequest | null = null
 
-  constructor(shares: KeyShares, share: KeyShare, clock: Clock) {
+  constructor(shares: KeyShares, share: KeyShare, clock: Clock, isLate: boolean) {
     this.#shares = shares
     this.#share = share
     this.#clock = clock
+    this.#isLate = isLate
+  }
+
+  /** True if the request has to `wait` before it is worked on. */
+  get isLate(): boolean {
+    return this.#isLate
+  }
+
+  /** See `KeyShares.wait`; call it once, for a request that is late. */
+  wait(endUser: string | null): Promise<void> | null {
+    return this.#shares.wait(this, this.#share, endUser)
+  }
+
+  /** The request has its place now. */
+  open(endUser: EndUserShare<WaitingRequest> | null): void {
+    this.#isLate = false
+    this.#endUser = endUser
+    this.#share.late--
+    this.#share.open++
+  }
+
+  /** Ends the wait, if there is one, for this reason. */
+  giveUp(reason: GatewayError): void {
+    if (this.waiting !== null) this.#shares.giveUp(this.waiting, this.#share, reason)
   }
 
   /** True if the key takes at least as much of the event loop as the mean of all keys. */
@@ -212,7 +351,13 @@ export class KeyPlace {
     if (this.#left) return
     this.#left = true
     this.endTurn()
-    this.#share.open--
     this.#share.bytes -= this.#bytes
+    if (this.#isLate) {
+      this.#share.late--
+      return
+    }
+    this.#share.open--
+    if (this.#endUser !== null) this.#share.queue?.ended(this.#endUser)
+    if (this.#share.queue !== null) this.#shares.startNext(this.#share)
   }
 }

@@ -13,7 +13,6 @@ import { createKeyStore } from './kysely-store/keys.ts'
 import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
 import { createMemoryStore } from './kysely-store/memory.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
-import { openPostgres } from './postgres.ts'
 import { openSqlite } from './sqlite.ts'
 import { codeOf, isAway, isDiskFault, type Store, StoreError, type StoreVerbs } from './store.ts'
 import type { Tables } from './tables.ts'
@@ -45,7 +44,11 @@ export function sqlitePath(url: string): string | null {
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const path = sqlitePath(url)
   if (path !== null) return await openFile(path)
-  if (POSTGRES.test(url)) return await createKyselyStore(openPostgres(url), options.wait ?? true)
+  if (POSTGRES.test(url)) {
+    // Its library stays out of memory where the database is embedded.
+    const { openPostgres } = await import('./postgres.ts')
+    return await createKyselyStore(openPostgres(url), options.wait ?? true)
+  }
   // The rest of an unknown URL may hold a password.
   throw new StoreError('storage: expected a URL of the form sqlite:PATH or postgres://...')
 }

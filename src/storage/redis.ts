@@ -3,7 +3,7 @@
  * counts as lost until the next answer. Logs one error per outage, by class and code only, because messages may
  * contain the URL with its password. Main thread.
  */
-import { createClient } from '@redis/client'
+import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 
@@ -108,7 +108,10 @@ class RedisConnection implements Redis {
     let client: Client | null = null
     let limit: Timer | null = null
     try {
-      const opened: Client = createClient({
+      // Most gateways have no Redis, and the library takes 9 MB.
+      const library = await import('@redis/client')
+      if (this.#closed) return
+      const opened: Client = library.createClient({
         url,
         disableOfflineQueue: true,
         disableClientInfo: true,

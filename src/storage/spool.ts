@@ -2,7 +2,7 @@
  * The spool of usage records: each serve thread writes a record to its file before the caller sees the end of the
  * answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
  * records into the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
- * the event loop; no sync.
+ * the event loop; no sync. The format of a line is in `usage-line.ts`.
  *
  * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
  * sequence exists, the last one once its thread has ended.
@@ -22,12 +22,13 @@ import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import type { UsageRecord } from './usage.ts'
+import { lineOf, type UsageLine } from './usage-line.ts'
 
 /** The writing side, one per serve thread. */
 export interface UsageSpool {
   /**
    * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is
-   * written later. Returns the record as JSON.
+   * written later. Returns its line.
    */
   append(record: UsageRecord): string
   /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */
@@ -40,17 +41,17 @@ export interface SpoolOptions {
   readonly clock: Clock
   readonly log: Log
   /** Called for each record that is lost because the disk refused it for too long. */
-  readonly onLost: (record: UsageRecord) => void
+  readonly onLost: (line: string) => void
   /** Called with the number of records that wait in memory because the disk refuses them. Default: nobody asks. */
   readonly onWaiting?: (records: number) => void
   /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
   readonly writer?: string
-  /** Size at which a new file begins, so that shipped files can be deleted. About 5,000 records. */
+  /** Size at which a new file begins, so that shipped files can be deleted. About 8,000 records. */
   readonly fileMaxBytes?: number
 }
 
 const FILE_MAX_BYTES = 4 * 1024 * 1024
-/** A record is 1 to 4 KB. More of them than fit take a buffer of their own. */
+/** A record is half a KB. More of them than fit take a buffer of their own. */
 const BUFFER_BYTES = 128 * 1024
 /** Maximum of records in memory while the disk refuses them: some megabytes. */
 const WAITING_MAX = 1_000
@@ -65,20 +66,15 @@ export function openSpool(folder: string, options: SpoolOptions): UsageSpool {
   return new FileSpool(folder, options)
 }
 
-interface Waiting {
-  readonly record: UsageRecord
-  /** Without the line end. */
-  readonly line: string
-}
-
 class FileSpool implements UsageSpool {
   readonly #folder: string
   readonly #options: SpoolOptions
   readonly #writer: string
   readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES)
-  readonly #waiting: Waiting[] = []
+  /** Lines without their ends, as in a group. */
+  readonly #waiting: string[] = []
   /** The records of this turn. */
-  #group: Waiting[] = []
+  #group: string[] = []
   /** Set if somebody waits for the end of the group. */
   #groupEnd: PromiseWithResolvers<void> | null = null
   #sequence = 0
@@ -99,10 +95,10 @@ class FileSpool implements UsageSpool {
   }
 
   append(record: UsageRecord): string {
-    const line = JSON.stringify(record)
+    const line = lineOf(record)
     // The number of a closed file descriptor may belong to another file.
-    if (this.#closed) this.#options.onLost(record)
-    else if (this.#group.push({ record, line }) === 1) setImmediate(this.#writeGroup)
+    if (this.#closed) this.#options.onLost(line)
+    else if (this.#group.push(line) === 1) setImmediate(this.#writeGroup)
     return line
   }
 
@@ -118,7 +114,7 @@ class FileSpool implements UsageSpool {
     this.#closed = true
     this.#flush()
     this.#retry?.cancel()
-    for (const { record } of this.#waiting.splice(0)) this.#options.onLost(record)
+    for (const line of this.#waiting.splice(0)) this.#options.onLost(line)
     closeSync(this.#file)
   }
 
@@ -134,16 +130,14 @@ class FileSpool implements UsageSpool {
     this.#group = []
     if (this.#waiting.length > 0) this.#flush()
     const written = this.#waiting.length > 0 ? 0 : this.#write(group)
-    for (const waiting of group.slice(written)) this.#wait(waiting)
+    for (let at = written; at < group.length; at++) this.#wait(group[at] ?? '')
     this.#groupEnd?.resolve()
     this.#groupEnd = null
   }
 
   /** Returns how many of the lines are in the file as a whole. */
-  #write(lines: readonly Waiting[]): number {
-    const [first] = lines
-    const text =
-      lines.length === 1 && first !== undefined ? first.line : lines.map(({ line }) => line).join('\n')
+  #write(lines: readonly string[]): number {
+    const text = lines.join('\n')
     // A UTF-16 unit takes at most three bytes, plus a newline on both ends.
     const most = text.length * 3 + 2
     const buffer = most <= BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(most)
@@ -184,14 +178,14 @@ class FileSpool implements UsageSpool {
     this.#torn = false
   }
 
-  #wait(waiting: Waiting): void {
+  #wait(line: string): void {
     if (this.#waiting.length === 0) {
       this.#options.log.fault('usage records cannot be written, kept in memory', this.#refusal)
     }
-    this.#waiting.push(waiting)
+    this.#waiting.push(line)
     if (this.#waiting.length > WAITING_MAX) {
       const oldest = this.#waiting.shift()
-      if (oldest !== undefined) this.#options.onLost(oldest.record)
+      if (oldest !== undefined) this.#options.onLost(oldest)
     }
     this.#options.onWaiting?.(this.#waiting.length)
     this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
@@ -213,9 +207,9 @@ class FileSpool implements UsageSpool {
 }
 
 /** How many lines, with their ends, are in so many bytes. */
-function wholeLines(lines: readonly Waiting[], bytes: number): number {
+function wholeLines(lines: readonly string[], bytes: number): number {
   let end = 0
-  const torn = lines.findIndex(({ line }) => {
+  const torn = lines.findIndex(line => {
     end += Buffer.byteLength(line) + 1
     return end > bytes
   })
@@ -224,6 +218,8 @@ function wholeLines(lines: readonly Waiting[], bytes: number): number {
 
 /** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */
 const PIECE_BYTES = 256 * 1024
+/** Stands for bytes that are no line. */
+const NO_LINE = 'no line end'
 const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
 
 /** A file of the spool, for the reading side. */
@@ -234,11 +230,10 @@ export interface SpoolFile {
   readonly complete: boolean
 }
 
-/** Records of one read. */
+/** Lines of one read. */
 export interface SpoolPiece {
-  readonly records: readonly UsageRecord[]
-  /** Number of invalid lines, which a kill or a full disk left incomplete. */
-  readonly spoilt: number
+  /** Whole lines as they were written: those that a kill or a full disk left incomplete too. */
+  readonly lines: string
   /** Offset of the next read. */
   readonly offset: number
   /** True if no complete line follows this piece. */
@@ -274,17 +269,10 @@ export function readSpool(path: string, offset: number): SpoolPiece | null {
     if (end === 0) {
       // A full piece without a line end is no record; a shorter one may still become one.
       if (length < PIECE_BYTES) return null
-      return { records: [], spoilt: 1, offset: offset + length, last: false }
+      return { lines: NO_LINE, offset: offset + length, last: false }
     }
-    const records: UsageRecord[] = []
-    let spoilt = 0
-    for (const line of buffer.toString('utf8', 0, end).split('\n')) {
-      if (line === '') continue
-      const record = recordOf(line)
-      if (record === null) spoilt++
-      else records.push(record)
-    }
-    return { records, spoilt, offset: offset + end, last: offset + end >= size }
+    const lines = buffer.toString('utf8', 0, end)
+    return { lines, offset: offset + end, last: offset + end >= size }
   } finally {
     closeSync(file)
   }
@@ -306,64 +294,11 @@ const SET_ASIDE = 'set-aside.jsonl'
  * Keeps a record that the Store does not take, beside the folders of the spool, for an operator to look at.
  * @throws the error of the file system
  */
-export function setAside(root: string, record: UsageRecord): void {
+export function setAside(root: string, record: UsageLine): void {
   appendFileSync(join(root, SET_ASIDE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
 }
 
 /** Deletes a file of the spool. */
 export function removeSpool(path: string): void {
   unlinkSync(path)
-}
-
-const REQUIRED_TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
-const REQUIRED_COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
-/** Columns of the ledger that may be null. */
-const TEXTS = ['workspaceId', 'model', 'provider', 'endUser'] as const
-
-type Required = (typeof REQUIRED_TEXTS)[number] | (typeof REQUIRED_COUNTS)[number] | 'memberId' | 'parent'
-
-/** Fields that a record of an older version may lack. */
-const DEFAULTS: Readonly<Omit<UsageRecord, Required>> = {
-  workspaceId: null,
-  model: null,
-  provider: null,
-  providerName: null,
-  upstreamId: null,
-  streamed: false,
-  cancelled: false,
-  error: null,
-  finishReason: null,
-  nativeFinishReason: null,
-  cachedTokens: 0,
-  cacheWriteTokens: 0,
-  reasoningTokens: 0,
-  webSearchRequests: 0,
-  isByok: false,
-  serviceTier: null,
-  dataRegion: null,
-  endUser: null,
-  sessionId: null,
-  latencyMs: 0,
-  generationMs: null,
-  attempts: [],
-}
-
-/** Null for a line that the ledger cannot store: one such line would block all later ones. */
-function recordOf(line: string): UsageRecord | null {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch {
-    return null
-  }
-  if (typeof value !== 'object' || value === null) return null
-  const fields: Record<string, unknown> = { ...DEFAULTS, ...value }
-  const isComplete =
-    REQUIRED_TEXTS.every(name => typeof fields[name] === 'string') &&
-    REQUIRED_COUNTS.every(name => Number.isSafeInteger(fields[name])) &&
-    TEXTS.every(name => fields[name] === null || typeof fields[name] === 'string') &&
-    (fields['memberId'] === undefined || typeof fields['memberId'] === 'string') &&
-    Number.isSafeInteger(fields['reasoningTokens']) &&
-    typeof fields['isByok'] === 'boolean'
-  return isComplete ? (fields as unknown as UsageRecord) : null
 }

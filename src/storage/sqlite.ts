@@ -66,6 +66,7 @@ export function openSqlite(path: string): Engine {
           await sql`pragma synchronous = full`.execute(connection)
         }
       }),
+    readsJson: false,
     locksRows: false,
     isDuplicate: error => SQLITE_DUPLICATES.includes(errorCode(error)),
     async purge(db) {

@@ -23,6 +23,7 @@ import type {
   UsageRecord,
   UsageTotals,
 } from './usage.ts'
+import type { UsageLine } from './usage-line.ts'
 
 export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
 
@@ -349,9 +350,19 @@ export class ConflictError extends Error {
   }
 }
 
+/** What became of some lines. */
+export interface AddedLines {
+  /** New records. */
+  readonly added: number
+  /** Lines that are no records: a kill or a full disk left them incomplete. */
+  readonly spoilt: number
+}
+
 export interface LedgerStore {
   /** Adds the records whose ids are new. Returns their number. */
-  add(records: readonly UsageRecord[]): Promise<number>
+  add(records: readonly UsageLine[]): Promise<number>
+  /** Adds the same from lines of the spool, which an engine may read itself. Lines that are no records are left out. */
+  addLines(lines: string): Promise<AddedLines>
   /** Null if the organization has no record of that id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
   /** The latest records, newest first; those before `before` in this order. */

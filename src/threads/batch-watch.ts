@@ -1,16 +1,17 @@
 /**
- * Looks for open batches as long as the batch thread has had none, with nothing in memory but the Store: most gateways
- * have none most of the time. Batch thread.
+ * Looks for open batches until the batch thread is there: most gateways have none most of the time, and the thread
+ * takes 35 MB. Main thread.
  */
 import type { Clock, Timer } from '../clock.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
 import type { Log } from '../log/log.ts'
 import type { Store } from '../storage/store.ts'
 
 export interface BatchWatchOptions {
-  readonly open: () => Promise<Pick<Store, 'batches' | 'close'>>
+  readonly store: { readonly batches: { readonly work: Pick<Store['batches']['work'], 'open'> } }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
-  /** Called once, when there is an open batch; the Store is closed by then. Another look follows if it rejects. */
+  /** Starts the thread when there is an open batch. Another look follows if it rejects. */
   readonly onFound: () => Promise<void>
 }
 
@@ -19,7 +20,6 @@ const INTERVAL_MS = 2_000
 
 export class BatchWatch {
   readonly #options: BatchWatchOptions
-  #store: Pick<Store, 'batches' | 'close'> | null = null
   #timer: Timer | null = null
   #looking: Promise<void> | null = null
   #again = false
@@ -28,11 +28,6 @@ export class BatchWatch {
 
   constructor(options: BatchWatchOptions) {
     this.#options = options
-  }
-
-  /** Opens the Store. @throws StoreError */
-  async prepare(): Promise<void> {
-    this.#store ??= await this.#options.open()
   }
 
   /** Looks now, and from then on at intervals. */
@@ -53,24 +48,25 @@ export class BatchWatch {
     })
   }
 
+  /** Looks if the change may be a batch that was accepted. */
+  changed({ kind }: Invalidation): void {
+    if (kind === 'batches' || kind === 'all') this.look()
+  }
+
+  /** Resolves when it looks no more. */
   async close(): Promise<void> {
     this.#over = true
     this.#timer?.cancel()
     await this.#looking
-    await this.#store?.close()
-    this.#store = null
   }
 
   /** Never rejects. */
   async #look(): Promise<void> {
-    const { log, onFound } = this.#options
+    const { store, log, onFound } = this.#options
     try {
-      await this.prepare()
-      const batches = (await this.#store?.batches.work.open()) ?? []
+      const batches = await store.batches.work.open()
       this.#failing = false
       if (batches.length === 0 || this.#over) return
-      await this.#store?.close()
-      this.#store = null
       await onFound()
       this.#over = true
     } catch (error) {

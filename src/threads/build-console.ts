@@ -68,7 +68,7 @@ interface ConsoleServices {
 }
 
 export function buildConsole(
-  { byok: { feePercent } }: Config,
+  { byok: { feePercent }, listen: { tls } }: Config,
   log: Log,
   { store, watch, catalogue, health }: ConsoleServices,
   source: ProcessSource,
@@ -82,6 +82,7 @@ export function buildConsole(
     clock: systemClock,
     byokFeePercent: feePercent,
     publicUrl: source.publicUrl,
+    certificateFile: tls?.cert ?? null,
     isReady: () => watch.state !== 'new',
     catalog() {
       const { packed } = catalogue

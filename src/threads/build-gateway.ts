@@ -492,8 +492,8 @@ function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions):
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
     },
     hasEngine: webEngines.byDefault !== null,
-    search: (query, parameters, path, { signal, bill }) =>
-      searchOnce(webEngines, log, { query, parameters, path, signal, bill }),
+    search: (query, parameters, path, { signal, bill, caller }) =>
+      searchOnce(webEngines, log, { query, parameters, path, signal, bill, caller }),
   }
 }
 

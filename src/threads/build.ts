@@ -8,6 +8,7 @@ import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
 import { Uploads, uploadsFolder } from '../batches/uploads.ts'
 import { describeNewKey } from '../credentials/new-key.ts'
+import { ProofKeys } from '../credentials/proof-keys.ts'
 import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -98,6 +99,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     maxConnections: Math.ceil(connectionCap(limits.maxConnections, descriptorLimit()) / threads.serve),
     connectionsPerAddress: Math.ceil(limits.connectionsPerAddress / threads.serve),
     trustedProxies: listen.trustedProxies,
+    tls: listen.tls,
     bytesInFlightPerKey: limits.bytesInFlightPerKey ?? Math.floor(limits.maxBufferedBytes / 4),
     clock,
     log,
@@ -155,7 +157,7 @@ function operationsOf(
   document: InterfaceDocument,
   publish: (change: Invalidation) => void,
 ): readonly Operation[] {
-  const { gateway, offered, config, catalog, store, ledger, vault, clock, metrics, tasks } = built
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, log, metrics, tasks } = built
   const { heartbeatMs, stallMs } = config.timeouts
   return createOperations({
     gateway,
@@ -165,6 +167,12 @@ function operationsOf(
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
     dataRegionOf: createDataRegions(config.regions),
+    proofs: {
+      keys: new ProofKeys({ path: config.proof.keyFile, clock, log }),
+      clock,
+      log,
+      region: config.region,
+    },
     byokFeePercent: config.byok.feePercent,
     store,
     vault,

@@ -9,6 +9,8 @@ export interface ThreadKind {
   readonly entry: URL
   /** How many there are; their names are the kind's with a number, e.g. `serve-0`. */
   readonly count: (config: Config) => number
+  /** It starts when it is asked for, and not with the process. */
+  readonly waits: boolean
   /** It takes traffic: the gateway is ready only while at least one is up. */
   readonly takesTraffic: boolean
   /** It is told the load of threads that take traffic, and stands back. */
@@ -37,6 +39,7 @@ export const THREAD_KINDS: readonly ThreadKind[] = [
     name: 'serve',
     entry: entryOf('serve'),
     count: config => config.threads.serve,
+    waits: false,
     takesTraffic: true,
     yields: false,
     restart: RESTART,
@@ -45,6 +48,7 @@ export const THREAD_KINDS: readonly ThreadKind[] = [
     name: 'batch',
     entry: entryOf('batch'),
     count: () => 1,
+    waits: true,
     takesTraffic: false,
     yields: true,
     restart: RESTART,

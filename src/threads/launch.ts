@@ -17,21 +17,24 @@ import { openRedisCarrier } from '../invalidation/redis.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import { SharedCounters } from '../limits/shared-counters.ts'
 import { createSpending } from '../limits/spending.ts'
-import type { Log, LogForm } from '../log/log.ts'
+import type { Log, LogForm, ProcessLog } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import { createSim, type Sim } from '../sim/sim.ts'
+import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
+import { BatchWatch } from './batch-watch.ts'
 import { needsSim } from './build-catalog.ts'
 import { buildConsole } from './build-console.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
+import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
-import { type LedgerShipper, type ShipperOptions, startShipper } from './ledger-shipper.ts'
+import { type LedgerShipper, type ShippedRecords, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
+import { QuietHeap } from './quiet-heap.ts'
 import { type Retention, startRetention } from './retention.ts'
 import { type CheckedStart, startFailure } from './start-failure.ts'
 import { type StoreWatch, watchStore } from './store-watch.ts'
@@ -57,6 +60,8 @@ export interface Launched {
   changed(change: Invalidation): void
   /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
   reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  /** Reads the files of the certificate again, if there are any. */
+  reloadCertificate(): void
 }
 
 /** How long a stop waits for the database after the last request. */
@@ -68,21 +73,35 @@ const BATCH_COUNTS_MS = 10_000
  * Starts what `checkStart` has found good.
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
-export async function launch({ config, ring }: CheckedStart, log: Log, logForm: LogForm): Promise<Launched> {
+export async function launch(
+  { config, ring }: CheckedStart,
+  log: ProcessLog,
+  logForm: LogForm,
+): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   let page: Console | null = null
+  const changed = (change: Invalidation) => {
+    supervisor?.changed(change)
+    started.batchWatch?.changed(change)
+  }
   try {
     const services = await startServices(started, {
       config,
       ring,
       log,
-      onInvalidation: change => supervisor?.changed(change),
+      onInvalidation: changed,
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
-      onShipped: records => page?.record(records),
+      shipped: {
+        get isWanted() {
+          return page?.isWatched ?? false
+        },
+        take: records => page?.record(records),
+      },
+      onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
-    supervisor = await startSupervisor({
-      ...supervisorOptions(config, ring, log, services),
+    const running = await startSupervisor({
+      ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       logForm,
       ...(config.console.enabled
         ? {
@@ -93,7 +112,13 @@ export async function launch({ config, ring }: CheckedStart, log: Log, logForm: 
           }
         : {}),
     })
-    return launchedOf(supervisor, services)
+    supervisor = running
+    const { store, watch } = services
+    const onFound = () => running.begin('batch')
+    const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
+    started.batchWatch = batchWatch
+    void watch.prepared.then(() => batchWatch.look())
+    return launchedOf(running, { ...services, batchWatch })
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -115,27 +140,33 @@ interface Services {
   /** Null without other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
+  /** Null without TLS on the public port. */
+  certificate: CertificateKeeper | null
   health: SharedHealth
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
+  /** Starts the batch thread. Started after the supervisor. */
+  batchWatch?: BatchWatch
 }
 
 interface ServiceOptions {
   readonly config: Config
   readonly ring: VaultRing
-  readonly log: Log
+  readonly log: ProcessLog
   /** Called with each invalidation of another instance. */
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
-  /** Called with usage records that the store has taken. */
-  readonly onShipped: NonNullable<ShipperOptions['onShipped']>
+  /** Takes usage records that the store has. */
+  readonly shipped: ShippedRecords
+  /** Called with each later version of the certificate. False: not every thread took it. */
+  readonly onCertificate: (version: string) => Promise<boolean>
 }
 
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation, onCatalogue, onShipped }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue, shipped, onCertificate }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -161,7 +192,7 @@ async function startServices(
   started.batchCounts = batchCounts
   const sim = needsSim(config) ? await startSim() : null
   started.sim = sim
-  const shipper = await startShipper({ storageUrl, clock, log, onShipped })
+  const shipper = await startShipper({ storageUrl, clock, log, shipped })
   started.shipper = shipper
   const counting = await startCounting({ config, shipper, clock, log })
   started.counting = counting
@@ -197,6 +228,11 @@ async function startServices(
   await catalogue.start()
   // A store that was away may have lists that nobody has read yet.
   void watch.prepared.then(() => catalogue.refresh())
+  const certificate =
+    config.listen.tls === null
+      ? null
+      : new CertificateKeeper({ files: config.listen.tls, clock, log, onChange: onCertificate })
+  started.certificate = certificate
   const health = startHealth(config)
   started.health = health
   const pins = startPins(config)
@@ -213,6 +249,7 @@ async function startServices(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }
@@ -244,6 +281,7 @@ function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | n
 }
 
 async function startSim() {
+  const { createSim } = await import('../sim/sim.ts')
   const server = createSim({ keepRequests: 0 })
   const { url } = await server.listen()
   return { server, url }
@@ -253,6 +291,8 @@ async function startSim() {
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.batchWatch?.close()
+  await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
   watch?.close()
@@ -283,9 +323,11 @@ function supervisorOptions(
     disk,
     feed,
     catalogue,
+    certificate,
     health,
     pins,
   }: Services,
+  batchWatch: () => BatchWatch | undefined,
 ): SupervisorOptions {
   return {
     config,
@@ -299,7 +341,11 @@ function supervisorOptions(
     counters,
     health,
     ...(pins === null ? {} : { pins }),
-    onChange: change => feed?.publish(change),
+    onChange(change) {
+      batchWatch()?.changed(change)
+      feed?.publish(change)
+    },
+    ...(certificate === null ? {} : { certificate }),
     prepared: watch.prepared,
     unreadyReason: () => unreadyReason(watch),
     degraded: () => [
@@ -316,18 +362,25 @@ function supervisorOptions(
 }
 
 function launchedOf(supervisor: Supervisor, services: Services): Launched {
+  const heap = new QuietHeap({ clock: systemClock, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,
     adminUrl: supervisor.adminUrl,
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
-    changed: change => supervisor.changed(change),
+    changed(change) {
+      supervisor.changed(change)
+      services.batchWatch?.changed(change)
+    },
     reconfigure(config) {
       services.catalogue.reconfigure(config)
       return services.catalogue.counts
     },
+    reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {
+      heap.close()
+      void services.batchWatch?.close()
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))
       await closing

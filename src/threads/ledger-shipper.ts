@@ -9,6 +9,7 @@ import { readSpool, removeSpool, restBytes, setAside, spoolFiles } from '../stor
 import { claimAbandoned, claimSpoolFolder, type SpoolFolder, spoolRoot } from '../storage/spool-folder.ts'
 import { isUnfit, type Store } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
+import { parseLines, wholeRecord } from '../storage/usage-line.ts'
 
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */
@@ -17,6 +18,11 @@ export interface LedgerShipper {
   readonly refusal: unknown
   /** Bytes on disk of this process that are not shipped. */
   waitingBytes(): number
+  /**
+   * Tells of the records as they are shipped, until the function that it returns is called. Records are read for it
+   * only while somebody watches. Those of other processes are not told.
+   */
+  watch(see: (records: readonly UsageRecord[]) => void): () => void
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
   gone(writer: string): void
   /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
@@ -25,12 +31,20 @@ export interface LedgerShipper {
   close(): Promise<void>
 }
 
+/** Whoever wants to see records as they are shipped. */
+export interface ShippedRecords {
+  /** False: records are not even read. */
+  readonly isWanted: boolean
+  /** Must not throw. */
+  take(records: readonly UsageRecord[]): void
+}
+
 export interface ShipperOptions {
   readonly storageUrl: string
   readonly clock: Clock
   readonly log: Log
-  /** Called with records that the Store has taken; after a crash perhaps a second time. Must not throw. */
-  readonly onShipped?: (records: readonly UsageRecord[]) => void
+  /** Takes records that the Store has; after a crash perhaps a second time. Absent: nobody wants them. */
+  readonly shipped?: ShippedRecords
 }
 
 /** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
@@ -70,6 +84,7 @@ class SpoolShipper implements LedgerShipper {
   readonly #tries = new Map<string, number>()
   /** Writers that ended, until the files they left are removed. */
   readonly #gone = new Set<string>()
+  readonly #watchers = new Set<{ see(records: readonly UsageRecord[]): void }>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   #abandonedMs = Number.NEGATIVE_INFINITY
@@ -96,6 +111,12 @@ class SpoolShipper implements LedgerShipper {
     let bytes = 0
     for (const { path } of spoolFiles(this.#own.path)) bytes += restBytes(path, this.#offsets.get(path) ?? 0)
     return bytes
+  }
+
+  watch(see: (records: readonly UsageRecord[]) => void): () => void {
+    const watcher = { see }
+    this.#watchers.add(watcher)
+    return () => void this.#watchers.delete(watcher)
   }
 
   gone(writer: string): void {
@@ -181,21 +202,23 @@ class SpoolShipper implements LedgerShipper {
   }
 
   /** Adds the records of a piece. Those that the Store never takes are set aside after some tries. */
-  async #add(path: string, records: readonly UsageRecord[]): Promise<void> {
+  async #add(path: string, lines: string): Promise<void> {
     try {
-      await this.#store.ledger.add(records)
-      this.#options.onShipped?.(records)
+      const { spoilt } = await this.#store.ledger.addLines(lines)
+      const { shipped } = this.#options
+      if (shipped?.isWanted === true) shipped.take(parseLines(lines).records.map(wholeRecord))
       this.#tries.delete(path)
+      if (spoilt > 0) this.#options.log.notice('half-written usage records', { lines: spoilt })
       return
     } catch (error) {
       const tries = (this.#tries.get(path) ?? 0) + 1
       this.#tries.set(path, tries)
       if (tries < TRIES || !isUnfit(error)) throw error
     }
-    for (const record of records) {
+    for (const record of parseLines(lines).records) {
       try {
         await this.#store.ledger.add([record])
-        this.#options.onShipped?.([record])
+        this.#options.shipped?.take([wholeRecord(record)])
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)
@@ -205,15 +228,21 @@ class SpoolShipper implements LedgerShipper {
     this.#tries.delete(path)
   }
 
+  #show(lines: string): void {
+    if (this.#watchers.size === 0) return
+    const records = parseLines(lines).records.map(wholeRecord)
+    if (records.length > 0) for (const { see } of this.#watchers) see(records)
+  }
+
   /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
   async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-        if (piece.records.length > 0) await this.#add(path, piece.records)
-        if (piece.spoilt > 0) this.#options.log.notice('half-written usage records', { lines: piece.spoilt })
+        await this.#add(path, piece.lines)
         offset = piece.offset
         this.#offsets.set(path, offset)
+        if (folder === this.#own.path) this.#show(piece.lines)
         if (piece.last) break
       }
       if (!abandoned && !complete && !gone.has(writer)) continue

@@ -18,6 +18,7 @@ import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
 import type { ThreadKindName } from './kinds.ts'
+import { QuietHeap } from './quiet-heap.ts'
 
 /** Given to a thread when it is started. */
 export interface ThreadSettings {
@@ -63,6 +64,8 @@ export type ToThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Providers and models have changed. */
   | { readonly type: 'catalogue'; readonly catalogue: PackedCatalogue }
+  /** The files of the certificate have changed to this version. */
+  | { readonly type: 'certificate'; readonly version: string }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
   /** The load of a serve thread: for threads whose work can wait. */
@@ -86,6 +89,8 @@ export type FromThread =
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
+  /** The answer to each change of the certificate, in order; false: the one before stays. */
+  | { readonly type: 'certified'; readonly taken: boolean }
   /** `load`: of a serve thread; null for others. */
   | { readonly type: 'pulse'; readonly load: LiveLoad | null }
   /** The thread changed a record: tell all others. */
@@ -109,6 +114,10 @@ export interface ThreadWork {
   catalogue(packed: PackedCatalogue): void
   /** The store is ready for use. */
   prepared(): void
+  /** True while nobody waits for the thread. */
+  isIdle(): boolean
+  /** Serves with the certificate of this version, false: it cannot; absent where nothing is served. */
+  certificate?(version: string): Promise<boolean>
   /** The load to tell others; absent where no client waits. */
   load?(): LiveLoad
   /** Notes the load of a serve thread; absent where nothing depends on it. */
@@ -135,6 +144,7 @@ export class ThreadLoop {
   readonly #port: MessagePort
   #work: ThreadWork | null = null
   #pulse: NodeJS.Timeout | undefined
+  #heap: QuietHeap | null = null
   #failed = false
   #stopped: Promise<void> | null = null
 
@@ -170,6 +180,7 @@ export class ThreadLoop {
       void this.stop(0)
     })
     this.#port.on('message', (message: ToThread) => this.#receive(work, message))
+    this.#heap = new QuietHeap({ clock: systemClock, isIdle: () => work.isIdle() })
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
 
@@ -190,6 +201,9 @@ export class ThreadLoop {
         break
       case 'catalogue':
         work.catalogue(message.catalogue)
+        break
+      case 'certificate':
+        void this.#certify(work, message.version)
         break
       case 'prepared':
         work.prepared()
@@ -218,6 +232,11 @@ export class ThreadLoop {
     }
   }
 
+  async #certify(work: ThreadWork, version: string): Promise<void> {
+    const taken = (await work.certificate?.(version)) ?? true
+    this.send({ type: 'certified', taken })
+  }
+
   async #end(drained: Promise<void>): Promise<void> {
     try {
       await drained
@@ -231,6 +250,7 @@ export class ThreadLoop {
       this.#work?.abort()
     }
     clearInterval(this.#pulse)
+    this.#heap?.close()
     await this.log.close()
     // A thread may only end with its sockets closed, which takes the event loop one more turn. Otherwise the HTTP
     // library ends the whole process.

@@ -1,4 +1,4 @@
-/** Chooses the public port, and opens the admin port; failures name the setting that leads elsewhere. Main thread. */
+/** The ports of a gateway: chooses the public one, opens the admin port, and says why one cannot be had. Main thread. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../config/config.ts'
@@ -39,6 +39,7 @@ function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, 
   return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
 }
 
+/** @throws StartError */
 export async function openAdmin(
   config: Config,
   sources: Parameters<typeof startAdmin>[1],
@@ -51,8 +52,9 @@ export async function openAdmin(
   }
 }
 
-export function urlOf(host: string, port: number): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+/** The address of the public port, without a path. */
+export function publicUrl(host: string, port: number, isSecure: boolean): string {
+  return `${isSecure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 /** An address of this machine, where the gateway listens on all. */

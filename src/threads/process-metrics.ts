@@ -91,6 +91,17 @@ export function createProcessMetrics() {
     labelNames: ['reason'] as const,
     registers,
   })
+  const certificateExpiry = new Gauge({
+    name: 'gateway_tls_certificate_expiry_seconds',
+    help: 'When the certificate of the public port expires, Unix time; absent without TLS',
+    registers,
+  })
+  const certificateReloads = new Counter({
+    name: 'gateway_tls_reloads_total',
+    help: 'Changes of the files of the certificate that were taken, or refused because the files are faulty',
+    labelNames: ['outcome'] as const,
+    registers,
+  })
   return {
     version,
     registry,
@@ -102,6 +113,13 @@ export function createProcessMetrics() {
     credentials,
     batches,
     blocked,
+    certificateExpiry,
+    certificateReloads,
+    /** Leaves out the series of the certificate. */
+    forgetCertificate() {
+      registry.removeSingleMetric('gateway_tls_certificate_expiry_seconds')
+      registry.removeSingleMetric('gateway_tls_reloads_total')
+    },
   }
 }
 
@@ -139,7 +157,7 @@ export class Scraper {
   readonly #process: ProcessMetrics
   /** Threads that run; the rest of the expected number is reported as `down`. */
   readonly #threads: readonly ScrapedThread[]
-  readonly #expected: number
+  readonly #expected: () => number
   /** Last reported counts of each running thread. */
   readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
   /** Sum of the counts of ended threads. */
@@ -147,8 +165,8 @@ export class Scraper {
   #running: Promise<Registry> | null = null
   #page: Promise<string> | null = null
 
-  /** @param threads read again for each page  @param expected number of configured threads */
-  constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: number) {
+  /** @param threads read again for each page  @param expected how many are to run */
+  constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: () => number) {
     this.#process = process
     this.#threads = threads
     this.#expected = expected
@@ -200,7 +218,7 @@ export class Scraper {
     const up = gauges.length
     this.#process.threads.set({ state: 'up' }, up)
     this.#process.threads.set({ state: 'silent' }, threads.length - up)
-    this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected - threads.length))
+    this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected() - threads.length))
     return sum([this.#gone, ...this.#counts.values(), ...gauges])
   }
 

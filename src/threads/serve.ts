@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
 import { EndedRequests } from '../server/ended-requests.ts'
-import { ListenError } from '../server/http.ts'
+import { CertificateError, ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
 import { warmUp } from './warm-up.ts'
@@ -32,6 +32,8 @@ loop.follow({
   changed: change => serving.changed(change),
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
+  isIdle: () => server.openRequests === 0,
+  certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {
     ended.isWatched = isWatched
@@ -48,7 +50,10 @@ try {
   server.load.start()
   loop.send({ type: 'started', document })
 } catch (error) {
-  if (!(error instanceof ListenError)) throw error
-  loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+  if (error instanceof CertificateError) {
+    loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })
+  } else if (error instanceof ListenError) {
+    loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+  } else throw error
   await loop.stop(0)
 }

@@ -1,8 +1,11 @@
 /** Checks before a gateway starts, and the lines that tell its operator why it did not. */
 import { BootstrapError, keyFaults } from '../access/bootstrap.ts'
+import { systemClock } from '../clock.ts'
 import { type Config, ConfigError, type FoundConfig } from '../config/config.ts'
+import { checkProofKeyFile, ProofKeyError } from '../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../credentials/vault-keys.ts'
 import { type Catalog, catalogOf } from '../providers/catalog.ts'
+import { readCertificate } from '../server/certificate.ts'
 import { StoreError, sqlitePath } from '../storage/open.ts'
 import { configuredParts, importedFile, needsSim } from './build-catalog.ts'
 import { StartError } from './supervised-thread.ts'
@@ -21,6 +24,16 @@ export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
   if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
   return { lines: error.message.split('\n'), exitCode: 2 }
+}
+
+/** @throws ConfigError */
+function checkProofKeys({ proof: { keyFile } }: Config): void {
+  try {
+    checkProofKeyFile(keyFile)
+  } catch (error) {
+    if (!(error instanceof ProofKeyError)) throw error
+    throw new ConfigError(`proof.keyFile: ${error.message}`)
+  }
 }
 
 /** Stands for the simulated provider, which listens later. */
@@ -42,11 +55,14 @@ export type CheckedConfig = Omit<CheckedStart, 'ring'>
  * @throws ConfigError with all faults, those of the configuration among them
  */
 export function checkStart(found: FoundConfig): CheckedStart
-/** Creates no key file: `ring` may be missing. */
-export function checkStart(found: FoundConfig, options: { readonly createKeyFile: false }): CheckedConfig
+/** Creates no key file: `ring` may be missing. `certificate` false: its files are not read. */
+export function checkStart(
+  found: FoundConfig,
+  options: { readonly createKeyFile: false; readonly certificate?: false },
+): CheckedConfig
 export function checkStart(
   { config, faults }: FoundConfig,
-  { createKeyFile } = { createKeyFile: true },
+  { createKeyFile = true, certificate = true } = {},
 ): CheckedConfig | CheckedStart {
   if (config === null) {
     faults.throwIfAny()
@@ -69,7 +85,10 @@ export function checkStart(
   if (databasePath === ':memory:') {
     faults.add('storage.url', 'a database in memory is not shared by threads; name a file')
   }
+  const { tls } = config.listen
+  if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))
   for (const line of keyFaults(config)) faults.addLine(line)
+  collect(() => checkProofKeys(config))
   const createsFile = config.vaultKeys === null && databasePath !== null
   const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))

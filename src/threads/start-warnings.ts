@@ -4,6 +4,7 @@ import { readShared, sharedKeyProblem } from '../credentials/outgoing-key.ts'
 import { gapsOf } from '../providers/address.ts'
 import { type Catalog, keyVariable } from '../providers/catalog.ts'
 import type { Provider } from '../providers/provider.ts'
+import { isKeyExposed } from '../server/certificate.ts'
 import { proxyUrl } from '../upstream/egress.ts'
 import { discovers, importedFile } from './build-catalog.ts'
 import type { CheckedStart } from './start-failure.ts'
@@ -20,9 +21,16 @@ export function startWarnings({
   return [
     ...ofUsed,
     ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`)),
+    ...exposed(config),
     ...unpriced(config, catalog),
     ...unserved(config, catalog),
   ]
+}
+
+/** A private key that is not private. */
+function exposed({ listen: { tls } }: Config): readonly string[] {
+  if (tls === null || !isKeyExposed(tls)) return []
+  return ['listen.tls.key: every user of this machine can read the file; take the right away (chmod o-r)']
 }
 
 /** Endpoints of rows whose price nobody tells. What providers tell is known only later. */

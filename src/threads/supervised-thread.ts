@@ -51,6 +51,8 @@ export class SupervisedThread {
   readonly #started = Promise.withResolvers<string | null>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
+  /** Waiting for the thread's answers, in order. */
+  readonly #renewals: ((taken: boolean) => void)[] = []
   #scrape = 0
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
@@ -67,6 +69,8 @@ export class SupervisedThread {
     this.#worker.on('exit', code => {
       this.#started.reject(new StartError(`a ${kind.name} thread stopped while starting`, false))
       for (const answer of this.#scrapes.values()) answer(null)
+      // The next one reads the files itself.
+      for (const answer of this.#renewals.splice(0)) answer(true)
       this.#exited.resolve(code)
     })
   }
@@ -117,6 +121,14 @@ export class SupervisedThread {
   /** Gives the thread another catalogue; its bytes are shared. */
   catalogue(catalogue: PackedCatalogue): void {
     this.#send({ type: 'catalogue', catalogue })
+  }
+
+  /** Lets the thread serve with the certificate of this version. False: the one before stays. */
+  renewCertificate(version: string): Promise<boolean> {
+    return new Promise(resolve => {
+      this.#renewals.push(resolve)
+      this.#send({ type: 'certificate', version })
+    })
   }
 
   /** Tells the thread that the store is ready for use. */
@@ -172,6 +184,9 @@ export class SupervisedThread {
         break
       case 'metrics':
         this.#scrapes.get(message.request)?.(message.metrics)
+        break
+      case 'certified':
+        this.#renewals.shift()?.(message.taken)
         break
       case 'changed':
         this.#listener.onChange(message.change)

@@ -22,9 +22,10 @@ import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
 import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build-console.ts'
+import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { choosePort, openAdmin, reachable, urlOf } from './ports.ts'
+import { choosePort, openAdmin, publicUrl, reachable } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 
@@ -42,6 +43,10 @@ export interface Supervisor {
   changed(change: Invalidation): void
   /** Gives every thread another catalogue. */
   exchangeCatalogue(packed: PackedCatalogue): void
+  /** Starts the threads of a kind that waits, once. Rejects when they cannot be started; then it may be called again. */
+  begin(kind: ThreadKindName): Promise<void>
+  /** Lets every thread serve with the certificate of this version. False: not all of them could. */
+  renewCertificate(version: string): Promise<boolean>
 }
 
 export interface SupervisorOptions {
@@ -83,6 +88,8 @@ export interface SupervisorOptions {
   readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
   /** Makes the console; absent: there is none. Called again if the port has to be chosen again. */
   readonly console?: (source: ProcessSource) => Console
+  /** The certificate of the public port. Default: there is none. */
+  readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
@@ -99,15 +106,17 @@ const FREE_PORT_TRIES = 5
 
 /** @throws StartError; nothing is left running then. */
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
-  const { host } = options.config.listen
+  const { host, tls } = options.config.listen
   const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
   return {
-    url: urlOf(host, supervisor.port),
+    url: publicUrl(host, supervisor.port, tls !== null),
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
     exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
+    begin: kind => supervisor.begin(kind),
+    renewCertificate: version => supervisor.renewCertificate(version),
   }
 }
 
@@ -157,6 +166,8 @@ class ThreadSupervisor {
   /** Somebody watches requests on the console. */
   #isWatched = false
   #prepared: boolean
+  /** Threads that are to run. */
+  #expected = 0
 
   constructor(options: SupervisorOptions, port: number) {
     this.#options = options
@@ -174,8 +185,9 @@ class ThreadSupervisor {
       this.#prepared = true
       for (const thread of this.#alive) thread.prepared()
     })
-    const expected = THREAD_KINDS.reduce((sum, kind) => sum + kind.count(options.config), 0)
-    this.#scraper = new Scraper(this.#process, this.#threads, expected)
+    this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
+    // Without a certificate there is no time at which it expires.
+    if (options.certificate === undefined) this.#process.forgetCertificate()
   }
 
   get adminUrl(): string {
@@ -196,6 +208,7 @@ class ThreadSupervisor {
           this.#showSealedCounts()
           this.#showBatchCounts()
           this.#showBlocked()
+          this.#showCertificate()
           return this.#scraper.page()
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -203,7 +216,7 @@ class ThreadSupervisor {
         reference: () => this.#reference(),
         ...(page === null ? {} : { console: page }),
       })
-      for (const kind of THREAD_KINDS) await this.#runAll(kind, kind.count(config))
+      for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
     } catch (error) {
       await this.drain(0)
       throw error
@@ -233,6 +246,14 @@ class ThreadSupervisor {
       .reduce((sum, { value }) => sum + value, 0)
   }
 
+  async begin(name: ThreadKindName): Promise<void> {
+    const kind = THREAD_KINDS.find(row => row.name === name)
+    if (kind === undefined || this.#draining) return
+    const rising = this.#runAll(kind).finally(() => this.#rising.delete(rising))
+    this.#rising.add(rising)
+    await rising
+  }
+
   changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
     this.#console?.changed(change)
@@ -240,6 +261,11 @@ class ThreadSupervisor {
 
   exchangeCatalogue(packed: PackedCatalogue): void {
     for (const thread of this.#alive) thread.catalogue(packed)
+  }
+
+  async renewCertificate(version: string): Promise<boolean> {
+    const taken = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
+    return taken.every(each => each)
   }
 
   /** Publishes a change of this instance: to all threads first, then to other instances. */
@@ -252,10 +278,12 @@ class ThreadSupervisor {
    * Starts the threads of a kind at the same time, since each takes a while.
    * @throws the first failure, once all have started or failed
    */
-  async #runAll(kind: ThreadKind, count: number): Promise<void> {
+  async #runAll(kind: ThreadKind): Promise<void> {
+    const count = kind.count(this.#options.config)
     const starting = Array.from({ length: count }, (_, index) => this.#run(kind, `${kind.name}-${index}`, 0))
     await Promise.allSettled(starting)
     await Promise.all(starting)
+    this.#expected += count
   }
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
@@ -310,7 +338,7 @@ class ThreadSupervisor {
     const source = new ProcessSource({
       scraper: this.#scraper,
       version: this.#process.version,
-      publicUrl: urlOf(reachable(config.listen.host), this.port),
+      publicUrl: publicUrl(reachable(config.listen.host), this.port, config.listen.tls !== null),
       unreadyReason: () => this.#unreadyReason(),
       degraded,
       onWatched: isWatched => {
@@ -355,7 +383,8 @@ class ThreadSupervisor {
       spoolWriter,
       port: this.port,
       prepared: this.#prepared,
-      shared: config.listen.shared || config.threads.serve > 1,
+      // Under another certificate a thread listens a second time.
+      shared: config.listen.shared || config.threads.serve > 1 || config.listen.tls !== null,
       health: this.#health.snapshot(),
     }
   }
@@ -415,6 +444,15 @@ class ThreadSupervisor {
     blocked.set({ reason: 'failures' }, open)
     blocked.set({ reason: 'rate_limit' }, limited)
     blocked.set({ reason: 'retry_after' }, resting)
+  }
+
+  #showCertificate(): void {
+    const { certificate } = this.#options
+    if (certificate === undefined) return
+    const { certificateExpiry, certificateReloads } = this.#process
+    certificateExpiry.set(certificate.expiresAtMs / 1000)
+    certificateReloads.reset()
+    for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
   }
 
   #showBatchCounts(): void {

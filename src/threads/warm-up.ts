@@ -37,6 +37,7 @@ const HOST = '127.0.0.1'
 const AMPLE = {
   maxInFlight: 1_000,
   openPerKey: 1_000,
+  waitingPerKey: 0,
   maxConnections: 1_000,
   connectionsPerAddress: 0,
 } as const
@@ -95,6 +96,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
 function alone(config: Config): Config {
   return {
     ...config,
+    listen: { ...config.listen, tls: null },
     storage: { url: 'sqlite::memory:' },
     redis: { ...config.redis, url: null },
     providers: [],

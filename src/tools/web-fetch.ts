@@ -160,7 +160,10 @@ class WebFetchSession implements ToolSession {
     signal: AbortSignal,
   ): Promise<Read> {
     try {
-      const found = await this.#deps.webEngines.page(engine, url, maxChars + 1, signal)
+      const found = await this.#deps.webEngines.page(engine, url, maxChars + 1, {
+        organizationId: this.#exchange.caller.organizationId,
+        signal,
+      })
       if (found === null) return { error: `the engine ${engine.name} fetches no pages`, status: null }
       if (typeof found.page === 'number') return statusFailure(found.page)
       return { ...found.page, cost: found.cost }

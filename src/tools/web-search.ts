@@ -2,6 +2,7 @@
  * Server tool web_search: the provider's own search where it has one, else an engine of the configuration. Results are
  * hostile text: bounded, cleaned, held to the domain lists, and data for the model alone.
  */
+import type { Exchange } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -53,7 +54,7 @@ export function createWebSearch(deps: WebSearchDeps): ServerTool {
     get runMs() {
       return deps.config.tools.webSearch.timeoutMs + MARGIN_MS
     },
-    open: (entries, _exchange, display) => new WebSearchSession(deps, entries, display),
+    open: (entries, { caller }, display) => new WebSearchSession(deps, entries, caller, display),
   }
 }
 
@@ -69,12 +70,19 @@ interface Searching {
 
 class WebSearchSession implements ToolSession {
   readonly #deps: WebSearchDeps
+  readonly #organizationId: string
   readonly #display: ToolDisplay
   readonly #searching: readonly Searching[]
   readonly #cited = new Set<string>()
 
-  constructor(deps: WebSearchDeps, entries: readonly ToolEntry[], display: ToolDisplay) {
+  constructor(
+    deps: WebSearchDeps,
+    entries: readonly ToolEntry[],
+    { organizationId }: Exchange['caller'],
+    display: ToolDisplay,
+  ) {
     this.#deps = deps
+    this.#organizationId = organizationId
     this.#display = display
     this.#searching = entries.map(({ tool, path: entry }) => {
       const { fields, path } = fieldsOf(tool, entry)
@@ -130,7 +138,10 @@ class WebSearchSession implements ToolSession {
     }
     const asked = askedOf({ settings, engine }, call, maxResults)
     try {
-      const { results, cost } = await this.#deps.webEngines.search(engine, asked.query, asked.admits, signal)
+      const { results, cost } = await this.#deps.webEngines.search(engine, asked.query, asked.admits, {
+        organizationId: this.#organizationId,
+        signal,
+      })
       searching.resultsLeft += maxResults - results.length
       this.#display.annotate(citationsOf(results, this.#cited))
       if (isProviders(call.tool)) progress({ name: 'web_search_call.completed', fields: {} })

@@ -4,9 +4,10 @@
  * threads.
  */
 import type { Readable } from 'node:stream'
-import { type Dispatcher, Pool } from 'undici'
+import type { Dispatcher } from 'undici'
 import { addressesOf, connectorTo, type LinkRules, originAt, PageError, tunnelTo } from './fetch-page.ts'
 import type { ResolveName } from './resolve-name.ts'
+import { undici } from './undici.ts'
 
 export interface CheckedFetchTerms {
   /** It has passed `checkUrl`. */
@@ -48,7 +49,7 @@ export async function openCheckedFetch(
   if (address === undefined) throw unreachable()
   const dispatcher =
     proxy === null
-      ? new Pool(url.origin, {
+      ? new (undici().Pool)(url.origin, {
           connections: CONNECTIONS_MAX,
           pipelining: 1,
           allowH2: false,

@@ -169,10 +169,15 @@ export class Connection implements ReplyReceiver {
   }
 
   onHead(head: ReplyHead): void {
-    const hint = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(head.headers['keep-alive'] ?? '')
-    // A server's own hint may shorten the time, never lengthen it.
-    if (hint !== null) this.#keepMs = Math.min(this.#keepMs, Number(hint[1]) * 1000 - HINT_MARGIN_MS)
+    const hint = head.headers['keep-alive']
+    if (hint !== undefined) this.#takeHint(hint)
     this.#user?.onHead(head)
+  }
+
+  /** A server's own hint may shorten the time, never lengthen it. */
+  #takeHint(hint: string): void {
+    const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
+    if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
   }
 
   onBody(bytes: Buffer): void {

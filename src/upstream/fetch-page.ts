@@ -4,7 +4,7 @@
  * bytes, time, hops and concurrent fetches. Serve threads.
  */
 import { isIP, type LookupFunction, Socket } from 'node:net'
-import { buildConnector, Client, type Dispatcher, ProxyAgent } from 'undici'
+import type { buildConnector, Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
 import type { ProxyOf } from './egress.ts'
 import {
@@ -15,6 +15,7 @@ import {
   QueueTimeout,
   type ResolveName,
 } from './resolve-name.ts'
+import { undici } from './undici.ts'
 
 /** The reason why a link was not fetched. Only `busy` is no fault of the link. */
 export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
@@ -221,7 +222,7 @@ async function ask(
 ): Promise<Answer> {
   const proxy = deps.proxyOf?.(url) ?? null
   if (proxy === null) {
-    const client = new Client(url.origin, { ...ONCE, connect: connectorTo(deps, addresses) })
+    const client = new (undici().Client)(url.origin, { ...ONCE, connect: connectorTo(deps, addresses) })
     return await askBy(client, url, url.origin, signal)
   }
   for (const [at, address] of addresses.entries()) {
@@ -259,7 +260,10 @@ export function connectorTo(
   { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   addresses: readonly Address[],
 ): buildConnector.connector {
-  const open = buildConnector({ ...VERIFIED, lookup: pinTo(addresses) } as buildConnector.BuildOptions)
+  const open = undici().buildConnector({
+    ...VERIFIED,
+    lookup: pinTo(addresses),
+  } as buildConnector.BuildOptions)
   return (options, callback) => {
     const socket: unknown = open(options, callback)
     if (!(socket instanceof Socket)) return
@@ -275,7 +279,7 @@ export function connectorTo(
 /** A tunnel through the proxy. The certificate is checked against the name of the link. */
 export function tunnelTo(proxy: string, url: URL): Dispatcher {
   const name = bareHost(url)
-  return new ProxyAgent({
+  return new (undici().ProxyAgent)({
     ...ONCE,
     uri: proxy,
     proxyTunnel: true,

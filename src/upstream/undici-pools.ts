@@ -3,9 +3,10 @@
  * pool is replaced when it is old, so that a changed address of the provider is seen. Serve threads.
  */
 import type { Socket } from 'node:net'
-import { buildConnector, Client, type Dispatcher, Pool, ProxyAgent } from 'undici'
+import type { buildConnector, Client, Dispatcher, ProxyAgent } from 'undici'
 import type { Clock } from '../clock.ts'
 import type { TlsIdentity } from '../providers/provider.ts'
+import { undici } from './undici.ts'
 
 export type { Dispatcher as Undici } from 'undici'
 export type UndiciController = Dispatcher.DispatchController
@@ -53,41 +54,44 @@ interface ClientAware {
 }
 
 /** One connection of undici, which knows whether it was used before and how long it took to open. */
-export class CrossingClient extends Client {
-  readonly #clock: Clock
-  #served = 0
-  #askedMs = 0
-  #openMs = 0
-  #isOpen = false
+export type CrossingClient = InstanceType<ReturnType<typeof createCrossingClient>>
 
-  constructor(origin: URL, options: Client.Options, clock: Clock) {
-    super(origin, options)
-    this.#clock = clock
-    this.on('connect', () => {
-      this.#isOpen = true
-      this.#served = 0
-      this.#openMs = clock.monotonicMs() - this.#askedMs
-    })
-    this.on('disconnect', () => {
-      this.#isOpen = false
-    })
-  }
+/** Makes their class, which needs the library. */
+function createCrossingClient(clock: Clock) {
+  return class CrossingClient extends undici().Client {
+    #served = 0
+    #askedMs = 0
+    #openMs = 0
+    #isOpen = false
 
-  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    if (!this.#isOpen) this.#askedMs = this.#clock.monotonicMs()
-    if (isAware(handler)) handler.onClient(this)
-    return super.dispatch(options, handler)
-  }
+    constructor(origin: URL, options: Client.Options) {
+      super(origin, options)
+      this.on('connect', () => {
+        this.#isOpen = true
+        this.#served = 0
+        this.#openMs = clock.monotonicMs() - this.#askedMs
+      })
+      this.on('disconnect', () => {
+        this.#isOpen = false
+      })
+    }
 
-  /** A reply on this connection is complete. */
-  served(): void {
-    this.#served++
-  }
+    override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+      if (!this.#isOpen) this.#askedMs = clock.monotonicMs()
+      if (isAware(handler)) handler.onClient(this)
+      return super.dispatch(options, handler)
+    }
 
-  /** True if a break this long after a write may have crossed the request: about a round trip, on a kept connection. */
-  isCrossing(sinceWriteMs: number): boolean {
-    const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
-    return this.#served > 0 && sinceWriteMs <= limitMs
+    /** A reply on this connection is complete. */
+    served(): void {
+      this.#served++
+    }
+
+    /** True if a break this long after a write may have crossed the request: about a round trip, on a kept connection. */
+    isCrossing(sinceWriteMs: number): boolean {
+      const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
+      return this.#served > 0 && sinceWriteMs <= limitMs
+    }
   }
 }
 
@@ -110,12 +114,19 @@ export class UndiciPool {
   readonly #queue = new Set<UndiciSeeker>()
   /** Dispatchers of one call each; see `dispatchFresh`. */
   readonly #fresh = new Map<UndiciSeeker, Dispatcher>()
+  readonly #createClient: (origin: URL, options: object) => CrossingClient
   readonly #onEmpty: (pool: UndiciPool) => void
   #isRetired = false
 
-  constructor(origin: string, limits: UndiciLimits, onEmpty: (pool: UndiciPool) => void) {
+  constructor(
+    origin: string,
+    limits: UndiciLimits,
+    createClient: (origin: URL, options: object) => CrossingClient,
+    onEmpty: (pool: UndiciPool) => void,
+  ) {
     this.#origin = origin
     this.#limits = limits
+    this.#createClient = createClient
     this.#onEmpty = onEmpty
     this.madeMs = limits.clock.monotonicMs()
     this.dispatcher = this.#make()
@@ -184,7 +195,7 @@ export class UndiciPool {
   }
 
   #make(): Dispatcher {
-    const { clock, route, connectTimeoutMs, keepAliveMs, maxConnections } = this.#limits
+    const { route, connectTimeoutMs, keepAliveMs, maxConnections } = this.#limits
     const options = {
       allowH2: route.http2,
       connections: maxConnections,
@@ -200,7 +211,8 @@ export class UndiciPool {
       ...(route.http2 ? { h2Options: { maxConcurrentStreams: STREAMS_PER_CONNECTION } } : {}),
     }
     const tls = tlsOptions(route)
-    const factory = (origin: URL, given: object) => new CrossingClient(origin, given, clock)
+    const factory = this.#createClient
+    const { Pool, ProxyAgent } = undici()
     if (route.proxy === null) {
       return new Pool(this.#origin, { ...options, factory, connect: this.#connector(tls) })
     }
@@ -219,7 +231,7 @@ export class UndiciPool {
 
   /** Opens sockets as undici does, and knows those that are not open yet. */
   #connector(tls: buildConnector.BuildOptions): buildConnector.connector {
-    const open = buildConnector({ ...tls, timeout: this.#limits.connectTimeoutMs })
+    const open = undici().buildConnector({ ...tls, timeout: this.#limits.connectTimeoutMs })
     return (options, callback) => {
       const socket: unknown = open(options, (...result: unknown[]) => {
         this.#opening.delete(socket as Socket)
@@ -244,6 +256,7 @@ function tlsOptions({ http2, tls }: UndiciRoute): buildConnector.BuildOptions {
 /** The pools of one transport. */
 export class UndiciPools {
   readonly #limits: UndiciLimits
+  readonly #createClient: (origin: URL, options: object) => CrossingClient
   /** In order of use, oldest first. */
   readonly #pools = new Map<string, UndiciPool>()
   /** Replaced or evicted pools with running calls. */
@@ -252,6 +265,8 @@ export class UndiciPools {
 
   constructor(limits: UndiciLimits) {
     this.#limits = limits
+    const Crossing = createCrossingClient(limits.clock)
+    this.#createClient = (origin, options) => new Crossing(origin, options)
   }
 
   get isClosed(): boolean {
@@ -266,7 +281,7 @@ export class UndiciPools {
     const isFresh =
       known !== undefined && this.#limits.clock.monotonicMs() - known.madeMs < this.#limits.maxAgeMs
     if (known !== undefined && !isFresh) this.#retire(known)
-    const pool = isFresh ? known : new UndiciPool(url.origin, this.#limits, empty => this.#destroy(empty))
+    const pool = isFresh ? known : this.#make(url.origin)
     for (const [oldest, evicted] of this.#pools) {
       if (this.#pools.size < this.#limits.maxPools) break
       this.#pools.delete(oldest)
@@ -287,6 +302,10 @@ export class UndiciPools {
       void Promise.all(all.map(pool => pool.destroy())).then(() => closed.resolve(), closed.reject)
     }
     return this.#closing
+  }
+
+  #make(origin: string): UndiciPool {
+    return new UndiciPool(origin, this.#limits, this.#createClient, empty => this.#destroy(empty))
   }
 
   #retire(pool: UndiciPool): void {

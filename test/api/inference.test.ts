@@ -17,6 +17,7 @@ import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
 import { NO_FILES } from '../support/no-files.ts'
+import { NO_PROOFS } from '../support/no-proofs.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -69,6 +70,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
+    ...NO_PROOFS,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }
@@ -502,7 +504,7 @@ t.test('an event stream', async t => {
     for (const [index, client] of clients.entries()) {
       if (index % 3 === 0) client.socket.end()
       else if (index % 3 === 1) client.destroy()
-      else client.socket.resetAndDestroy()
+      else client.reset()
     }
     await front.logged(CLIENTS)
     t.ok(front.calls.every(call => (call.signal.reason as GatewayError).code === 'client_closed'))

@@ -18,7 +18,7 @@ const checkOf = (name: string) => checks(schemas[name] ?? {})
 const REQUEST = parseResponsesRequest({ model: 'acme/fast', input: 'Hi' })
 
 const DIALECTS: readonly (readonly [dialect: Dialect, whole: string, event: string])[] = [
-  [responsesDialect, 'Response', 'ResponseEvent'],
+  [responsesDialect, 'ResponseResource', 'ResponseEvent'],
   [chatCompletions, 'ChatCompletion', 'ChatChunk'],
   [messages, 'Message', 'MessageEvent'],
 ]

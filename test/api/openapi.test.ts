@@ -186,7 +186,7 @@ t.test('schemas are written as JSON Schema alone', async t => {
       properties: {
         tree: { $ref: '#/components/schemas/Tree' },
         trees: { type: 'array', items: { $ref: '#/components/schemas/Tree' } },
-        word: { type: ['string', 'null'], enum: ['a', 'b', null] },
+        word: { anyOf: [{ type: 'string', enum: ['a', 'b'] }, { type: 'null' }] },
         open: {
           anyOf: [
             { $ref: '#/components/schemas/TreeLeaf' },

@@ -281,6 +281,7 @@ t.test('generations, activity and credits', async () => {
   await ask('addCredits', { body })
   await ask('addCredits', { body: { ...body, amount: 7 }, status: 409 })
   await ask('getCredits')
+  await ask('listProofKeys')
 })
 
 let keyHash = ''

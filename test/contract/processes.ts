@@ -13,5 +13,6 @@ export const PROCESS_FILES: readonly string[] = [
   'rotation.test.ts',
   'sandbox-threads.test.ts',
   'sticky-sessions.test.ts',
+  'tls.test.ts',
   'two-nodes.test.ts',
 ]

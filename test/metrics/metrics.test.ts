@@ -57,7 +57,7 @@ function fullMetrics() {
 t.test('a catalogue beyond all bounds still makes a scrape within them', async t => {
   const metrics = fullMetrics()
   const thread = { metrics: async () => structuredClone(await metrics.registry.getMetricsAsJSON()) }
-  const scraper = new Scraper(createProcessMetrics(), [thread], 1)
+  const scraper = new Scraper(createProcessMetrics(), [thread], () => 1)
   const samples = parseScrape(await scraper.page())
   t.comment(`${samples.length} series`)
   t.ok(samples.length > 3000 && samples.length <= SERIES_MAX)

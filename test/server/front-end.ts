@@ -9,6 +9,7 @@ import { createServer, type HttpServer, type ServerOptions } from '../../src/ser
 import type { Authenticator } from '../../src/server/http-request.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
 import { responsesDialect } from '../support/dialects.ts'
+import { certificateFiles, OVER_TLS } from '../support/over-tls.ts'
 
 export const INFERENCE = 'Bearer sk-gw-v1-test'
 export const MANAGEMENT = 'Bearer sk-gw-mgmt-test'
@@ -30,6 +31,13 @@ export function keyRecord(kind: KeyKind): KeyRecord {
     createdAt: '2026-01-01T00:00:00.000Z',
     updatedAt: '2026-01-01T00:00:00.000Z',
   }
+}
+
+const SILENT: Log = {
+  exchange: () => undefined,
+  listening: () => undefined,
+  notice: () => undefined,
+  fault: () => undefined,
 }
 
 /** Two keys; one is answered at once, as from a cache, the other after a turn, as from the store. */
@@ -107,6 +115,34 @@ export interface FrontEnd {
   logged(count: number): Promise<void>
 }
 
+/** The options of a front end with these rows, without limits that a test would meet. */
+export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOptions> = {}): ServerOptions {
+  return {
+    operations: rows.map(operation),
+    keys: twoKeys,
+    rate: { enter: () => undefined },
+    maxConnections: 1000,
+    connectionsPerAddress: 0,
+    trustedProxies: [],
+    tls: OVER_TLS ? certificateFiles() : null,
+    openPerKey: 5000,
+    waitingPerKey: 0,
+    waitMs: 10_000,
+    bytesInFlightPerKey: 536_870_912,
+    uploadMs: 300_000,
+    requestMs: 600_000,
+    allowChunked: true,
+    closeAfterReply: false,
+    maxInFlight: 1000,
+    maxLagMs: 100,
+    maxBufferedBytes: 536_870_912,
+    clock: systemClock,
+    log: SILENT,
+    metrics: createMetrics(),
+    ...overrides,
+  }
+}
+
 export async function startFrontEnd(
   t: Test,
   rows: readonly Row[],
@@ -126,27 +162,7 @@ export async function startFrontEnd(
   }
   const metrics = overrides.metrics ?? createMetrics()
   const clock: Clock = overrides.clock ?? systemClock
-  const server = createServer({
-    operations: rows.map(operation),
-    keys: twoKeys,
-    rate: { enter: () => undefined },
-    maxConnections: 1000,
-    connectionsPerAddress: 0,
-    trustedProxies: [],
-    openPerKey: 5000,
-    bytesInFlightPerKey: 536_870_912,
-    uploadMs: 300_000,
-    requestMs: 600_000,
-    allowChunked: true,
-    closeAfterReply: false,
-    maxInFlight: 1000,
-    maxLagMs: 100,
-    maxBufferedBytes: 536_870_912,
-    log,
-    ...overrides,
-    clock,
-    metrics,
-  })
+  const server = createServer(serverOptions(rows, { ...overrides, log, clock, metrics }))
   t.teardown(() => server.close())
   const port = await server.listen('127.0.0.1', 0)
   return {

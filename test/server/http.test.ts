@@ -4,7 +4,7 @@ import { GatewayError } from '../../src/errors.ts'
 import { createServer, ListenError } from '../../src/server/http.ts'
 import { exchange, parseReplies, RawClient, type RawReply, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { INFERENCE, MANAGEMENT, operation, type Row, startFrontEnd } from './front-end.ts'
+import { INFERENCE, MANAGEMENT, type Row, serverOptions, startFrontEnd } from './front-end.ts'
 
 const AUTH = { Authorization: INFERENCE }
 
@@ -167,33 +167,7 @@ t.test('routes and methods', async t => {
 })
 
 t.test('two rows for the same operation are a mistake at start', async t => {
-  t.throws(() =>
-    createServer({
-      operations: [operation(route('/a', greet)), operation(route('/a', greet))],
-      keys: { authenticate: () => Promise.reject(new Error('unused')) },
-      rate: { enter: () => undefined },
-      maxConnections: 1,
-      connectionsPerAddress: 0,
-      trustedProxies: [],
-      openPerKey: 1,
-      bytesInFlightPerKey: 1,
-      uploadMs: 1,
-      requestMs: 1,
-      allowChunked: true,
-      closeAfterReply: false,
-      maxInFlight: 1,
-      maxLagMs: 1,
-      maxBufferedBytes: 1,
-      clock: new TestClock(),
-      log: {
-        exchange: () => undefined,
-        listening: () => undefined,
-        notice: () => undefined,
-        fault: () => undefined,
-      },
-      metrics: undefined as never,
-    }),
-  )
+  t.throws(() => createServer(serverOptions([route('/a', greet), route('/a', greet)])))
 })
 
 t.test('keys', async t => {
@@ -368,7 +342,7 @@ t.test('bodies', async t => {
     const clients = Array.from({ length: 20 }, () => new RawClient(front.port))
     for (const client of clients) await client.send(post('/v1/echo', '{"a":1}').subarray(0, -3))
     while (front.server.openRequests < 20) await turns(1)
-    for (const client of clients) client.socket.resetAndDestroy()
+    for (const client of clients) client.reset()
     await front.logged(before + 20)
     t.equal(front.server.openRequests, 0)
     t.same(new Set(front.lines.slice(before).map(line => line.outcome)), new Set(['aborted']))
@@ -543,12 +517,13 @@ t.test('a client that leaves ends the work', async t => {
         }),
     ),
   ])
-  for (const leave of ['end', 'destroy', 'resetAndDestroy'] as const) {
+  for (const leave of ['end', 'destroy', 'reset'] as const) {
     const client = new RawClient(front.port)
     const running = new Promise<void>(resolve => started.push(resolve))
     await client.send(request('GET', '/v1/waits', AUTH))
     await running
-    client.socket[leave]()
+    if (leave === 'end') client.socket.end()
+    else client[leave]()
     await front.logged(reasons.length + 1)
   }
   t.equal(reasons.length, 3)

@@ -219,7 +219,7 @@ const LARGE = 2 * 1024 * 1024
 function startShares() {
   const clock = new TestClock()
   const shares = new KeyShares(
-    { openPerKey: 10, bytesInFlightPerKey: 1_000 },
+    { openPerKey: 10, bytesInFlightPerKey: 1_000, waitingPerKey: 0, waitMs: 1 },
     { clock, metrics: createMetrics() },
   )
   const begun: string[] = []
@@ -371,7 +371,7 @@ t.test('the loop turns between the parse of a large body and its handler', async
 t.test('keys that do nothing are forgotten', async t => {
   const clock = new TestClock()
   const shares = new KeyShares(
-    { openPerKey: 10, bytesInFlightPerKey: 1_000 },
+    { openPerKey: 10, bytesInFlightPerKey: 1_000, waitingPerKey: 0, waitMs: 1 },
     { clock, metrics: createMetrics() },
   )
   for (let n = 0; n < 5_000; n++) shares.enter(`key ${n}`, 10).leave()

@@ -81,7 +81,7 @@ for (const path of ['json', 'stream', 'last']) {
     const front = await start(t)
     const clients = [await front.leaving(path), await front.leaving(path)]
     t.ok(front.server.load.bufferedBytes >= 32 * MIB)
-    for (const client of clients) client.socket.resetAndDestroy()
+    for (const client of clients) client.reset()
     await front.letGo()
     t.equal(front.lines.length, 2, 'each is told of once')
     t.same(

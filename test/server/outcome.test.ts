@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net'
 import t from 'tap'
 import type { Handler } from '../../src/api/operation.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { secured } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, type Row as OperationRow, startFrontEnd } from './front-end.ts'
 
@@ -97,10 +98,11 @@ for (const { handler, status, outcome, next } of ROWS) {
       handler: handlers[handler] ?? (() => undefined),
     }
     const front = await startFrontEnd(t, [route], { clock, requestMs: REQUEST_MS })
-    const socket = connect(front.port, '127.0.0.1')
+    const tcp = connect(front.port, '127.0.0.1')
+    const socket = secured(tcp)
     t.teardown(() => socket.destroy())
     socket.on('error', () => undefined)
-    await once(socket, 'connect')
+    await once(tcp, 'connect')
     socket.write(`GET /v1/it HTTP/1.1\r\nHost: x\r\nAuthorization: ${INFERENCE}\r\n\r\n`)
     if (next !== undefined) await until(socket, BEGUN)
     if (next === 'client leaves') socket.destroy()

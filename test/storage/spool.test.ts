@@ -13,9 +13,16 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log/log.ts'
-import { openSpool, readSpool, type SpoolOptions, spoolFiles } from '../../src/storage/spool.ts'
+import {
+  openSpool,
+  readSpool,
+  type SpoolOptions,
+  type SpoolPiece,
+  spoolFiles,
+} from '../../src/storage/spool.ts'
 import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../src/storage/spool-folder.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
+import { parseLines, type UsageLine, wholeRecord } from '../../src/storage/usage-line.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { keep, someUsage } from './usage.ts'
 
@@ -28,9 +35,13 @@ function setUp(t: Test, options: Partial<SpoolOptions> = {}) {
   const lines: string[] = []
   const lost: UsageRecord[] = []
   const log = createLog('info', { write: line => void lines.push(line) })
-  const spool = openSpool(folder, { clock, log, onLost: record => lost.push(record), ...options })
+  const spool = openSpool(folder, { clock, log, onLost: line => lost.push(recordIn(line)), ...options })
   return { folder, clock, lines, lost, spool }
 }
+
+const recordIn = (line: string): UsageRecord => wholeRecord(JSON.parse(line) as UsageLine)
+const recordsIn = (piece: SpoolPiece | null): UsageRecord[] =>
+  parseLines(piece?.lines ?? '').records.map(wholeRecord)
 
 /** Everything that the files of the folder hold, in order. */
 function everything(folder: string): UsageRecord[] {
@@ -38,7 +49,7 @@ function everything(folder: string): UsageRecord[] {
   for (const { path } of spoolFiles(folder)) {
     let offset = 0
     for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-      records.push(...piece.records)
+      records.push(...recordsIn(piece))
       offset = piece.offset
     }
   }
@@ -51,7 +62,7 @@ function spoilt(folder: string): number {
   for (const { path } of spoolFiles(folder)) {
     let offset = 0
     for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-      lines += piece.spoilt
+      lines += parseLines(piece.lines).spoilt
       offset = piece.offset
     }
   }
@@ -99,7 +110,7 @@ t.test('a large record takes a buffer of its own', async t => {
 })
 
 t.test('a full file is left for a new one, and only then counts as complete', async t => {
-  const { folder, spool } = setUp(t, { fileMaxBytes: 3_000 })
+  const { folder, spool } = setUp(t, { fileMaxBytes: 1_000 })
   const records = Array.from({ length: 10 }, () => someUsage())
   await keep(spool, ...records)
   const files = spoolFiles(folder)
@@ -120,12 +131,17 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
   appendFileSync(path, '{"id":"gen-half\n[]\nnull\n{"id":1}\n')
   await keep(spool, two)
   const piece = readSpool(path, 0)
-  t.match(piece, { spoilt: 4, last: true })
-  t.same(piece?.records, [one, two])
+  t.equal(piece?.last, true)
+  t.equal(parseLines(piece?.lines ?? '').spoilt, 4)
+  t.same(recordsIn(piece), [one, two])
   appendFileSync(path, '{"id":"gen-torn')
   t.equal(readSpool(path, piece?.offset ?? 0), null, 'what has no end yet is not read')
   appendFileSync(path, 'x'.repeat(300 * 1024))
-  t.match(readSpool(path, piece?.offset ?? 0), { records: [], spoilt: 1 }, 'nor waited for without a bound')
+  t.same(
+    parseLines(readSpool(path, piece?.offset ?? 0)?.lines ?? ''),
+    { records: [], spoilt: 1 },
+    'nor waited for without a bound',
+  )
   spool.close()
 })
 
@@ -134,7 +150,7 @@ t.test('a file longer than a piece is read whole, piece by piece', async t => {
   const records = Array.from({ length: 1_000 }, () => someUsage())
   await keep(spool, ...records)
   const path = spoolFiles(folder)[0]?.path ?? ''
-  t.ok((readSpool(path, 0)?.records.length ?? 0) < 1_000)
+  t.ok(recordsIn(readSpool(path, 0)).length < 1_000)
   t.same(everything(folder), records)
   spool.close()
 })
@@ -156,7 +172,7 @@ t.test(
     const lines = []
     const waiting = []
     const log = createLog('info', { write: line => lines.push(JSON.parse(line).msg) })
-    const spool = openSpool(process.argv[2], { clock, log, onLost: record => lost.push(record.id), onWaiting: records => waiting.push(records) })
+    const spool = openSpool(process.argv[2], { clock, log, onLost: line => lost.push(JSON.parse(line).id), onWaiting: records => waiting.push(records) })
     const record = JSON.parse(process.argv[3])
     for (let at = 0; at < 1_200; at++) {
       spool.append({ ...record, id: 'gen-' + at })
@@ -268,7 +284,7 @@ t.test(
     const lost: UsageRecord[] = []
     const clock = new TestClock()
     const log = createLog('silent', { write: () => undefined })
-    const spool = openSpool(folder, { clock, log, onLost: record => lost.push(record), writer: 'full' })
+    const spool = openSpool(folder, { clock, log, onLost: line => lost.push(recordIn(line)), writer: 'full' })
     const record = someUsage()
     spool.append(record)
     t.same(lost, [])

@@ -44,6 +44,8 @@ export interface TestGatewayOptions {
   readonly limits?: Partial<Config['limits']>
   readonly routing?: Partial<Config['routing']>
   readonly regions?: Config['regions']
+  /** The file with the keys of proofs. Default: one in a new folder. */
+  readonly proofKeyFile?: string
   readonly byok?: Config['byok']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
@@ -73,6 +75,7 @@ function afterTurn(shipper: LedgerShipper): LedgerShipper {
     get refusal() {
       return shipper.refusal
     },
+    watch: see => shipper.watch(see),
     gone: writer => shipper.gone(writer),
     waitingBytes: () => shipper.waitingBytes(),
     close: () => shipper.close(),
@@ -102,6 +105,9 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     // In the order of the rows: most tests say which endpoint is asked first.
     routing: { ...defaults.routing, loadBalancing: false, ...options.routing },
     regions: options.regions ?? defaults.regions,
+    proof: {
+      keyFile: options.proofKeyFile ?? join(mkdtempSync(join(tmpdir(), 'sluice-')), 'proof.key'),
+    },
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,

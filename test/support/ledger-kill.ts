@@ -13,6 +13,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { readSpool, spoolFiles } from '../../src/storage/spool.ts'
+import { parseLines } from '../../src/storage/usage-line.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
 import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 
@@ -250,7 +251,7 @@ function spooledTwice(folder: string, totals: KillTotals): number {
     for (const { path } of spoolFiles(join(root, entry.name))) {
       let offset = 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
-        for (const { id } of piece.records) {
+        for (const { id } of parseLines(piece.lines).records) {
           if (seen.has(id)) twice++
           seen.add(id)
         }

@@ -13,6 +13,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
 import { NO_FILES } from './no-files.ts'
+import { NO_PROOFS } from './no-proofs.ts'
 import { TestClock } from './test-clock.ts'
 
 export async function allOperations(t: Test): Promise<readonly Operation[]> {
@@ -45,5 +46,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     document: new InterfaceDocument(),
     ...NO_BATCHES,
     ...NO_FILES,
+    ...NO_PROOFS,
   })
 }

@@ -1,5 +1,7 @@
 /** Bytes over a socket, for what no HTTP client would send and to see what no HTTP client would show. */
 import { connect, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { OVER_TLS } from './over-tls.ts'
 import { awaited } from './patience.ts'
 
 export interface RawReply {
@@ -13,9 +15,16 @@ export interface RawReply {
   readonly body: string
 }
 
+/** The connection itself, or TLS over it where the suite asks for that; any certificate will do. */
+export function secured(tcp: Socket): Socket {
+  return OVER_TLS ? connectTls({ socket: tcp, rejectUnauthorized: false }) : tcp
+}
+
 /** A connection whose bytes are kept. */
 export class RawClient {
   readonly socket: Socket
+  /** Below TLS, where there is any. */
+  readonly #tcp: Socket
   #received: Buffer[] = []
   #bytes = 0
   #text: string | null = ''
@@ -23,7 +32,8 @@ export class RawClient {
   #waiters: (() => void)[] = []
 
   constructor(port: number) {
-    this.socket = connect({ port, host: '127.0.0.1', noDelay: true, allowHalfOpen: false })
+    this.#tcp = connect({ port, host: '127.0.0.1', noDelay: true, allowHalfOpen: false })
+    this.socket = secured(this.#tcp)
     this.socket.on('data', chunk => {
       this.#received.push(chunk)
       this.#bytes += chunk.byteLength
@@ -87,6 +97,11 @@ export class RawClient {
 
   destroy(): void {
     this.socket.destroy()
+  }
+
+  /** Ends the connection by a reset. */
+  reset(): void {
+    this.#tcp.resetAndDestroy()
   }
 
   #wake(): void {

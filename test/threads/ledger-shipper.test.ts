@@ -14,6 +14,7 @@ import { createLog } from '../../src/log/log.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openSpool, spoolFiles } from '../../src/storage/spool.ts'
 import type { Store } from '../../src/storage/store.ts'
+import { type UsageLine, wholeRecord } from '../../src/storage/usage-line.ts'
 import { startShipper } from '../../src/threads/ledger-shipper.ts'
 import { keep, someUsage } from '../storage/usage.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -32,7 +33,7 @@ async function setUp(t: Test) {
       storageUrl,
       clock,
       log,
-      onShipped: records => shipped.push(...records.map(({ id }) => id)),
+      shipped: { isWanted: true, take: records => void shipped.push(...records.map(({ id }) => id)) },
     })
   const spool = (folder: string, fileMaxBytes?: number, writer?: string) =>
     openSpool(folder, {
@@ -76,6 +77,32 @@ t.test('records of several threads arrive, once each, while more are written', a
   for (const each of spools) each.close()
   await shipper.close()
   t.same(readdirSync(root), [], 'nothing is left behind')
+})
+
+t.test('who watches sees what own threads have recorded, until it watches no more', async t => {
+  const { start, spool, root } = await setUp(t)
+  const left = join(root, '4242-dead')
+  mkdirSync(left, { recursive: true })
+  writeFileSync(join(left, 'aaa.000000.jsonl'), `${JSON.stringify(someUsage())}\n`)
+  const shipper = await start()
+  const writer = spool(shipper.folder)
+  await keep(writer, someUsage())
+  await shipper.ship()
+  const seen: string[] = []
+  const leave = shipper.watch(records => void seen.push(...records.map(({ id }) => id)))
+  const records = [someUsage(), someUsage()]
+  await keep(writer, ...records)
+  await shipper.ship()
+  t.same(
+    seen,
+    records.map(({ id }) => id),
+  )
+  leave()
+  await keep(writer, someUsage())
+  await shipper.ship()
+  t.equal(seen.length, 2)
+  writer.close()
+  await shipper.close()
 })
 
 t.test('it ships by itself, four times a second', async t => {
@@ -268,7 +295,7 @@ t.test(
     }
     t.equal(await shipper.ship(), true)
     t.match(await store.ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 2, cost: 2n })
-    t.same(JSON.parse(readFileSync(aside, 'utf8')), poison)
+    t.same(wholeRecord(JSON.parse(readFileSync(aside, 'utf8')) as UsageLine), poison)
     t.equal(statSync(aside).mode & 0o777, 0o600)
     t.match(
       lines.map(line => line['msg']),

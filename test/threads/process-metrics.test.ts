@@ -26,7 +26,7 @@ class FakeThread implements ScrapedThread {
 
 function scene(...threads: FakeThread[]) {
   const live: ScrapedThread[] = threads
-  const scraper = new Scraper(createProcessMetrics(), live, 2)
+  const scraper = new Scraper(createProcessMetrics(), live, () => 2)
   const read = async () => parseScrape(await scraper.page())
   const value = async (name: string, labels: Record<string, string> = {}) =>
     (await read())

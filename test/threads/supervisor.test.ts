@@ -157,7 +157,7 @@ t.test('a thread that dies tells its streams, is replaced, and disturbs nobody e
         ?.join('\n') ?? '',
     )
   t.ok(await eventually(restarted, PATIENCE_MS))
-  const both = async () => (await admin('/metrics')).text.includes('gateway_threads{state="up"} 3')
+  const both = async () => (await admin('/metrics')).text.includes('gateway_threads{state="up"} 2')
   t.ok(await eventually(both, PATIENCE_MS), 'all threads are up again')
   const after = await Promise.all(Array.from({ length: 16 }, () => stream('sim/write-3').result))
   t.equal(ends(after, 'response.completed'), 16)

@@ -1,6 +1,7 @@
 /** The sums of the admin port against what was sent to the real process with two serve threads. */
 import { request as send } from 'node:http'
 import t from 'tap'
+import { batchBody, batchCaller } from '../support/batch-calls.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { parseScrape, type Sample } from '../support/metrics.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -69,7 +70,7 @@ t.test('totals over two threads are exactly what was sent', async t => {
   const told = async () => {
     samples = await scrape()
     return (
-      sum(samples, 'gateway_requests_total') >= sent && sum(samples, 'gateway_threads', { state: 'up' }) === 3
+      sum(samples, 'gateway_requests_total') >= sent && sum(samples, 'gateway_threads', { state: 'up' }) === 2
     )
   }
   t.ok(await eventually(told, 60_000), 'both threads tell what they served')
@@ -85,10 +86,24 @@ t.test('totals over two threads are exactly what was sent', async t => {
   t.equal(sum(samples, 'gateway_tokens_total', { direction: 'output', model: 'sim/echo' }), outputTokens)
   t.equal(sum(samples, 'gateway_stream_chunks_total'), events)
   t.equal(sum(samples, 'gateway_open_streams'), 0)
-  t.equal(sum(samples, 'gateway_threads', { state: 'up' }), 3, 'the batch thread too')
+  t.equal(sum(samples, 'gateway_threads', { state: 'down' }), 0, 'the batch thread waits for a batch')
   const threads = samples.filter(sample => sample.name === 'gateway_heap_used_bytes')
   t.same(threads.map(sample => sample.labels['thread']).toSorted(), ['serve-0', 'serve-1'])
   const priced = sum(samples, 'gateway_cost_usd_total')
   t.ok(Math.abs(priced - (inputTokens * 0.0000001 + outputTokens * 0.0000004)) < 1e-9)
+  t.equal(await gateway.stop(), 0)
+})
+
+t.test('the batch thread starts with the first batch', async t => {
+  const gateway = await startGatewayProcess(t, { limits: NO_SHEDDING })
+  const call = batchCaller(gateway.url, gateway.apiKey)
+  const threads = async (state: string) => await gateway.metric('gateway_threads', { state })
+  t.equal(await threads('up'), 1)
+  const { document } = await call('POST', '/v1/batches', batchBody())
+  const isOver = async () =>
+    (await call('GET', `/v1/batches/${String(document['id'])}`)).document['status'] === 'completed'
+  t.ok(await eventually(isOver, 60_000))
+  t.ok(await eventually(async () => (await threads('up')) === 2, 60_000))
+  t.equal(await threads('down'), 0)
   t.equal(await gateway.stop(), 0)
 })

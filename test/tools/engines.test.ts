@@ -24,6 +24,7 @@ const QUERY: SearchQuery = {
 const ALL = createAdmits([], [])
 const NO_PROXIES = { https: null, http: null, except: null }
 const live = () => new AbortController().signal
+const terms = (signal = live(), organizationId = 'one') => ({ organizationId, signal })
 
 async function start(t: Test, listener: RequestListener, row: Partial<SearchEngineRow> = {}) {
   const asked: { path: string; headers: NodeJS.Dict<string | string[]> }[] = []
@@ -74,7 +75,7 @@ t.test('results are kept with a web address alone, once each, clean, and as many
     { url: 'https://d.test', title: 'one too many', text: 'd' },
   )
   const { engines, engine, asked } = await start(t, answer(200, body))
-  const found = await engines.search(engine, QUERY, createAdmits([], ['spam.test']), live())
+  const found = await engines.search(engine, QUERY, createAdmits([], ['spam.test']), terms())
   t.same(found.results, [
     { title: 'A title', url: 'https://a.test/1', text: `x${'y'.repeat(19)}` },
     { title: 'b.test', url: 'https://b.test/', text: 'b', publishedAt: '2026-01-01' },
@@ -87,7 +88,7 @@ t.test('results are kept with a web address alone, once each, clean, and as many
 
 t.test('prices of the configuration win', async t => {
   const { engines, engine } = await start(t, answer(200, results()), { searchPrice: '0.5' })
-  t.equal((await engines.search(engine, QUERY, ALL, live())).cost, 500_000_000_000)
+  t.equal((await engines.search(engine, QUERY, ALL, terms())).cost, 500_000_000_000)
 })
 
 const FAILURES: Readonly<Record<string, [RequestListener, RegExp]>> = {
@@ -119,7 +120,7 @@ const FAILURES: Readonly<Record<string, [RequestListener, RegExp]>> = {
 t.test('failures name engine and cause, and never the key', async t => {
   for (const [name, [listener, message]] of Object.entries(FAILURES)) {
     const { engines, engine } = await start(t, listener)
-    const error = await engines.search(engine, QUERY, ALL, live()).then(
+    const error = await engines.search(engine, QUERY, ALL, terms()).then(
       () => new Error('no failure'),
       (thrown: Error) => thrown,
     )
@@ -134,13 +135,13 @@ t.test('a slow engine ends at the deadline, and a caller who leaves ends the cal
     response.writeHead(200).write('{')
     arrival.resolve()
   })
-  const late = engines.search(engine, QUERY, ALL, live())
+  const late = engines.search(engine, QUERY, ALL, terms())
   const outcome = t.rejects(late, { message: 'the engine own did not answer in time' })
   await arrival.promise
   clock.advance(5_000)
   await outcome
   const leaving = new AbortController()
-  const left = engines.search(engine, QUERY, ALL, leaving.signal)
+  const left = engines.search(engine, QUERY, ALL, terms(leaving.signal))
   const gone = new Error('gone')
   const ended = t.rejects(left, gone)
   leaving.abort(gone)
@@ -152,12 +153,21 @@ t.test('a thread asks so many at once, and others as soon as those have ended', 
   const { engines, engine, clock } = await start(t, (_request, response) => {
     waiting.push(() => response.end(results()))
   })
-  const running = Array.from({ length: 64 }, () => engines.search(engine, QUERY, ALL, live()))
+  const busy = { message: 'too many searches are running' }
+  const search = (organizationId: string) => engines.search(engine, QUERY, ALL, terms(live(), organizationId))
+  const running = Array.from({ length: 32 }, () => search('one'))
   const ended = Promise.allSettled(running)
-  await t.rejects(engines.search(engine, QUERY, ALL, live()), { message: 'too many searches are running' })
+  await t.rejects(search('one'), busy, 'half of the places, as long as nobody else is there')
+  const others = Promise.allSettled(Array.from({ length: 16 }, () => search('two')))
+  await t.rejects(search('two'), busy, 'another customer has half of the rest')
+  const third = Promise.allSettled([search('three')])
   clock.advance(5_000)
+  t.ok(
+    [...(await others), ...(await third)].every(({ status }) => status === 'rejected'),
+    'in time',
+  )
   t.ok((await ended).every(({ status }) => status === 'rejected'))
-  await t.rejects(engines.search(engine, QUERY, ALL, AbortSignal.abort(new Error('gone'))), {
+  await t.rejects(engines.search(engine, QUERY, ALL, terms(AbortSignal.abort(new Error('gone')))), {
     message: 'gone',
   })
 })

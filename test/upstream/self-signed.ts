@@ -30,8 +30,15 @@ function pem(label: string, bytes: Buffer): string {
   return `-----BEGIN ${label}-----\n${bytes.toString('base64').replace(/.{64}(?!$)/g, '$&\n')}\n-----END ${label}-----\n`
 }
 
+/** Times as certificates write them: YYMMDDhhmmssZ. */
+const LONG = { from: '200101000000Z', until: '491231235959Z' }
+
 /** PEM key and certificate for DNS names and the address 127.0.0.1. */
-export function selfSigned(names: readonly string[], withAddress: boolean): { key: string; cert: string } {
+export function selfSigned(
+  names: readonly string[],
+  withAddress: boolean,
+  { from, until } = LONG,
+): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
   const algorithm = der(SEQUENCE, oid(ECDSA_SHA256))
   const name = der(
@@ -49,7 +56,7 @@ export function selfSigned(names: readonly string[], withAddress: boolean): { ke
     der(INTEGER, serial),
     algorithm,
     name,
-    der(SEQUENCE, der(UTC_TIME, Buffer.from('200101000000Z')), der(UTC_TIME, Buffer.from('491231235959Z'))),
+    der(SEQUENCE, der(UTC_TIME, Buffer.from(from)), der(UTC_TIME, Buffer.from(until))),
     name,
     publicKey.export({ type: 'spki', format: 'der' }),
     der(0xa3, der(SEQUENCE, extension)),

@@ -45,7 +45,7 @@ const spending = {
   byok_usage_monthly: usd,
 }
 
-const KeyRecordAnswer = Type.Object({
+export const KeyRecordAnswer = Type.Object({
   hash: text,
   label: text,
   name: text,
@@ -60,7 +60,7 @@ const KeyRecordAnswer = Type.Object({
   workspace_id: orNoText,
 })
 
-const OwnKey = Type.Object({
+export const OwnKey = Type.Object({
   label: text,
   ...spending,
   is_free_tier: flagged,
@@ -169,7 +169,7 @@ const keys: Descriptions = {
 
 // Workspaces
 
-const Workspace = Type.Object({
+export const Workspace = Type.Object({
   id: text,
   name: text,
   slug: text,
@@ -243,10 +243,10 @@ const workspaces: Descriptions = {
 
 // Credits, activity, audit
 
-const CreditEntryAnswer = Type.Object({ id: text, amount: usd, note: orNoText, created_at: instant })
+export const CreditEntryAnswer = Type.Object({ id: text, amount: usd, note: orNoText, created_at: instant })
 const ENTRY = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-16T12:00:00.000Z' }
 
-const ActivityDay = Type.Object({
+export const ActivityDay = Type.Object({
   date: Type.String({ format: 'date' }),
   model: orNoText,
   model_permaslug: orNoText,
@@ -261,7 +261,7 @@ const ActivityDay = Type.Object({
   workspace_id: Type.Optional(orNoText),
 })
 
-const AuditEntryAnswer = Type.Object({
+export const AuditEntryAnswer = Type.Object({
   id: text,
   time: instant,
   action: Type.String({ description: 'For example key.create; others may come' }),
@@ -343,7 +343,12 @@ const account: Descriptions = {
 
 // End users
 
-const EndUser = Type.Object({ user: text, is_active: flagged, created_at: instant, updated_at: instant })
+export const EndUser = Type.Object({
+  user: text,
+  is_active: flagged,
+  created_at: instant,
+  updated_at: instant,
+})
 const USER = {
   user: 'customer/42',
   is_active: true,

@@ -6,7 +6,7 @@ import { AnyObject, nullable, oneOf } from '../../protocol/schema.ts'
 import { answer, type Descriptions, header, METADATA_HEADER, query } from './description.ts'
 import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
 
-const BatchBody = Type.Object(
+export const BatchBody = Type.Object(
   {
     ...BatchCreation.properties,
     requests: Type.Array(
@@ -62,7 +62,7 @@ const UsageOfBatch = Type.Object({
   speed: text,
 })
 
-const BatchResult = Type.Object({
+export const BatchResult = Type.Object({
   custom_id: text,
   id: text,
   response: nullable(

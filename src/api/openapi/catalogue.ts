@@ -126,7 +126,7 @@ export const EndpointAnswer = Type.Object({
   throughput_last_30m: percentiles,
 })
 
-const ProviderAnswer = Type.Object({
+export const ProviderAnswer = Type.Object({
   name: text,
   slug: text,
   privacy_policy_url: Type.Null(),

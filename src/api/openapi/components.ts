@@ -4,7 +4,10 @@ import { ChatBody, ChatTool, ChatToolChoice } from '../../dialects/chat-completi
 import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'
 import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-schema.ts'
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
+import { CredentialCreation, CredentialUpdate } from '../../protocol/byok.ts'
+import { GuardrailCreation, GuardrailUpdate } from '../../protocol/guardrails.ts'
 import { InputItem } from '../../protocol/items.ts'
+import { KeyCreation, KeyUpdate, WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management.ts'
 import {
   AgentPart,
   AssistantPart,
@@ -32,8 +35,17 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { BatchAnswer } from './batches.ts'
-import { EndpointAnswer, ModelAnswer } from './catalogue.ts'
+import {
+  ActivityDay,
+  AuditEntryAnswer,
+  CreditEntryAnswer,
+  EndUser,
+  KeyRecordAnswer,
+  OwnKey,
+  Workspace,
+} from './account.ts'
+import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
+import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
   ChatAnswerMessage,
   ChatChunk,
@@ -45,6 +57,9 @@ import {
 } from './chat.ts'
 import { ResponseEvent } from './events.ts'
 import { ENVELOPES } from './failures.ts'
+import { FileAnswer } from './files.ts'
+import { Generation } from './generations.ts'
+import { CountedMessage, EmbeddingsInput } from './inference.ts'
 import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
 import {
   AlignmentAnswer,
@@ -63,8 +78,12 @@ import {
   ServerToolUseCounts,
   UsageAnswer,
 } from './response.ts'
+import { Credential, Guardrail, KeyAssignment, MemberAssignment } from './rules.ts'
 
-/** First those whose members get their names from elsewhere in the list. */
+/**
+ * No name is one that TypeScript's own libraries have (`Response`, `File`, `Credential`): generated clients would mix
+ * them up. First those whose members get their names from elsewhere in the list.
+ */
 export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[] = Object.entries({
   // Parts of requests
   InputText,
@@ -101,6 +120,17 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   MessageInput,
   MessagesToolChoice,
   MessagesRequest: MessagesBody,
+  CountTokensRequest: CountedMessage,
+  EmbeddingsRequest: EmbeddingsInput,
+  BatchRequest: BatchBody,
+  KeyCreation,
+  KeyUpdate,
+  WorkspaceCreation,
+  WorkspaceUpdate,
+  CredentialCreation,
+  CredentialUpdate,
+  GuardrailCreation,
+  GuardrailUpdate,
   // Answers
   OutputMessage,
   OutputReasoning,
@@ -115,7 +145,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   ServerToolUse: ServerToolUseCounts,
   Alignment: AlignmentAnswer,
   GatewayMetadata: GatewayMetadataAnswer,
-  Response: ResponseAnswer,
+  ResponseResource: ResponseAnswer,
   ResponseEvent,
   ChatCosts,
   ChatUsage,
@@ -132,7 +162,22 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   MessageEvent,
   Failure: ENVELOPES.Gateway,
   ChatFailure: ENVELOPES.Chat,
+  BatchResult,
   Batch: BatchAnswer,
+  StoredFile: FileAnswer,
+  Generation,
   Model: ModelAnswer,
   Endpoint: EndpointAnswer,
+  Provider: ProviderAnswer,
+  ApiKey: KeyRecordAnswer,
+  CurrentKey: OwnKey,
+  Workspace,
+  CreditEntry: CreditEntryAnswer,
+  ActivityDay,
+  AuditEntry: AuditEntryAnswer,
+  EndUser,
+  ProviderCredential: Credential,
+  Guardrail,
+  KeyAssignment,
+  MemberAssignment,
 })

@@ -117,6 +117,13 @@ export const METADATA_HEADER = header(
   'enabled: the answer has gateway_metadata, which says how the request was routed.',
 )
 
+/** `X-Gateway-Proof`. */
+export const PROOF_HEADER = header(
+  'X-Gateway-Proof',
+  Type.Unsafe<boolean>({ type: 'boolean', default: false }),
+  'true: gateway_metadata has a signed proof of where the data went. Needs X-Gateway-Metadata.',
+)
+
 export const SESSION_HEADER = header(
   'X-Session-Id',
   Type.String({ maxLength: IDENTIFIER_MAX_CHARS }),

@@ -6,7 +6,7 @@ import { count, orNoText, text, unixSeconds } from './response.ts'
 
 const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
 
-const FileAnswer = Type.Object({
+export const FileAnswer = Type.Object({
   id: text,
   object: Type.Literal('file'),
   bytes: count,

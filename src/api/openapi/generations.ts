@@ -6,7 +6,7 @@ import { count, orNoNumber, orNoText, text, usd } from './response.ts'
 
 const orNoInteger = nullable(Type.Integer())
 
-const Generation = Type.Object({
+export const Generation = Type.Object({
   id: text,
   upstream_id: orNoText,
   request_id: text,
@@ -67,7 +67,33 @@ const Generation = Type.Object({
   ),
 })
 
+const ProofKey = Type.Object({
+  kty: Type.Literal('OKP'),
+  crv: Type.Literal('Ed25519'),
+  x: text,
+  kid: text,
+  alg: Type.Literal('EdDSA'),
+  use: Type.Literal('sig'),
+})
+
+const PROOF_KEY = {
+  kty: 'OKP',
+  crv: 'Ed25519',
+  x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo',
+  kid: 'kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k',
+  alg: 'EdDSA',
+  use: 'sig',
+}
+
 export const GENERATIONS: Descriptions = {
+  listProofKeys: {
+    tag: 'Generations',
+    text: 'A JWK set, for any library of JSON Web Signatures. Older keys stay in it.',
+    answers: {
+      200: answer(Type.Object({ keys: Type.Array(ProofKey) }), 'The public keys.', { keys: [PROOF_KEY] }),
+    },
+    failures: ['service_unavailable'],
+  },
   getGeneration: {
     tag: 'Generations',
     text:

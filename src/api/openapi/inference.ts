@@ -6,12 +6,19 @@ import { MessagesBody } from '../../dialects/messages/body-schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
 import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
-import { answer, type Descriptions, header, METADATA_HEADER, SESSION_HEADER } from './description.ts'
+import {
+  answer,
+  type Descriptions,
+  header,
+  METADATA_HEADER,
+  PROOF_HEADER,
+  SESSION_HEADER,
+} from './description.ts'
 import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
 import { count, ResponseAnswer, text } from './response.ts'
 
-const HEADERS = [METADATA_HEADER, SESSION_HEADER]
+const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
 const ID = 'gen-1795373585-OIVPacWO6j6gITKu4v7b'
 const CREATED = 1795373585
@@ -161,7 +168,7 @@ const parts = Type.Object({
 const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
 /** body-schema.ts leaves `input` to a check of its own. */
-const EmbeddingsInput = Type.Object({
+export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([
     filled,
@@ -172,7 +179,7 @@ const EmbeddingsInput = Type.Object({
   ]),
 })
 
-const COUNTED = Type.Object({
+export const CountedMessage = Type.Object({
   ...MessagesBody.properties,
   max_tokens: Type.Optional(MessagesBody.properties.max_tokens),
 })
@@ -272,7 +279,7 @@ export const INFERENCE: Descriptions = {
     tag: 'Inference',
     text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
     parameters: [BETAS],
-    body: { schema: COUNTED, examples: { text: { model: 'sim/echo', messages: HELLO } } },
+    body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },
     answers: {
       200: answer(Type.Object({ input_tokens: count, estimated: Type.Literal(true) }), 'The estimate.', {
         input_tokens: 5,

@@ -45,8 +45,11 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
   const plain = (schema: TSchema, ownName: string | null): JsonSchema => {
     if (isVariants(schema)) return kinds(schema, ownName)
     if (Array.isArray(schema['anyOf'])) return { ...noted(schema), ...union(schema['anyOf'] as TSchema[]) }
+    const { properties = {}, ...rest } = schema
+    const isFree = schema.type === 'object' && Object.keys(properties as object).length === 0
     return Object.fromEntries(
-      Object.entries(schema).flatMap(([key, value]): [string, unknown][] => {
+      // Said outright: some programs take an object without fields for one that may have none.
+      Object.entries(isFree ? { additionalProperties: true, ...rest } : schema).flatMap(([key, value]) => {
         if (value === undefined) return []
         if (key === 'properties') {
           const properties = Object.entries(value as Record<string, TSchema>)
@@ -68,6 +71,8 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
     }
     const anyOf = [...members.values()]
     if (rule.open) return { ...noted(schema), anyOf: [...anyOf, otherKind(rule)] }
+    const [only] = anyOf
+    if (only !== undefined && anyOf.length === 1) return { ...only, ...noted(schema) }
     const mapping = [...rule.table].map(([kind, { schema: member }]) => [kind, members.get(member)?.['$ref']])
     if (rule.absent !== null || mapping.some(([, target]) => target === undefined)) {
       return { ...noted(schema), anyOf }
@@ -88,10 +93,12 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
     const [only] = all
     if (only === undefined) return NULL
     if (!withNull) return all.length === 1 ? only : { anyOf: all }
-    const isTyped = all.length === 1 && typeof only['type'] === 'string' && only['const'] === undefined
-    if (!isTyped) return { anyOf: [...all, NULL] }
-    const orNull = { ...only, type: [only['type'], 'null'] }
-    return Array.isArray(only['enum']) ? { ...orNull, enum: [...(only['enum'] as unknown[]), null] } : orNull
+    // Generators of clients lose the null of a type list beside words or fields.
+    const isPlain =
+      all.length === 1 &&
+      typeof only['type'] === 'string' &&
+      ['const', 'enum', 'properties'].every(key => only[key] === undefined)
+    return isPlain ? { ...only, type: [only['type'], 'null'] } : { anyOf: [...all, NULL] }
   }
   for (const [text, schema] of named) name(schema, text)
   return {

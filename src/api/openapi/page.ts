@@ -73,7 +73,7 @@ function inTag({ name }: Fields, operations: readonly PlacedOperation[]): readon
 function contents(tag: Fields, operations: readonly PlacedOperation[]): string {
   const links = inTag(tag, operations).map(
     ({ method, path, operation }) =>
-      `<li><a href="#${safe(operation['operationId'])}">${method} ${breakable(path)}</a></li>`,
+      `<li><a href="#${safe(operation['operationId'])}">${method} ${safe(path)}</a></li>`,
   )
   return `<details><summary>${safe(tag['name'])}</summary><ul>${links.join('')}</ul></details>`
 }
@@ -94,7 +94,7 @@ function article({ method, path, operation }: PlacedOperation, document: JsonSch
   const about = operation['description'] === undefined ? '' : `<p>${safe(operation['description'])}</p>`
   const body = fields(operation['requestBody'])
   return `<article aria-labelledby="${id}">
-<h3 id="${id}"><span class="method">${method}</span> <code>${breakable(path)}</code></h3>
+<h3 id="${id}"><span class="method">${method}</span> <code>${safe(path)}</code></h3>
 <p><strong>${safe(operation['summary'])}.</strong> ${keyOf(operation)} <span class="quiet">operationId ${id}</span></p>
 ${about}
 ${parameters(list(operation['parameters']).map(fields))}
@@ -231,11 +231,6 @@ function resolve(document: JsonSchema, target: string): Fields {
   let found: Fields = fields(document['components'])
   for (const part of target.slice(COMPONENT.length).split('/')) found = fields(found[part])
   return found
-}
-
-/** A long path may go on in the next line after a slash. */
-function breakable(path: string): string {
-  return safe(path).replaceAll('/', '/<wbr>')
 }
 
 function isObject(value: unknown): value is Fields {

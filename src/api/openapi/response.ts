@@ -278,6 +278,7 @@ export const GatewayMetadataAnswer = Type.Object(
       Type.Unsafe<Readonly<Record<string, number>>>(Type.Object({}, { additionalProperties: Type.Number() })),
     ),
     generation_time: Type.Optional(Type.Number()),
+    proof: Type.Optional(text),
   },
   { description: 'The routing of a request; present if the header X-Gateway-Metadata is enabled.' },
 )

@@ -21,7 +21,7 @@ const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
 
 // Credentials
 
-const Credential = Type.Object({
+export const Credential = Type.Object({
   id: text,
   name: orNoText,
   provider: text,
@@ -112,7 +112,7 @@ const slug = oneOf(...(Object.keys(BUILTIN_LABELS) as (keyof typeof BUILTIN_LABE
 const CustomFilterAnswer = Type.Object({ pattern: text, action, label: orNoText })
 const builtin = { slug, action, label: text }
 
-const Guardrail = Type.Object({
+export const Guardrail = Type.Object({
   id: text,
   name: text,
   description: orNoText,
@@ -224,8 +224,13 @@ const guardrails: Descriptions = {
 // Assignments
 
 const assignment = { id: text, guardrail_id: text, assigned_by: orNoText, created_at: instant }
-const KeyAssignment = Type.Object({ ...assignment, key_hash: text, key_name: orNoText, key_label: orNoText })
-const MemberAssignment = Type.Object({ ...assignment, user_id: text, organization_id: text })
+export const KeyAssignment = Type.Object({
+  ...assignment,
+  key_hash: text,
+  key_name: orNoText,
+  key_label: orNoText,
+})
+export const MemberAssignment = Type.Object({ ...assignment, user_id: text, organization_id: text })
 const ASSIGNED = { id: '1', guardrail_id: ID, assigned_by: null, created_at: NOW }
 const TO_KEY = { ...ASSIGNED, key_hash: HASH, key_name: 'CI', key_label: 'sk-gw-v1-0e6…1c2' }
 const TO_MEMBER = { ...ASSIGNED, user_id: 'ada@example.com', organization_id: 'default' }

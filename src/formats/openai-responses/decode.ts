@@ -227,14 +227,16 @@ export class ResponsesDecoder implements Decoder {
 
   /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */
   #reconcile(response: Json): void {
-    const finals = records(response['output']).filter(item => startType(item) !== null)
-    const matches = this.#lookup.match(finals)
-    finals.forEach((item, at) => {
+    const finals = records(response['output'])
+    const { all } = this.#slots
+    // A reply that is one document has streamed nothing to match.
+    const matches = all.length === 0 ? NO_MATCHES : this.#lookup.match(finals)
+    for (let at = 0; at < finals.length; at++) {
+      const item = finals[at] as Json
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
       if (slot !== null && !slot.closed) this.#slots.close(slot, item)
-    })
+    }
     // What is still open was never finished: its announcement may hold all there is of it.
-    const { all } = this.#slots
     for (const slot of all) if (!slot.closed) this.#slots.settle(slot, slot.form)
     if (all.length === 0) this.#textOnly(response)
   }
@@ -281,6 +283,7 @@ function parse(data: string): Json {
 
 /** Stands for a missing output index. */
 const NO_INDEX = -1
+const NO_MATCHES: readonly undefined[] = []
 
 class SlotLookup {
   readonly #slots: Slots
@@ -321,8 +324,6 @@ class SlotLookup {
   match(finals: readonly Json[]): readonly (Slot | undefined)[] {
     const slots = this.#slots.all
     const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
-    // A reply that is one document has streamed none.
-    if (slots.length === 0) return matches
     const left = new Set(slots)
     const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
       finals.forEach((final, at) => {

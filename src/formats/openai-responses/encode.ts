@@ -80,27 +80,27 @@ const NONE: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
 export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
-  const body = new Map<string, unknown>([['model', endpoint.upstreamModel]])
+  const body: Record<string, unknown> = { model: endpoint.upstreamModel }
   for (const [name, value] of Object.entries(model.request)) {
-    if (value == null) continue
+    // Set by name, the last one would not be a field.
+    if (value == null || name === '__proto__') continue
     const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)
-    if (written !== undefined) body.set(name, written)
+    if (written !== undefined) body[name] = written
   }
   askForLogprobs(body)
-  body.set('stream', model.stream)
-  body.set('store', false)
-  if (model.endUser !== null) body.set('safety_identifier', model.endUser)
-  return { path: '/responses', body: Object.fromEntries(body) }
+  body['stream'] = model.stream
+  body['store'] = false
+  if (model.endUser !== null) body['safety_identifier'] = model.endUser
+  return { path: '/responses', body }
 }
 
 /** Adds `include` for log probabilities; without it, the API refuses their number. */
-function askForLogprobs(body: Map<string, unknown>): void {
-  const wanted = body.get('top_logprobs')
+function askForLogprobs(body: Record<string, unknown>): void {
+  const { top_logprobs: wanted, include } = body
   if (typeof wanted !== 'number' || wanted === 0) return
-  const include = body.get('include')
   const list: readonly unknown[] = Array.isArray(include) ? include : []
-  if (!list.includes(LOGPROBS)) body.set('include', [...list, LOGPROBS])
+  if (!list.includes(LOGPROBS)) body['include'] = [...list, LOGPROBS]
 }
 
 function copyField(value: unknown): unknown {

@@ -197,19 +197,34 @@ export class Slots {
   }
 
   #settleParts(slot: Slot, finals: readonly Json[]): void {
-    const taken = new Set<Part>()
-    finals.forEach((final, at) => {
+    // Null where nothing was streamed: then there is nothing to match.
+    const taken = slot.parts.length === 0 ? null : new Set<Part>()
+    for (let at = 0; at < finals.length; at++) {
+      const final = finals[at] as Json
       const form = formOf(final)
-      if (form === null) return
+      if (form === null) continue
       const whole = form === 'refusal' ? final['refusal'] : final['text']
-      if (typeof whole !== 'string') return
+      if (typeof whole !== 'string') continue
       const part =
-        matchingPart(slot.parts, form, at, whole, finals, taken) ??
-        this.part(slot, form, unusedIndex(slot.parts, form, at))
-      taken.add(part)
+        taken === null ? this.part(slot, form, at) : this.#partFor(slot, form, at, whole, finals, taken)
       this.#complete(slot, part, whole, final['logprobs'])
       if (form === 'text') this.#completeAnnotations(slot, part, records(final['annotations']))
-    })
+    }
+  }
+
+  #partFor(
+    slot: Slot,
+    form: Form,
+    at: number,
+    whole: string,
+    finals: readonly Json[],
+    taken: Set<Part>,
+  ): Part {
+    const part =
+      matchingPart(slot.parts, form, at, whole, finals, taken) ??
+      this.part(slot, form, unusedIndex(slot.parts, form, at))
+    taken.add(part)
+    return part
   }
 
   #completeAnnotations(slot: Slot, part: Part, annotations: readonly Json[]): void {

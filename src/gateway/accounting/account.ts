@@ -5,7 +5,7 @@ import type { Demand, Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { isPending } from '../../ready.ts'
-import type { UsageOutcome, UsageRecord } from '../../storage/usage.ts'
+import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { Bill } from '../bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
 import { chargeOf, imagesIn } from './cost.ts'
@@ -105,7 +105,7 @@ export function account(
   const record = usageRecord(exchange, error, deps.clock.monotonicMs())
   deps.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
-  const { fees } = priced(exchange.bill, isByok)
+  const fees = feesBeside(exchange.bill, isByok)
   const tokens = inputTokens + outputTokens
   if (fees === 0) exchange.reservation?.settle({ cost, isByok, tokens })
   else {
@@ -129,12 +129,11 @@ export function account(
 }
 
 /**
- * Cost of the model calls, and fees of tools beside it. On an own credential the fees are apart: the service pays them,
- * so that they count as if no own credential were there.
+ * Fees of tools that the cost of the record leaves out: on an own credential the service pays them, so that they count
+ * as if no own credential were there.
  */
-export function priced(bill: Bill, isByok: boolean): { readonly cost: PicoUsd; readonly fees: PicoUsd } {
-  const cost = bill.cost ?? 0
-  return isByok ? { cost: cost - bill.tools.cost, fees: bill.tools.cost } : { cost, fees: 0 }
+function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
+  return isByok ? bill.tools.cost : 0
 }
 
 /** The record of fees beside a record on an own credential, which it names as its parent. */
@@ -174,23 +173,22 @@ const FOREIGN_MAX_CHARS = 256
 /** Larger counts are no counts; sums of this many still fit in 63 bits for some million records. */
 const COUNT_MAX = 1e12
 
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
+
 /** `error` is why it failed; null when the reply ended well. */
 export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
   const { bill, caller, request, finish, firstTokenMs } = exchange
   const usage = bill.total?.usage
   const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
+  const isByok = last?.isByok === true
   const cancelled = error?.code === 'client_closed' || hasLeft(exchange)
-  return {
+  const record: Writable<UsageRecord> = {
     id: exchange.id,
     createdAt: isoInstant(exchange.createdAt * 1000),
     organizationId: caller.organizationId,
     workspaceId: caller.workspaceId,
     keyHash: caller.keyHash,
-    ...(caller.memberId === null ? {} : { memberId: caller.memberId }),
-    ...(exchange.parent === undefined ? {} : { parent: exchange.parent }),
-    ...(exchange.dialect === 'embeddings' ? { apiType: 'embeddings' as const } : {}),
-    ...(exchange.router === null ? {} : { router: exchange.router }),
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,
@@ -208,22 +206,32 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     outputTokens: count(usage?.outputTokens),
     reasoningTokens: count(usage?.reasoningTokens),
     webSearchRequests: count((usage?.webSearchRequests ?? 0) + bill.searches),
-    cost: Math.min(priced(bill, last?.isByok === true).cost, Number.MAX_SAFE_INTEGER),
-    isByok: last?.isByok ?? false,
+    cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
+    isByok,
     serviceTier: cutForeign(finish?.serviceTier ?? null),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
     latencyMs: micros(nowMs - exchange.watch.startedMs),
     generationMs: firstTokenMs === null ? null : micros(nowMs - firstTokenMs),
-    attempts: exchange.attempts.map(attempt => ({
-      provider: attempt.endpoint.provider.slug,
-      providerName: attempt.endpoint.provider.name,
-      model: attempt.endpoint.modelId,
-      status: attempt.status,
-      error: attempt.error?.code ?? null,
-      isByok: attempt.isByok,
-    })),
+    attempts: exchange.attempts.map(usageAttempt),
+  }
+  if (caller.memberId !== null) record.memberId = caller.memberId
+  if (exchange.parent !== undefined) record.parent = exchange.parent
+  if (exchange.dialect === 'embeddings') record.apiType = 'embeddings'
+  if (exchange.router !== null) record.router = exchange.router
+  return record
+}
+
+function usageAttempt({ endpoint, status, error, isByok }: AttemptRecord): UsageAttempt {
+  const { provider, modelId } = endpoint
+  return {
+    provider: provider.slug,
+    providerName: provider.name,
+    model: modelId,
+    status,
+    error: error?.code ?? null,
+    isByok,
   }
 }
 

@@ -5,6 +5,7 @@
 import type { UsageSpool } from '../../storage/spool.ts'
 import type { LedgerStore } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
+import { type UsageLine, wholeRecord } from '../../storage/usage-line.ts'
 
 export interface Ledger {
   /** Keeps the record, together with others of this turn of the event loop. Never throws. */
@@ -36,7 +37,7 @@ export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
     async find(id, organizationId) {
       const line = recent.get(id) ?? earlier.get(id)
       if (line === undefined) return store.find(id, organizationId)
-      const record = JSON.parse(line) as UsageRecord
+      const record = wholeRecord(JSON.parse(line) as UsageLine)
       return record.organizationId === organizationId ? record : null
     },
   }

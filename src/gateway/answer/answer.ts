@@ -323,21 +323,15 @@ export class Answer {
     const incomplete = INCOMPLETE[reason]
     this.closeTurn(reason)
     this.showWaiting()
-    const final = this.#final(ending)
+    const response = this.#final(ending)
+    if (ending.fields !== undefined) Object.assign(response, ending.fields)
     if (incomplete === undefined) {
-      const response: ResponseResource = { ...final, ...ending.fields, status: 'completed' }
+      response.status = 'completed'
       this.#deliver({ type: 'response.completed', sequence_number: 0, response })
     } else {
-      this.#deliver({
-        type: 'response.incomplete',
-        sequence_number: 0,
-        response: {
-          ...final,
-          ...ending.fields,
-          status: 'incomplete',
-          incomplete_details: { reason: incomplete },
-        },
-      })
+      response.status = 'incomplete'
+      response.incomplete_details = { reason: incomplete }
+      this.#deliver({ type: 'response.incomplete', sequence_number: 0, response })
     }
   }
 
@@ -361,18 +355,19 @@ export class Answer {
   }
 
   #final(ending: Ending): ResponseResource {
-    return {
+    const response: ResponseResource = {
       ...this.#response,
       model: ending.model ?? this.#response.model,
-      ...(ending.provider === undefined ? {} : { provider: ending.provider }),
-      ...(ending.nativeFinish == null ? {} : { native_finish_reason: ending.nativeFinish }),
-      ...(ending.stopSequence == null ? {} : { stop_sequence: ending.stopSequence }),
       completed_at: ending.completedAt,
       output: this.#assembler.output,
       service_tier: ending.serviceTier ?? 'default',
       usage: ending.usage,
-      ...(ending.metadata === null ? {} : { gateway_metadata: ending.metadata }),
     }
+    if (ending.provider !== undefined) response.provider = ending.provider
+    if (ending.nativeFinish != null) response.native_finish_reason = ending.nativeFinish
+    if (ending.stopSequence != null) response.stop_sequence = ending.stopSequence
+    if (ending.metadata !== null) response.gateway_metadata = ending.metadata
+    return response
   }
 
   /** Numbers the event as it leaves: what is dropped before never had a number. */

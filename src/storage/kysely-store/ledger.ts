@@ -1,58 +1,47 @@
 /** The usage ledger and the credits in the database. */
 import { setImmediate as turn } from 'node:timers/promises'
-import { type CompiledQuery, type Kysely, type Selectable, sql } from 'kysely'
+import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { CreditStore, LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { UsageRecord } from '../usage.ts'
+import { parseLines, type UsageLine, wholeRecord } from '../usage-line.ts'
 import { inTransaction } from './rows.ts'
-import { createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
+import { COLUMNS, createInsertRecords, insertJson } from './usage-insert.ts'
+import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>
 
-/** Rows per insert, largest first: few different statements, each compiled and prepared once. */
-const BATCHES = [64, 8, 1] as const
-
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
-  const inserts = new Map<number, CompiledQuery>()
-  /** Compiling a statement costs as much as running it, so each size is compiled once. */
-  const insertOf = (rows: number): CompiledQuery => {
-    const cached = inserts.get(rows)
-    if (cached !== undefined) return cached
-    const names = Object.fromEntries(COLUMNS.map(name => [name, ''])) as unknown as UsageRow
-    const compiled = db
-      .insertInto('usage')
-      .values(Array.from({ length: rows }, () => names))
-      .onConflict(conflict => conflict.column('id').doNothing())
-      .returning('id')
-      .compile()
-    inserts.set(rows, compiled)
-    return compiled
-  }
+  const insertRecords = createInsertRecords(db)
+  /** One transaction is one wait for the disk. */
+  const addNew = (insert: (transaction: Transaction<Tables>) => Promise<readonly AlikeUsage[]>) =>
+    inTransaction(db, async transaction => addTotals(transaction, await insert(transaction)))
+  const add = async (records: readonly UsageLine[]): Promise<number> =>
+    records.length === 0
+      ? 0
+      : await addNew(transaction =>
+          engine.readsJson
+            ? insertJson(transaction, JSON.stringify(records))
+            : insertRecords(transaction, records),
+        )
 
   return {
-    async add(records) {
-      if (records.length === 0) return 0
-      const offered = new Map<string, UsageRecord>()
-      // Of two records with one id the first is stored.
-      for (const record of records) if (!offered.has(record.id)) offered.set(record.id, record)
-      // One transaction is one wait for the disk.
-      return await inTransaction(db, async transaction => {
-        const added: UsageRecord[] = []
-        for (let from = 0; from < records.length; ) {
-          const size = BATCHES.find(rows => rows <= records.length - from) ?? 1
-          const parameters = records.slice(from, from + size).flatMap(rowOf)
-          const { rows } = await transaction.executeQuery({ ...insertOf(size), parameters })
-          for (const { id } of rows as readonly { readonly id: string }[]) {
-            const record = offered.get(id)
-            if (record !== undefined) added.push(record)
-          }
-          from += size
+    add,
+    async addLines(lines) {
+      if (engine.readsJson) {
+        const json = `[${lines.trim().replaceAll(/\n+/g, ',')}]`
+        try {
+          return { added: await addNew(transaction => insertJson(transaction, json)), spoilt: 0 }
+        } catch (error) {
+          const { records, spoilt } = parseLines(lines)
+          if (spoilt === 0) throw error
+          return { added: await add(records), spoilt }
         }
-        await addTotals(transaction, added)
-        return added.length
-      })
+      }
+      const { records, spoilt } = parseLines(lines)
+      return { added: await add(records), spoilt }
     },
     async find(id, organizationId) {
       const row = await db
@@ -98,7 +87,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
           .limit(limit)
           .execute()
         const missing = rows.filter(({ inTotals }) => inTotals === 0).map(recordOf)
-        await addTotals(transaction, missing)
+        await addTotals(transaction, alike(missing))
         const last = rows.at(-1)
         if (last === undefined || rows.length < limit) await transaction.deleteFrom('usageFill').execute()
         else await transaction.updateTable('usageFill').set({ afterId: last.id }).execute()
@@ -138,73 +127,9 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
   }
 }
 
-/** In the order of the values from `rowOf`. */
-const COLUMNS = [
-  'id',
-  'createdAt',
-  'organizationId',
-  'workspaceId',
-  'keyHash',
-  'memberId',
-  'model',
-  'provider',
-  'endUser',
-  'outcome',
-  'accounting',
-  'inputTokens',
-  'outputTokens',
-  'reasoningTokens',
-  'cost',
-  'isByok',
-  'inTotals',
-  'details',
-] as const satisfies readonly (keyof UsageRow)[]
-
-function rowOf(record: UsageRecord): (string | number | null)[] {
-  const {
-    id,
-    createdAt,
-    organizationId,
-    workspaceId,
-    keyHash,
-    memberId,
-    model,
-    provider,
-    endUser,
-    outcome,
-    accounting,
-    inputTokens,
-    outputTokens,
-    reasoningTokens,
-    cost,
-    isByok,
-    ...details
-  } = record
-  return [
-    id,
-    createdAt,
-    organizationId,
-    workspaceId,
-    keyHash,
-    memberId ?? null,
-    model,
-    provider,
-    endUser,
-    outcome,
-    accounting,
-    inputTokens,
-    outputTokens,
-    reasoningTokens,
-    cost,
-    Number(isByok),
-    1,
-    JSON.stringify(details),
-  ]
-}
-
 function recordOf({ details, memberId, inTotals, ...columns }: UsageRow): UsageRecord {
-  return {
-    ...(JSON.parse(details) as Omit<UsageRecord, keyof typeof columns | 'memberId'>),
+  return wholeRecord({
+    ...(JSON.parse(details) as Partial<UsageLine>),
     ...columns,
     ...(memberId === null ? {} : { memberId }),
     inputTokens: Number(columns.inputTokens),
@@ -212,7 +137,7 @@ function recordOf({ details, memberId, inTotals, ...columns }: UsageRow): UsageR
     reasoningTokens: Number(columns.reasoningTokens),
     cost: Number(columns.cost),
     isByok: columns.isByok !== 0,
-  }
+  })
 }
 
 export function createCreditStore(db: Kysely<Tables>): CreditStore {

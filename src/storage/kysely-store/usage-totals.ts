@@ -4,11 +4,12 @@
  */
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
 import type { Tables, TotalKind, UsageTotalsTable } from '../tables.ts'
-import type { ActivityFilter, ActivityRow, UsageFilter, UsageRecord, UsageTotals } from '../usage.ts'
+import type { ActivityFilter, ActivityRow, UsageFilter, UsageTotals } from '../usage.ts'
+import type { UsageLine } from '../usage-line.ts'
 
 /** The fields of a record that totals are made of. */
-export type CountedUsage = Pick<
-  UsageRecord,
+type CountedUsage = Pick<
+  UsageLine,
   | 'createdAt'
   | 'organizationId'
   | 'workspaceId'
@@ -23,6 +24,20 @@ export type CountedUsage = Pick<
   | 'cost'
   | 'isByok'
 >
+
+/** Sums over records that no total tells apart. */
+export interface AlikeUsage {
+  readonly organizationId: string
+  readonly day: string
+  readonly keyHash: string
+  readonly memberId: string | null
+  readonly workspaceId: string | null
+  readonly model: string | null
+  readonly provider: string | null
+  readonly endUser: string | null
+  /** As SUMMED has them; texts are integers. */
+  readonly sums: readonly (number | string)[]
+}
 
 const PLACE = [
   'organizationId',
@@ -50,20 +65,20 @@ type Part = 'keyHash' | 'workspaceId' | 'model' | 'provider'
 interface Kind {
   readonly kind: TotalKind
   /** Null: the record is in no total of this kind. */
-  readonly ownerOf: (record: CountedUsage) => string | null
+  readonly ownerOf: (usage: AlikeUsage) => string | null
   /** Columns that keep the sums of an owner and day apart. */
   readonly parts: readonly Part[]
 }
 
 const KINDS: readonly Kind[] = [
-  { kind: 'key', ownerOf: record => record.keyHash, parts: [] },
-  { kind: 'key-models', ownerOf: record => record.keyHash, parts: ['workspaceId', 'model', 'provider'] },
-  { kind: 'member', ownerOf: record => record.memberId ?? null, parts: ['workspaceId'] },
+  { kind: 'key', ownerOf: usage => usage.keyHash, parts: [] },
+  { kind: 'key-models', ownerOf: usage => usage.keyHash, parts: ['workspaceId', 'model', 'provider'] },
+  { kind: 'member', ownerOf: usage => usage.memberId, parts: ['workspaceId'] },
   { kind: 'organization', ownerOf: () => '', parts: [] },
   { kind: 'organization-models', ownerOf: () => '', parts: ['workspaceId', 'model', 'provider'] },
   {
     kind: 'user-models',
-    ownerOf: record => record.endUser,
+    ownerOf: usage => usage.endUser,
     parts: ['keyHash', 'workspaceId', 'model', 'provider'],
   },
 ]
@@ -78,8 +93,8 @@ interface Total {
   readonly sums: bigint[]
 }
 
-/** Adds records to the totals, in the transaction that stores them. */
-export type AddTotals = (transaction: Transaction<Tables>, records: Iterable<CountedUsage>) => Promise<void>
+/** Adds records to the totals, in the transaction that stores them. Returns their number. */
+export type AddTotals = (transaction: Transaction<Tables>, alike: readonly AlikeUsage[]) => Promise<number>
 
 export function createAddTotals(db: Kysely<Tables>): AddTotals {
   const upserts = new Map<number, CompiledQuery>()
@@ -107,42 +122,76 @@ export function createAddTotals(db: Kysely<Tables>): AddTotals {
     return compiled
   }
 
-  return async (transaction, records) => {
-    const totals = totalsOf(records)
+  return async (transaction, alike) => {
+    const totals = totalsOf(alike)
     for (let from = 0; from < totals.length; ) {
       const size = BATCHES.find(rows => rows <= totals.length - from) ?? 1
       const parameters = totals.slice(from, from + size).flatMap(({ place, sums }) => [...place, ...sums])
       await transaction.executeQuery({ ...upsertOf(size), parameters })
       from += size
     }
+    return alike.reduce((sum, { sums }) => sum + Number(sums[0]), 0)
   }
 }
 
-/** In one order for all instances: those that add to the same totals at once must not wait for each other in a ring. */
-function totalsOf(records: Iterable<CountedUsage>): readonly Total[] {
-  const totals = new Map<string, Total>()
+/** As many sums of the largest count are still exact. */
+const ALIKE_MAX = 4_096
+
+/** Gathers the records that no total tells apart: most of a batch. */
+export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
+  const found: AlikeUsage[] = []
+  const open = new Map<string, number[]>()
   for (const record of records) {
-    const high = Math.floor(record.cost / HALF)
-    const low = record.cost % HALF
-    const added = [
-      1,
-      record.inputTokens,
-      record.outputTokens,
-      record.reasoningTokens,
-      high,
-      low,
-      record.isByok ? high : 0,
-      record.isByok ? low : 0,
-    ]
+    const { createdAt, organizationId, keyHash, inputTokens, outputTokens, cost } = record
+    const { workspaceId = null, memberId = null, model = null, provider = null, endUser = null } = record
+    const day = dayOf(createdAt)
+    // No text of a record has a NUL.
+    const own = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
+    const place = `${own}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
+    let sums = open.get(place)
+    if (sums === undefined || sums[0] === ALIKE_MAX) {
+      sums = [0, 0, 0, 0, 0, 0, 0, 0]
+      open.set(place, sums)
+      found.push({ organizationId, day, keyHash, memberId, workspaceId, model, provider, endUser, sums })
+    }
+    const high = Math.floor(cost / HALF)
+    const low = cost - high * HALF
+    const byok = record.isByok === true ? 1 : 0
+    addTo(sums, 0, 1)
+    addTo(sums, 1, inputTokens)
+    addTo(sums, 2, outputTokens)
+    addTo(sums, 3, record.reasoningTokens ?? 0)
+    addTo(sums, 4, high)
+    addTo(sums, 5, low)
+    addTo(sums, 6, byok * high)
+    addTo(sums, 7, byok * low)
+  }
+  return found
+}
+
+/** Null unlike any text. */
+function orNothing(text: string | null): string {
+  return text === null ? '' : `=${text}`
+}
+
+function addTo(sums: number[], at: number, value: number): void {
+  sums[at] = (sums[at] ?? 0) + value
+}
+
+/** In one order for all instances: those that add to the same totals at once must not wait for each other in a ring. */
+function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
+  const totals = new Map<string, Total>()
+  for (const usage of alike) {
+    const added = usage.sums.map(BigInt)
     for (const { kind, ownerOf, parts } of KINDS) {
-      const owner = ownerOf(record)
+      const owner = ownerOf(usage)
       if (owner === null) continue
-      const part = (name: Part): string => (parts.includes(name) ? (record[name] ?? '') : '')
+      const part = (name: Part): string => (parts.includes(name) ? (usage[name] ?? '') : '')
       const place = [
-        record.organizationId,
+        usage.organizationId,
         kind,
         owner,
-        dayOf(record.createdAt),
+        usage.day,
         part('keyHash'),
         part('workspaceId'),
         part('model'),
@@ -150,8 +199,8 @@ function totalsOf(records: Iterable<CountedUsage>): readonly Total[] {
       ]
       const key = JSON.stringify(place)
       const total = totals.get(key)
-      if (total === undefined) totals.set(key, { place, sums: added.map(BigInt) })
-      else for (const [at, value] of added.entries()) total.sums[at] = (total.sums[at] ?? 0n) + BigInt(value)
+      if (total === undefined) totals.set(key, { place, sums: [...added] })
+      else for (const [at, value] of added.entries()) total.sums[at] = (total.sums[at] ?? 0n) + value
     }
   }
   return [...totals].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, total]) => total)

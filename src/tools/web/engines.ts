@@ -9,6 +9,7 @@ import type { Transport } from '../../upstream/transport.ts'
 import { type ConfiguredEngine, callEngine, EngineFailure, unreadable } from './call-engine.ts'
 import type { Admits } from './domains.ts'
 import type { EngineKind, EnginePage, SearchQuery, SearchResult } from './engine.ts'
+import { EnginePlaces } from './engine-places.ts'
 import { PAGE_ENGINES } from './page-engines.ts'
 import { SEARCH_ENGINES } from './search-engines.ts'
 import { cutText, shownText, shownTitle } from './shown-text.ts'
@@ -34,15 +35,21 @@ export interface EngineFindings {
   readonly cost: PicoUsd
 }
 
-/** Calls of a thread at once: each may hold a reply of some megabytes. */
-const RUNNING_MAX = 64
+/** For whom an engine is called. */
+export interface EngineTerms {
+  readonly organizationId: string
+  readonly signal: AbortSignal
+}
+
+/** Calls of a thread at once, for all customers: each may hold a reply of some megabytes. */
+const PLACES_MAX = 64
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
   readonly #engines: readonly WebEngine[]
-  #running = 0
+  readonly #places = new EnginePlaces(PLACES_MAX)
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
@@ -75,10 +82,10 @@ export class WebEngines {
     engine: WebEngine,
     query: SearchQuery,
     admits: Admits,
-    signal: AbortSignal,
+    terms: EngineTerms,
   ): Promise<EngineFindings> {
     const row = SEARCH_ENGINES[engine.kind]
-    const reply = await this.#within(engine, signal, inner =>
+    const reply = await this.#within(engine, terms, inner =>
       callEngine(this.#deps.client, row, engine, row.request(query), { ...this.#deps, signal: inner }),
     )
     const results = row.read(reply)
@@ -91,11 +98,11 @@ export class WebEngines {
     engine: WebEngine,
     url: string,
     maxChars: number,
-    signal: AbortSignal,
+    terms: EngineTerms,
   ): Promise<{ page: EnginePage | number; cost: PicoUsd } | null> {
     const row = PAGE_ENGINES[engine.kind]
     if (row === undefined) return null
-    const reply = await this.#within(engine, signal, inner =>
+    const reply = await this.#within(engine, terms, inner =>
       callEngine(this.#deps.client, row, engine, row.request(url, maxChars), {
         ...this.#deps,
         signal: inner,
@@ -109,12 +116,13 @@ export class WebEngines {
   /** The deadline holds for the whole call, however slowly the reply comes. */
   async #within<T>(
     { name }: WebEngine,
-    signal: AbortSignal,
+    { organizationId, signal }: EngineTerms,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const { clock, timeoutMs } = this.#deps
-    if (this.#running >= RUNNING_MAX) throw new EngineFailure('engine_busy', 'too many searches are running')
-    this.#running++
+    if (!this.#places.take(organizationId)) {
+      throw new EngineFailure('engine_busy', 'too many searches are running')
+    }
     const late = new AbortController()
     const timer = clock.after(timeoutMs, () =>
       late.abort(new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`)),
@@ -123,7 +131,7 @@ export class WebEngines {
       return await work(AbortSignal.any([signal, late.signal]))
     } finally {
       timer.cancel()
-      this.#running--
+      this.#places.leave(organizationId)
     }
   }
 }

@@ -3,6 +3,7 @@ import { GatewayError } from '../../errors.ts'
 import type { Bill } from '../../gateway/bill.ts'
 import type { Log } from '../../log/log.ts'
 import type { UrlCitationAnnotation } from '../../protocol/parts.ts'
+import type { Caller } from '../../protocol/records.ts'
 import { EngineFailure } from './call-engine.ts'
 import type { WebEngines } from './engines.ts'
 import { citationsOf, foundText } from './found-text.ts'
@@ -14,6 +15,8 @@ export interface OneSearch {
   /** Of the parameters, for errors. */
   readonly path: string
   readonly signal: AbortSignal
+  /** Its organization shares the engine with others. */
+  readonly caller: Pick<Caller, 'organizationId'>
   /** Owes the fee as soon as the engine is asked. */
   readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
 }
@@ -22,7 +25,7 @@ export interface OneSearch {
 export async function searchOnce(
   engines: WebEngines,
   log: Log,
-  { query, parameters, path, signal, bill }: OneSearch,
+  { query, parameters, path, signal, bill, caller: { organizationId } }: OneSearch,
 ): Promise<{ text: string; citations: UrlCitationAnnotation[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines)
@@ -35,7 +38,10 @@ export async function searchOnce(
   const fee = engines.searchFee(engine, asked.query)
   bill.holdFee(fee)
   try {
-    const { results, cost } = await engines.search(engine, asked.query, asked.admits, signal)
+    const { results, cost } = await engines.search(engine, asked.query, asked.admits, {
+      organizationId,
+      signal,
+    })
     bill.dropFee(fee)
     bill.addSearch(cost)
     return {

@@ -132,7 +132,7 @@ t.test('lines that come one by one do not wait for ever', async t => {
 t.test('lines of other batches, keys, models and paths make drafts of their own', async t => {
   const { clock, drafts } = start()
   const other = { ...BATCH, id: 'batch_two' }
-  const own = { id: 'cred-1', name: null, label: 'sk-…1' }
+  const own = { id: 'cred-1', name: null, label: 'sk-…1', declaredRegion: null, declaredZdr: null }
   t.ok(drafts.take(BATCH, line(0), call()))
   t.ok(drafts.take(other, line(0, { batchId: other.id }), call()))
   t.ok(drafts.take(BATCH, line(1), call({ credential: own })))

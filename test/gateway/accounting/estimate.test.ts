@@ -218,7 +218,7 @@ const shared = (endpoint: Candidate['endpoint']): Candidate => ({ endpoint, cred
 t.test('a request demands what each candidate charges for reading and for each token', async t => {
   const own = {
     endpoint: priced({ maxOutputTokens: 50 }),
-    credential: { id: 'c', name: null, label: 'c...c' },
+    credential: { id: 'c', name: null, label: 'c...c', declaredRegion: null, declaredZdr: null },
   }
   const text = 'x'.repeat(400)
   t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own]), {

@@ -1,5 +1,6 @@
 /** The contract of the usage ledger. */
 import type { Test } from 'tap'
+import { lineOf } from '../../../src/storage/usage-line.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
 import { someUsage } from '../usage.ts'
@@ -44,10 +45,89 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 2, cost: 3n })
   })
 
+  await t.test('lines of the spool arrive as the records they tell, once, in whatever order', async t => {
+    const { ledger } = await opened(t)
+    const records = [
+      someUsage({ endUser: ODD_TEXT, reasoningTokens: 3, isByok: true, memberId: 'member', cost: 7 }),
+      someUsage({ model: null, provider: null, providerName: null, workspaceId: null, attempts: [] }),
+      someUsage({
+        upstreamId: 'x',
+        latencyMs: 1234.567,
+        cost: Number.MAX_SAFE_INTEGER,
+        router: 'gateway/auto',
+      }),
+    ]
+    const lines = records.map(record => `${lineOf(record)}\n`)
+    const [one = '', ...more] = lines
+    t.same(await ledger.addLines(''), { added: 0, spoilt: 0 })
+    t.same(await ledger.addLines(one), { added: 1, spoilt: 0 })
+    t.same(await ledger.addLines([...more, one, ...more].join('')), { added: 2, spoilt: 0 })
+    t.same(await ledger.addLines(lines.join('')), { added: 0, spoilt: 0 })
+    for (const record of records) t.same(await ledger.find(record.id, 'org_1'), record)
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), {
+      requests: 3,
+      cost: BigInt(Number.MAX_SAFE_INTEGER) + 9_000_007n,
+      byokCost: 7n,
+    })
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '', memberId: 'member' }), {
+      requests: 1,
+    })
+  })
+
+  await t.test('lines that are no records are left out, and the others arrive', async t => {
+    const { ledger } = await opened(t)
+    const [one, two, three] = [someUsage(), someUsage(), someUsage({ cost: 1 })]
+    const torn = lineOf(someUsage()).slice(0, 100)
+    const text = `${lineOf(one)}\n\n${torn}\n${JSON.stringify(two)}\n{}\n5\n${JSON.stringify({ ...one, id: 'gen-x', cost: 0.5 })}\n${lineOf(three)}\n`
+    t.same(await ledger.addLines(text), { added: 3, spoilt: 4 })
+    t.same(await ledger.addLines(text), { added: 0, spoilt: 4 })
+    for (const record of [one, two, three]) t.same(await ledger.find(record.id, 'org_1'), record)
+    t.match(await ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 3 })
+    t.same(await ledger.addLines(`\n${lineOf(someUsage())}\n\n\n${lineOf(someUsage())}\n`), {
+      added: 2,
+      spoilt: 0,
+    })
+  })
+
+  await t.test('a record of a field that this version does not know keeps it', async t => {
+    const { ledger } = await opened(t)
+    const record = { ...someUsage(), tomorrow: [1, 'x'] }
+    await ledger.addLines(JSON.stringify(record))
+    t.same(await ledger.find(record.id, 'org_1'), record)
+  })
+
+  await t.test('totals tell texts apart from none', async t => {
+    const { ledger } = await opened(t)
+    await ledger.add([
+      someUsage({ endUser: null, cost: 1 }),
+      someUsage({ endUser: 'null', cost: 2 }),
+      someUsage({ endUser: '', cost: 4 }),
+      someUsage({ endUser: '=', cost: 8 }),
+    ])
+    const filter = {
+      organizationId: 'org_1',
+      since: '2026-01-01T00:00:00.000Z',
+      until: '2026-01-02T00:00:00.000Z',
+      byWorkspace: false,
+    }
+    for (const [endUser, cost] of [
+      ['null', 2n],
+      ['=', 8n],
+    ] as const) {
+      t.match(await ledger.activity({ ...filter, endUser }), [{ requests: 1, cost }])
+    }
+    t.match(await ledger.activity(filter), [{ requests: 4, cost: 15n }])
+  })
+
   await t.test('of many who ship the same records at once each record is kept once', async t => {
     const { ledger } = await opened(t)
     const records = Array.from({ length: 450 }, () => someUsage())
-    const added = await Promise.all(Array.from({ length: 5 }, () => ledger.add(records)))
+    const lines = records.map(record => `${lineOf(record)}\n`).join('')
+    const added = await Promise.all(
+      Array.from({ length: 6 }, async (_, at) =>
+        at % 2 === 0 ? ledger.add(records) : (await ledger.addLines(lines)).added,
+      ),
+    )
     t.equal(
       added.reduce((sum, count) => sum + count),
       records.length,

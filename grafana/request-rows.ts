@@ -1,0 +1,243 @@
+/** Rows of the dashboard about requests: traffic, errors, latency, streams, usage, rules and tools. Pure. */
+import { LIVE, of, quantile, type Row, share, sumRate } from './panel.ts'
+
+export const REQUEST_ROWS: readonly Row[] = [
+  {
+    title: 'Traffic and load shedding',
+    panels: [
+      {
+        title: 'Requests by route',
+        description: 'Finished requests per second. Paths that match no route are counted as other.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_requests_total', 'route'), legend: '{{route}}' }],
+      },
+      {
+        title: 'Shed requests by reason',
+        description:
+          'Requests per second that were refused before they were read, by limit. If in_flight, lag or buffered (503, an overloaded thread) stay above zero, add threads or instances. key_open and key_bytes (429): a key exceeded its own limit.',
+        unit: 'reqps',
+        queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
+        title: 'Refused connections',
+        description:
+          'Client connections per second that were closed at once. limit: the thread had too many; address: one address had too many.',
+        unit: 'cps',
+        queries: [{ expr: sumRate('gateway_connections_refused_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
+        title: 'Open connections',
+        description: 'Client connections, idle ones included.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_open_connections')})`, legend: '{{instance}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Errors',
+    panels: [
+      {
+        title: 'Failed requests, share',
+        description:
+          'Failed requests of all finished ones, failures within streams included, without those of batches. The objective of the alert rules is 0.1 %.',
+        unit: 'percentunit',
+        alarm: 0.001,
+        queries: [
+          {
+            expr: share(
+              sumRate('gateway_requests_total', '', `outcome="failed",${LIVE}`),
+              sumRate('gateway_requests_total', '', LIVE),
+            ),
+            legend: 'failed',
+          },
+        ],
+      },
+      {
+        title: 'Status classes',
+        description:
+          'Finished requests per second by the class of the status that was sent. A stream that failed half-way has sent 200 already: it shows in the panel on the left alone.',
+        unit: 'reqps',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_requests_total', 'status_class'), legend: '{{status_class}}' }],
+      },
+      {
+        title: 'Aborted and refused requests, share',
+        description:
+          'Clients that left before the end, and requests that were refused, of all finished ones. A jump of aborted ones often means that something before or behind the gateway became slow.',
+        unit: 'percentunit',
+        queries: ['aborted', 'refused'].map(outcome => ({
+          expr: share(
+            sumRate('gateway_requests_total', '', `outcome="${outcome}",${LIVE}`),
+            sumRate('gateway_requests_total', '', LIVE),
+          ),
+          legend: outcome,
+        })),
+      },
+    ],
+  },
+  {
+    title: 'Latency by stage',
+    panels: [
+      {
+        title: 'Request duration, p95 by route',
+        description: 'From the request line to the last byte of the answer, streams included.',
+        unit: 's',
+        queries: [{ expr: quantile(0.95, 'gateway_request_duration_seconds', 'route'), legend: '{{route}}' }],
+      },
+      {
+        title: 'Stage duration, p95',
+        description:
+          'Each stage for itself; quantiles of stages do not add up. Upload is the client’s time, upstream_first_byte, first_token and stream are the provider’s, tools is that of server tools.',
+        unit: 's',
+        width: 12,
+        queries: [{ expr: quantile(0.95, 'gateway_overhead_seconds', 'stage'), legend: '{{stage}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Streams',
+    panels: [
+      {
+        title: 'Open streams',
+        description: 'Event streams that are being sent now.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_open_streams')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Stream events sent',
+        description: 'Events per second, counted when their stream ends.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_stream_chunks_total'), legend: 'events' }],
+      },
+      {
+        title: 'Stream bytes sent',
+        description: 'Bytes per second, counted when their stream ends.',
+        unit: 'Bps',
+        queries: [{ expr: sumRate('gateway_stream_bytes_total'), legend: 'bytes' }],
+      },
+    ],
+  },
+  {
+    title: 'Tokens and usage records',
+    panels: [
+      {
+        title: 'Output tokens, top ten models',
+        description:
+          'Output tokens per second. Models beyond the first 200 of the catalogue are counted as other.',
+        unit: 'short',
+        stacked: true,
+        queries: [
+          {
+            expr: `topk(10, ${sumRate('gateway_tokens_total', 'model', 'direction="output"')})`,
+            legend: '{{model}}',
+          },
+        ],
+      },
+      {
+        title: 'Usage records',
+        description:
+          'Usage records per second by how the usage is known: told by the provider (exact), estimated because it was not, or none.',
+        unit: 'ops',
+        width: 24,
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_usage_records_total', 'accounting'), legend: '{{accounting}}' }],
+      },
+      {
+        title: 'Implausible usage reports',
+        description:
+          'Replies per second with implausible usage, for which a corrected usage was charged. The log names the model.',
+        unit: 'ops',
+        width: 24,
+        queries: [{ expr: sumRate('gateway_usage_implausible_total', 'provider'), legend: '{{provider}}' }],
+      },
+    ],
+  },
+  {
+    title: 'Guardrails',
+    panels: [
+      {
+        title: 'Guardrail decisions by action',
+        description:
+          'Decisions per second. Unchecked ones could not be evaluated in time: look at the tasks, and add task threads.',
+        unit: 'ops',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_guardrail_decisions_total', 'action'), legend: '{{action}}' }],
+      },
+      {
+        title: 'Guardrail decisions by detector',
+        description: 'What the rules found, per second; custom are all patterns of users together.',
+        unit: 'ops',
+        queries: [
+          {
+            expr: sumRate('gateway_guardrail_decisions_total', 'guardrail, action'),
+            legend: '{{guardrail}} {{action}}',
+          },
+        ],
+      },
+      {
+        title: 'Guardrail latency, p99',
+        description: 'From a valid request to the verdict on it; only callers with guardrails.',
+        unit: 's',
+        queries: [
+          { expr: quantile(0.99, 'gateway_overhead_seconds', '', 'stage="guard"'), legend: 'requests' },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Alignment',
+    panels: [
+      {
+        title: 'Alignment outcomes',
+        description:
+          'Messages per second that the alignment plugin had judged, by mode and outcome. Enforced ones that are unavailable were refused with 503: look at the evaluator.',
+        unit: 'ops',
+        width: 12,
+        stacked: true,
+        queries: [
+          {
+            expr: sumRate('gateway_alignment_outcomes_total', 'mode, outcome'),
+            legend: '{{mode}} {{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Alignment latency, mean',
+        description: 'What a judged exchange waited for its evaluator, on average.',
+        unit: 's',
+        width: 12,
+        queries: [
+          {
+            expr: `${sumRate('gateway_overhead_seconds_sum', '', 'stage="judge"')} / ${sumRate('gateway_overhead_seconds_count', '', 'stage="judge"')}`,
+            legend: 'average',
+          },
+        ],
+      },
+    ],
+  },
+  {
+    title: 'Server tools',
+    panels: [
+      {
+        title: 'Tool calls by tool and outcome',
+        description:
+          'Calls of models per second. Refused: the tool told the model of a failure; failed: a fault of the gateway, with a line in the log.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          {
+            expr: sumRate('gateway_server_tool_calls_total', 'tool, outcome'),
+            legend: '{{tool}} {{outcome}}',
+          },
+        ],
+      },
+      {
+        title: 'Tool call duration, p99',
+        description: 'How long a call of each tool takes.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_server_tool_seconds', 'tool'), legend: '{{tool}}' }],
+      },
+    ],
+  },
+]

@@ -1,0 +1,205 @@
+/**
+ * Signed proofs of placement: a request that asks for one gets it in `gateway_metadata`, over what its client gets. And
+ * GET /proof-keys. Other requests call nothing here.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { type Clock, unixSeconds } from '../clock.ts'
+import { ProofKeyError, type ProofKeys, type ProofRing } from '../credentials/proof-keys.ts'
+import type { FrameWriter } from '../dialects/dialect.ts'
+import { GatewayError } from '../errors.ts'
+import type { Exchange, Witness } from '../gateway/exchange.ts'
+import { callsOf, wishOf } from '../gateway/placement.ts'
+import type { Log } from '../log/log.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import { digestedEvent, PROOF_ISSUER, type ProofScope, proofPlace, replyDigest } from '../protocol/proof.ts'
+import { whenReady } from '../ready.ts'
+import type { ApiRequest, Handler } from './operation.ts'
+
+/** The header that asks for a proof. */
+export const PROOF_HEADER = 'x-gateway-proof'
+
+export interface ProofDeps {
+  readonly keys: Pick<ProofKeys, 'current'>
+  readonly clock: Clock
+  readonly log: Log
+  /** The place of this gateway. */
+  readonly region: string
+}
+
+/** True when the header asks for a proof. @throws GatewayError for a value that says neither yes nor no */
+export function wantsProof(headers: ReadonlyMap<string, string>): boolean {
+  const value = (headers.get(PROOF_HEADER) ?? '').toLowerCase()
+  if (value === 'true') return true
+  if (value === '' || value === 'false') return false
+  throw new GatewayError('invalid_request', 'X-Gateway-Proof: must be true or false')
+}
+
+/** @throws GatewayError when a proof is asked for where none is made */
+export function refuseProof(headers: ReadonlyMap<string, string>, what: string): void {
+  if (wantsProof(headers)) {
+    throw new GatewayError('invalid_request', `X-Gateway-Proof: ${what} have no proof`)
+  }
+}
+
+/** The proof that a request asks for; null: none. A promise only where keys are read first. */
+export function openProof(
+  deps: ProofDeps,
+  { headers, bodyDigest }: Pick<ApiRequest, 'headers' | 'bodyDigest'>,
+  withMetadata: boolean,
+): RequestProof | null | Promise<RequestProof | null> {
+  if (bodyDigest === null || !wantsProof(headers)) return null
+  if (!withMetadata) {
+    throw new GatewayError('invalid_request', 'X-Gateway-Proof: needs X-Gateway-Metadata: enabled')
+  }
+  return whenReady(ringOf(deps), ring => new RequestProof(deps, ring, bodyDigest))
+}
+
+/** The public keys, as a JWK set. */
+export function listProofKeys(deps: ProofDeps): Handler {
+  return async (_, reply) => {
+    const { keys } = await ringOf(deps)
+    reply.json(200, { keys })
+  }
+}
+
+/** @throws or rejects with GatewayError if there are no keys */
+function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
+  const ring = keys.current()
+  if (!(ring instanceof Promise)) return ring
+  return ring.catch((cause: unknown) => {
+    if (!(cause instanceof ProofKeyError)) throw cause
+    log.notice('no key signs proofs', { reason: cause.message })
+    throw new GatewayError(
+      'service_unavailable',
+      'Proofs cannot be signed now: the gateway has no key for them',
+      {
+        retryAfterSeconds: 60,
+        cause,
+      },
+    )
+  })
+}
+
+/** The proof of one request. */
+export class RequestProof implements Witness {
+  readonly #deps: ProofDeps
+  readonly #ring: ProofRing
+  readonly #requestDigest: string
+  /** The first is that of the request. */
+  readonly #exchanges: Exchange[] = []
+
+  constructor(deps: ProofDeps, ring: ProofRing, requestDigest: string) {
+    this.#deps = deps
+    this.#ring = ring
+    this.#requestDigest = requestDigest
+  }
+
+  saw(exchange: Exchange): void {
+    this.#exchanges.push(exchange)
+  }
+
+  /** A whole reply with its proof. */
+  reply(body: unknown): unknown {
+    const place = proofPlace(body)
+    return place === null ? body : place.with(this.sign(replyDigest(place.reply), 'reply'))
+  }
+
+  /** Writes the frames of a stream with the proof. */
+  frames(writer: FrameWriter, scope: ProofScope): FrameWriter {
+    return scope === 'reply' ? new ProvenReply(writer, this) : new ProvenEvents(writer, this)
+  }
+
+  /** Signs what is known by now. */
+  sign(answerDigest: string, of: ProofScope): string {
+    const [exchange] = this.#exchanges
+    if (exchange === undefined) throw new Error('a proof without an exchange')
+    const last = exchange.attempts.at(-1)?.endpoint
+    return this.#ring.sign({
+      iss: PROOF_ISSUER,
+      iat: unixSeconds(this.#deps.clock),
+      jti: exchange.id,
+      model: last?.modelId ?? '',
+      provider: last?.provider.name ?? '',
+      gateway_region: this.#deps.region,
+      asked: wishOf(exchange),
+      calls: this.#exchanges.flatMap(callsOf),
+      request: { sha256: this.#requestDigest },
+      answer: { sha256: answerDigest, of },
+    })
+  }
+}
+
+/** A stream whose last event has the whole reply. */
+class ProvenReply implements FrameWriter {
+  readonly #writer: FrameWriter
+  readonly #proof: RequestProof
+
+  constructor(writer: FrameWriter, proof: RequestProof) {
+    this.#writer = writer
+    this.#proof = proof
+  }
+
+  write(event: StreamEvent): string {
+    const frames = this.#writer.write(event)
+    if (!('response' in event)) return frames
+    return rewritten(frames, value => {
+      const place = proofPlace(value)
+      return place === null ? null : place.with(this.#proof.sign(replyDigest(place.reply), 'reply'))
+    })
+  }
+
+  end(): string {
+    return this.#writer.end()
+  }
+
+  failure(...told: Parameters<FrameWriter['failure']>): string {
+    return this.#writer.failure(...told)
+  }
+}
+
+/** A stream whose events are the reply only together. */
+class ProvenEvents implements FrameWriter {
+  readonly #writer: FrameWriter
+  readonly #proof: RequestProof
+  readonly #hash: Hash = createHash('sha256')
+  #isSigned = false
+
+  constructor(writer: FrameWriter, proof: RequestProof) {
+    this.#writer = writer
+    this.#proof = proof
+  }
+
+  write(event: StreamEvent): string {
+    return this.#isSigned ? this.#writer.write(event) : rewritten(this.#writer.write(event), this.#add)
+  }
+
+  end(): string {
+    return this.#writer.end()
+  }
+
+  failure(...told: Parameters<FrameWriter['failure']>): string {
+    return this.#writer.failure(...told)
+  }
+
+  readonly #add = (value: unknown): unknown => {
+    const place = proofPlace(value)
+    this.#hash.update(digestedEvent(place?.with(null) ?? value))
+    if (place === null) return null
+    this.#isSigned = true
+    return place.with(this.#proof.sign(this.#hash.digest('hex'), 'events'))
+  }
+}
+
+/** Frames of JSON, each of which `change` may replace; null: it stays. JSON has no line ends of its own. */
+function rewritten(frames: string, change: (value: unknown) => unknown): string {
+  let all = ''
+  for (const frame of frames.split('\n\n')) {
+    if (frame === '') continue
+    const at = frame.startsWith(DATA) ? DATA.length : frame.indexOf(`\n${DATA}`) + 1 + DATA.length
+    const changed = change(JSON.parse(frame.slice(at)))
+    all += changed === null ? `${frame}\n\n` : `${frame.slice(0, at)}${JSON.stringify(changed)}\n\n`
+  }
+  return all
+}
+
+const DATA = 'data: '

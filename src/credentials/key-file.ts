@@ -1,0 +1,35 @@
+/** Files with secret keys: who may read and replace them. */
+import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+const OTHERS = 0o077
+const OTHERS_WRITE = 0o002
+/** Others may not remove or rename files of their neighbours, as in /tmp. */
+const STICKY = 0o1000
+
+/** Says why others than the owner may read or replace the keys, and what to do; null: they cannot. */
+export function modeFault(path: string): string | null {
+  const file = statSync(path).mode
+  if ((file & OTHERS) !== 0) {
+    return `${path}: others than its owner may read it (mode ${modeText(file)}): run chmod 600 ${path}`
+  }
+  const folder = statSync(dirname(path)).mode
+  if ((folder & OTHERS_WRITE) !== 0 && (folder & STICKY) === 0) {
+    return `${path}: anyone may replace it, because its folder has mode ${modeText(folder)}: run chmod o-w ${dirname(path)}`
+  }
+  return null
+}
+
+function modeText(mode: number): string {
+  return (mode & 0o7777).toString(8).padStart(4, '0')
+}
+
+/** The entry of a file in its folder must survive a power cut too. */
+export function syncFolder(path: string): void {
+  const folder = openSync(path, 'r')
+  try {
+    fsyncSync(folder)
+  } finally {
+    closeSync(folder)
+  }
+}

@@ -1,0 +1,31 @@
+/** Where the data of an exchange went: the calls of a proof of placement. Pure. */
+import { isWithin, retainsNothing } from '../credentials/catalog.ts'
+import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/proof.ts'
+import { DATA_REGIONS } from '../providers/provider.ts'
+import type { AttemptRecord, Exchange } from './exchange.ts'
+
+/** The calls that were handed to a provider, also those that failed or that another one outran. */
+export function callsOf({ id, attempts }: Pick<Exchange, 'id' | 'attempts'>): ProofCall[] {
+  return attempts.filter(({ isStarted }) => isStarted).map(attempt => callOf(id, attempt))
+}
+
+function callOf(id: string, { endpoint, credential, status }: AttemptRecord): ProofCall {
+  return {
+    id,
+    model: endpoint.modelId,
+    provider: endpoint.provider.name,
+    region: DATA_REGIONS.find(region => isWithin(region, endpoint, credential)) ?? null,
+    zdr: retainsNothing(endpoint, credential),
+    trains: endpoint.trains === true && credential?.declaredZdr !== true,
+    credential: credential?.label ?? SHARED_CREDENTIAL,
+    status,
+  }
+}
+
+export function wishOf({ dataRegion, request }: Pick<Exchange, 'dataRegion' | 'request'>): ProofWish {
+  return {
+    data_region: dataRegion,
+    zdr: request.provider?.zdr === true,
+    data_collection: request.provider?.data_collection === 'deny' ? 'deny' : 'allow',
+  }
+}

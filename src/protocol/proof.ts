@@ -1,0 +1,123 @@
+/**
+ * The signed proof of placement: what its statement says, and what of a reply it covers. Pure. The gateway signs it,
+ * and `sluice verify` reads it; docs/proof.md tells readers how to check it without either.
+ */
+import { hash } from 'node:crypto'
+import type { DataRegion } from './guardrails.ts'
+
+/** Type of the JWS, in its header: a signature for another purpose is no proof. */
+export const PROOF_TYPE = 'sluice-proof+jwt'
+export const PROOF_ALGORITHM = 'EdDSA'
+export const PROOF_ISSUER = 'sluice'
+
+/** The credential of a call on the gateway's own key. */
+export const SHARED_CREDENTIAL = 'shared'
+
+/** One call of a model: its data was handed to this provider. */
+export interface ProofCall {
+  /** Generation id: that of the answer, or of a call that the gateway made for it. */
+  id: string
+  model: string
+  /** Display name. */
+  provider: string
+  /** The region that the provider, or the declaration of the own credential, promises; null: none. */
+  region: DataRegion | null
+  /** The provider keeps no data. */
+  zdr: boolean
+  /** The provider may train on what it is sent. */
+  trains: boolean
+  /** Masked label of an own credential, or `shared`. */
+  credential: string
+  /** HTTP status of the provider; null: none arrived. */
+  status: number | null
+}
+
+/** The wishes of the request, by which its calls were placed. */
+export interface ProofWish {
+  data_region: DataRegion | null
+  zdr: boolean
+  data_collection: 'allow' | 'deny'
+}
+
+/**
+ * What the digest of the answer is made of. `reply`: the canonical JSON of the object that has `gateway_metadata`.
+ * `events`: that of each event of the stream in order, each with a line feed. Both without the proof itself.
+ */
+export type ProofScope = 'reply' | 'events'
+
+export interface ProofStatement {
+  iss: typeof PROOF_ISSUER
+  /** Unix seconds. */
+  iat: number
+  /** Generation id of the answer. */
+  jti: string
+  model: string
+  provider: string
+  /** Setting `region`: where the gateway stands. */
+  gateway_region: string
+  asked: ProofWish
+  calls: ProofCall[]
+  /** SHA-256 of the body as it arrived, in hex. */
+  request: { sha256: string }
+  answer: { sha256: string; of: ProofScope }
+}
+
+/** JSON of RFC 8785: no blanks, and the members of objects in the order of their names in UTF-16. */
+export function canonicalJson(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
+  const fields = value as Readonly<Record<string, unknown>>
+  const members: string[] = []
+  for (const name of Object.keys(fields).sort()) {
+    if (fields[name] !== undefined) members.push(`${JSON.stringify(name)}:${canonicalJson(fields[name])}`)
+  }
+  return `{${members.join(',')}}`
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** A reply or an event that has, or may get, a proof. */
+export interface ProofPlace {
+  /** The object with `gateway_metadata`: the value, or its `response`. */
+  readonly reply: Fields
+  readonly metadata: Fields
+  /** The value with this proof; null: without any. */
+  with(proof: string | null): Fields
+}
+
+/** Finds the place of the proof in a reply or an event; null: it has none. */
+export function proofPlace(value: unknown): ProofPlace | null {
+  if (!isFields(value)) return null
+  const { response } = value
+  const inner = isFields(response) && isFields(response['gateway_metadata'])
+  const reply = inner ? response : value
+  const metadata = reply['gateway_metadata']
+  if (!isFields(metadata)) return null
+  return {
+    reply,
+    metadata,
+    with(proof) {
+      const { proof: _, ...rest } = metadata
+      const signed = { ...reply, gateway_metadata: proof === null ? rest : { ...rest, proof } }
+      return inner ? { ...value, response: signed } : signed
+    },
+  }
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Digest of a whole reply, as `reply` has it. */
+export function replyDigest(reply: Fields): string {
+  return sha256(canonicalJson(proofPlace(reply)?.with(null) ?? reply))
+}
+
+/** A line of the digest of a stream. */
+export function digestedEvent(event: unknown): string {
+  return `${canonicalJson(event)}\n`
+}
+
+export function sha256(content: string | Uint8Array): string {
+  return hash('sha256', content, 'hex')
+}

@@ -1,0 +1,129 @@
+/**
+ * The certificate and private key of the public port: reads the two files and says in words what is wrong with them,
+ * before the HTTP library opens them, which tells no reason. No secret is in a message.
+ */
+import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
+import { isoInstant } from '../clock.ts'
+import { ConfigError } from '../config/config.ts'
+
+/** Paths of PEM files: the certificate with its chain, and its private key. */
+export interface CertificateFiles {
+  readonly cert: string
+  readonly key: string
+}
+
+/** A pair of files that fit each other. */
+export interface Certificate {
+  /** Digest of both files. */
+  readonly version: string
+  /** Unix milliseconds. */
+  readonly expiresAtMs: number
+}
+
+const CERT = 'listen.tls.cert'
+const KEY = 'listen.tls.key'
+/** A chain of a few certificates takes some KiB; a larger file is something else. */
+const FILE_MAX_BYTES = 1024 * 1024
+/** The library refuses others, such as keys for RSA-PSS alone. */
+const KEY_TYPES: ReadonlySet<string | undefined> = new Set(['rsa', 'ec', 'ed25519'])
+const OTHERS_MAY_READ = 0o004
+
+/** Reads the pair and checks it. @throws ConfigError that names the field of the faulty file */
+export function readCertificate({ cert, key }: CertificateFiles, nowMs: number): Certificate {
+  const [chain, privateKey] = [read(cert, CERT), read(key, KEY)]
+  const leaf = attempt(() => new X509Certificate(chain), CERT, 'is no PEM file with a certificate')
+  attempt(() => createSecureContext({ cert: chain }), CERT, 'has a chain that cannot be read to its end')
+  checkKey(privateKeyOf(privateKey), leaf)
+  const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
+  if (expiresAtMs <= nowMs) throw new ConfigError(`${CERT}: has expired on ${isoInstant(expiresAtMs)}`)
+  if (startsAtMs > nowMs) throw new ConfigError(`${CERT}: is not valid before ${isoInstant(startsAtMs)}`)
+  attempt(
+    () => createSecureContext({ cert: chain, key: privateKey, minVersion: 'TLSv1.2' }),
+    CERT,
+    'cannot be served with this key',
+  )
+  return { version: digest(chain, privateKey), expiresAtMs }
+}
+
+/** Digest of the files as they are now; null when one cannot be read. */
+export function certificateVersion({ cert, key }: CertificateFiles): string | null {
+  try {
+    return digest(readFileSync(cert), readFileSync(key))
+  } catch {
+    return null
+  }
+}
+
+/** What changes when one of the files is written, replaced or removed; also behind a symbolic link. */
+export function certificateTrace({ cert, key }: CertificateFiles): string {
+  return [cert, key].map(trace).join()
+}
+
+/** True if every user of the machine may read the private key. */
+export function isKeyExposed({ key }: CertificateFiles): boolean {
+  const found = statSync(key, { throwIfNoEntry: false })
+  return found !== undefined && (found.mode & OTHERS_MAY_READ) !== 0
+}
+
+function trace(file: string): string {
+  try {
+    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
+    return [dev, ino, size, mtimeNs, ctimeNs].join(':')
+  } catch (error) {
+    return codeOf(error)
+  }
+}
+
+function privateKeyOf(pem: Buffer): KeyObject {
+  try {
+    return createPrivateKey({ key: pem, format: 'pem' })
+  } catch (error) {
+    if (codeOf(error) === 'ERR_MISSING_PASSPHRASE' || /BEGIN ENCRYPTED/.test(pem.toString('latin1'))) {
+      throw new ConfigError(`${KEY}: has a passphrase, and the gateway takes a key without one`)
+    }
+    throw new ConfigError(`${KEY}: is no PEM file with a private key`)
+  }
+}
+
+function checkKey(key: KeyObject, leaf: X509Certificate): void {
+  if (!KEY_TYPES.has(key.asymmetricKeyType)) {
+    throw new ConfigError(`${KEY}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
+  }
+  if (!leaf.checkPrivateKey(key)) {
+    throw new ConfigError(`${KEY}: is not the private key of the first certificate of ${CERT}`)
+  }
+}
+
+function read(file: string, field: string): Buffer {
+  let bytes: Buffer
+  try {
+    const found = statSync(file)
+    if (!found.isFile()) throw new ConfigError(`${field}: is no file`)
+    if (found.size > FILE_MAX_BYTES) throw new ConfigError(`${field}: is larger than ${FILE_MAX_BYTES} bytes`)
+    bytes = readFileSync(file)
+  } catch (error) {
+    if (error instanceof ConfigError) throw error
+    throw new ConfigError(`${field}: cannot be read (${codeOf(error)})`)
+  }
+  if (bytes.length === 0) throw new ConfigError(`${field}: is empty`)
+  return bytes
+}
+
+function attempt<T>(use: () => T, field: string, problem: string): T {
+  try {
+    return use()
+  } catch {
+    throw new ConfigError(`${field}: ${problem}`)
+  }
+}
+
+function digest(chain: Buffer, key: Buffer): string {
+  return createHash('sha256').update(`${chain.length}:`).update(chain).update(key).digest('hex')
+}
+
+function codeOf(error: unknown): string {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  return typeof code === 'string' ? code : 'unknown'
+}

@@ -1,0 +1,100 @@
+/**
+ * A bounded queue in which end users take turns. The next place goes to the user who runs least, and among those to
+ * the one who had the fewest turns: however much one asks, it has one share. Pure.
+ */
+
+/** Something that waits, for an end user; null: for none, and all of these share one turn. */
+export interface QueueEntry {
+  readonly endUser: string | null
+}
+
+/** One end user of a queue. */
+export interface EndUserShare<Entry> {
+  readonly waiting: Entry[]
+  /** Of its entries that were taken from the queue, those that have not ended. */
+  running: number
+  /** Its next start in virtual time, which counts rounds of the users. */
+  turn: number
+}
+
+/** How far a user who did not ask for turns may lag behind those who did: nothing is saved up. */
+const CREDIT_TURNS = 1
+
+export class FairQueue<Entry extends QueueEntry> {
+  readonly #max: number
+  /** Of users who wait, run something, or had their turn of this round. */
+  readonly #shares = new Map<string | null, EndUserShare<Entry>>()
+  #length = 0
+  #running = 0
+  #now = 0
+
+  /** @param max entries that may wait */
+  constructor(max: number) {
+    this.#max = max
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  /** True if it can be forgotten: nothing waits, and nothing runs that waited. */
+  get isIdle(): boolean {
+    return this.#length === 0 && this.#running === 0
+  }
+
+  /** Returns the entry that has to leave, because the queue is full: the newest of the user with the most. */
+  add(entry: Entry): Entry | null {
+    let share = this.#shares.get(entry.endUser)
+    if (share === undefined) {
+      share = { waiting: [], running: 0, turn: this.#now }
+      this.#shares.set(entry.endUser, share)
+    }
+    // Nobody asked for what is missed while nobody waits.
+    if (share.waiting.length === 0) share.turn = Math.max(share.turn, this.#now)
+    share.waiting.push(entry)
+    this.#length++
+    if (this.#length <= this.#max) return null
+    let most = share
+    for (const each of this.#shares.values()) if (each.waiting.length > most.waiting.length) most = each
+    this.#length--
+    return most.waiting.pop() ?? null
+  }
+
+  /** Takes an entry out that waits no more. */
+  remove(entry: Entry): void {
+    const waiting = this.#shares.get(entry.endUser)?.waiting ?? []
+    const at = waiting.indexOf(entry)
+    if (at === -1) return
+    waiting.splice(at, 1)
+    this.#length--
+  }
+
+  /** The next entry, and its user's share, for `ended`; null when none waits. */
+  next(): { readonly entry: Entry; readonly share: EndUserShare<Entry> } | null {
+    let chosen: EndUserShare<Entry> | null = null
+    for (const [endUser, share] of this.#shares) {
+      if (share.waiting.length > 0) {
+        if (chosen === null || comesBefore(share, chosen)) chosen = share
+      } else if (share.running === 0 && share.turn <= this.#now) this.#shares.delete(endUser)
+    }
+    const entry = chosen?.waiting.shift()
+    if (chosen === null || entry === undefined) return null
+    // A round is over when each of the users had a turn.
+    this.#now = Math.max(this.#now + 1 / this.#shares.size, chosen.turn - CREDIT_TURNS)
+    chosen.turn++
+    chosen.running++
+    this.#running++
+    this.#length--
+    return { entry, share: chosen }
+  }
+
+  /** An entry that was taken has ended. */
+  ended(share: EndUserShare<Entry>): void {
+    share.running--
+    this.#running--
+  }
+}
+
+function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>): boolean {
+  return share.running === other.running ? share.turn < other.turn : share.running < other.running
+}

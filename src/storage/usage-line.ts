@@ -1,0 +1,168 @@
+/**
+ * A usage record as text: a line of the spool, and what a row of the ledger keeps beside its columns. A field that has
+ * its default is left out, and so is the last attempt where the record itself tells it. Pure. Hot path: `lineOf`.
+ *
+ * Versions read each other's lines: fields are only added, those of `Always` stay, and a default never changes. A line that an older version would misread needs another file name (`spool.ts`), which it leaves alone.
+ */
+import type { UsageAttempt, UsageRecord } from './usage.ts'
+
+/** Fields that every line has, of every version. */
+type Always =
+  | 'id'
+  | 'createdAt'
+  | 'organizationId'
+  | 'keyHash'
+  | 'outcome'
+  | 'accounting'
+  | 'inputTokens'
+  | 'outputTokens'
+  | 'cost'
+
+/** A usage record that may lack fields with their default. */
+export type UsageLine = Pick<UsageRecord, Always> &
+  Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
+
+type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router'>
+
+const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
+  workspaceId: null,
+  model: null,
+  provider: null,
+  providerName: null,
+  upstreamId: null,
+  streamed: false,
+  cancelled: false,
+  error: null,
+  finishReason: null,
+  nativeFinishReason: null,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+  isByok: false,
+  serviceTier: null,
+  dataRegion: null,
+  endUser: null,
+  sessionId: null,
+  latencyMs: 0,
+  generationMs: null,
+}
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
+
+/** The JSON of the record, without a line end. */
+export function lineOf(record: UsageRecord): string {
+  const line: Writable<UsageLine> = {
+    id: record.id,
+    createdAt: record.createdAt,
+    organizationId: record.organizationId,
+    keyHash: record.keyHash,
+    outcome: record.outcome,
+    accounting: record.accounting,
+    inputTokens: record.inputTokens,
+    outputTokens: record.outputTokens,
+    cost: record.cost,
+  }
+  if (record.workspaceId !== null) line.workspaceId = record.workspaceId
+  if (record.memberId !== undefined) line.memberId = record.memberId
+  if (record.parent !== undefined) line.parent = record.parent
+  if (record.apiType !== undefined) line.apiType = record.apiType
+  if (record.router !== undefined) line.router = record.router
+  if (record.model !== null) line.model = record.model
+  if (record.provider !== null) line.provider = record.provider
+  if (record.providerName !== null) line.providerName = record.providerName
+  if (record.upstreamId !== null) line.upstreamId = record.upstreamId
+  if (record.streamed) line.streamed = true
+  if (record.cancelled) line.cancelled = true
+  if (record.error !== null) line.error = record.error
+  if (record.finishReason !== null) line.finishReason = record.finishReason
+  if (record.nativeFinishReason !== null) line.nativeFinishReason = record.nativeFinishReason
+  if (record.cachedTokens !== 0) line.cachedTokens = record.cachedTokens
+  if (record.cacheWriteTokens !== 0) line.cacheWriteTokens = record.cacheWriteTokens
+  if (record.reasoningTokens !== 0) line.reasoningTokens = record.reasoningTokens
+  if (record.webSearchRequests !== 0) line.webSearchRequests = record.webSearchRequests
+  if (record.isByok) line.isByok = true
+  if (record.serviceTier !== null) line.serviceTier = record.serviceTier
+  if (record.dataRegion !== null) line.dataRegion = record.dataRegion
+  if (record.endUser !== null) line.endUser = record.endUser
+  if (record.sessionId !== null) line.sessionId = record.sessionId
+  if (record.latencyMs !== 0) line.latencyMs = record.latencyMs
+  if (record.generationMs !== null) line.generationMs = record.generationMs
+  const { attempts } = record
+  if (attempts.length > 1 || !isPlain(attempts[0], record)) line.attempts = attempts.map(shortened, record)
+  return JSON.stringify(line)
+}
+
+/** True if a record without attempts in its line has this one: none without a model, else one that was answered. */
+function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolean {
+  if (attempt === undefined) return record.model === null
+  return (
+    attempt.status === 200 &&
+    attempt.error === null &&
+    attempt.model === record.model &&
+    attempt.provider === record.provider &&
+    attempt.providerName === record.providerName &&
+    attempt.isByok === record.isByok
+  )
+}
+
+/** What an attempt does not share with its record (`this`). */
+function shortened(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt> {
+  const short: Writable<Partial<UsageAttempt>> = {}
+  if (attempt.provider !== this.provider) short.provider = attempt.provider
+  if (attempt.providerName !== this.providerName) short.providerName = attempt.providerName
+  if (attempt.model !== this.model) short.model = attempt.model
+  if (attempt.status !== null) short.status = attempt.status
+  if (attempt.error !== null) short.error = attempt.error
+  if (attempt.isByok !== this.isByok) short.isByok = attempt.isByok
+  return short
+}
+
+/** The whole record. Fields that this version does not know are kept. */
+export function wholeRecord(line: UsageLine): UsageRecord {
+  const { model, provider, providerName, isByok } = { ...DEFAULTS, ...line }
+  const own = { provider: provider ?? '', providerName: providerName ?? '', model: model ?? '', isByok }
+  const attempts =
+    line.attempts?.map(attempt => ({ ...own, status: null, error: null, ...attempt })) ??
+    (model === null ? [] : [{ ...own, status: 200, error: null }])
+  return { ...DEFAULTS, ...line, attempts }
+}
+
+const TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
+const COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
+/** Columns of the ledger that may be null. */
+const OPTIONAL_TEXTS = ['workspaceId', 'memberId', 'model', 'provider', 'endUser'] as const
+
+/** Null for a line that the ledger cannot store: one such line would block all later ones. */
+export function parseLine(line: string): UsageLine | null {
+  let fields: Readonly<Record<string, unknown>> | null
+  try {
+    fields = JSON.parse(line) as Readonly<Record<string, unknown>> | null
+  } catch {
+    return null
+  }
+  if (typeof fields !== 'object' || fields === null) return null
+  for (const name of TEXTS) if (typeof fields[name] !== 'string') return null
+  for (const name of COUNTS) if (!Number.isSafeInteger(fields[name])) return null
+  for (const name of OPTIONAL_TEXTS) if (fields[name] != null && typeof fields[name] !== 'string') return null
+  const { reasoningTokens, isByok } = fields
+  if (reasoningTokens !== undefined && !Number.isSafeInteger(reasoningTokens)) return null
+  if (isByok !== undefined && typeof isByok !== 'boolean') return null
+  return fields as unknown as UsageLine
+}
+
+/** The records of some lines, and how many are none: a kill or a full disk left them incomplete. */
+export function parseLines(text: string): {
+  readonly records: readonly UsageLine[]
+  readonly spoilt: number
+} {
+  const records: UsageLine[] = []
+  let spoilt = 0
+  for (const line of text.split('\n')) {
+    if (line === '') continue
+    const record = parseLine(line)
+    if (record === null) spoilt++
+    else records.push(record)
+  }
+  return { records, spoilt }
+}
