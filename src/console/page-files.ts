@@ -96,13 +96,12 @@ export class PageFiles {
 function placeOf(name: string): URL | null {
   const library = PACKAGE_OF.get(name)
   if (library !== undefined) return new URL(import.meta.resolve(library))
-  const isOwn = name === 'index.html' || name === 'style.css' || name === 'icon.svg' || SCRIPTS.includes(name)
+  const isOwn = name === 'index.html' || name === 'style.css' || SCRIPTS.includes(name)
   return isOwn ? new URL(`page/${name}`, import.meta.url) : null
 }
 
 function typeOf(name: string): string {
   if (name.endsWith('.js')) return SCRIPT
-  if (name.endsWith('.svg')) return 'image/svg+xml'
   return name.endsWith('.css') ? STYLE : 'text/html; charset=utf-8'
 }
 
