@@ -74,6 +74,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'transcripts',
   ],
   server: ['protocol', 'api', 'access', 'storage'],
+  console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
   sim: ['protocol'],
   prove: ['sim'],
   threads: [
@@ -98,6 +99,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'api',
     'dialects',
     'server',
+    'console',
     'sim',
     'tasks',
     'sandbox',

@@ -70,6 +70,11 @@ export const Settings = group({
       { default: [] },
     ),
   }),
+  console: group({
+    enabled: setting(Type.Boolean(), 'false: the admin port has no [console](console.md) under `/console`', {
+      default: true,
+    }),
+  }),
   threads: group({
     serve: setting(Threads, 'event loops that serve requests; each takes one core', {
       ...coresMinusOne,

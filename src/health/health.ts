@@ -25,6 +25,12 @@ export type { Percentiles } from './recent-values.ts'
 /** The verdict of an attempt on its endpoint. `none`: there is none, for instance because its client has left. */
 export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
+/** How an endpoint stands, in words. `limited`, `blocked`: it is not asked now, by a rate limit or for failures. */
+export type EndpointCondition = 'untried' | 'steady' | 'shaky' | 'failing' | 'probing' | 'limited' | 'blocked'
+
+/** By standing; 4 is told by its cause. */
+const CONDITIONS = ['steady', 'shaky', 'failing', 'probing', 'blocked'] as const
+
 export interface EndpointHealthOptions {
   readonly clock: Clock
   /** Failures in 30 s that open a breaker; null: none opens, and no wait is kept. Default 5. */
@@ -178,6 +184,16 @@ export class EndpointHealth {
   figures(endpoint: Endpoint): EndpointFigures | null {
     const state = this.#states.peek(endpointKey(endpoint, null))
     return state?.figures?.figures(this.#clock.monotonicMs()) ?? null
+  }
+
+  /** How an endpoint with the shared key stands, for people; `untried`: nobody has asked it lately. */
+  condition(endpoint: Endpoint): EndpointCondition {
+    const nowMs = this.#clock.monotonicMs()
+    const state = this.#states.peek(endpointKey(endpoint, null))
+    if (state === undefined) return 'untried'
+    const standing = state.standing(nowMs)
+    if (standing === BLOCKED) return state.isLimited(nowMs) ? 'limited' : 'blocked'
+    return CONDITIONS[standing]
   }
 
   standing(state: EndpointState): Standing {

@@ -4,7 +4,9 @@
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import { EndpointHealth } from './health.ts'
+import type { EndpointFigures } from '../providers/endpoint-figures.ts'
+import type { Endpoint } from '../providers/provider.ts'
+import { type EndpointCondition, EndpointHealth } from './health.ts'
 import { type HealthNote, readNotes } from './notes.ts'
 
 /** Carries messages between instances. */
@@ -53,6 +55,16 @@ export class SharedHealth {
   /** How many endpoints must not be asked now, by the reason. */
   blocked(): ReturnType<EndpointHealth['blocked']> {
     return this.#known.blocked()
+  }
+
+  /** How an endpoint with the shared key stands. */
+  condition(endpoint: Endpoint): EndpointCondition {
+    return this.#known.condition(endpoint)
+  }
+
+  /** Measured figures of an endpoint; null: nothing was measured. */
+  figures(endpoint: Endpoint): EndpointFigures | null {
+    return this.#known.figures(endpoint)
   }
 
   /** @param send passes notes of others to the thread */

@@ -123,10 +123,16 @@ export class Stopwatch {
   }
 }
 
-/** The times of the ended stages in milliseconds with three decimals, for JSON and for people. */
-export function roundedTimes(watch: Stopwatch): Readonly<Partial<Record<Stage, number>>> {
+/**
+ * The times of the ended stages in milliseconds with three decimals, for JSON and for people. With `endedMs` the last
+ * stage lasts until then.
+ */
+export function roundedTimes(
+  watch: Stopwatch,
+  endedMs: number | null = null,
+): Readonly<Partial<Record<Stage, number>>> {
   const rounded: Partial<Record<Stage, number>> = {}
-  for (const [stage, ms] of watch.times(null)) rounded[stage] = Math.round(ms * 1000) / 1000
+  for (const [stage, ms] of watch.times(endedMs)) rounded[stage] = Math.round(ms * 1000) / 1000
   return rounded
 }
 

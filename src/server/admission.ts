@@ -6,10 +6,11 @@ import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
 import { fieldOf, GatewayError, systemCode } from '../errors.ts'
 import { generationId } from '../ids.ts'
-import type { Log } from '../log/log.ts'
+import type { ExchangeLine, Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { EndedRequests } from './ended-requests.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 
@@ -48,6 +49,8 @@ export interface AdmissionDeps {
   readonly metrics: Metrics
   /** From the head of a request to the end of its answer. */
   readonly requestMs: number
+  /** Told of each request that is over while somebody watches. Absent: nobody can. */
+  readonly ended?: EndedRequests
 }
 
 /** How long a handler may take to answer after its signal has fired. */
@@ -221,7 +224,7 @@ export class Admission {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
-    const { clock, log, metrics } = this.#control.deps
+    const { clock, log, metrics, ended } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, path, reply, key, client, isAwaited } = this.#owner
@@ -232,7 +235,7 @@ export class Admission {
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     if (isAwaited) observeStages(metrics, this.watch, endedMs)
     // Field by field, because a spread looks up each field by name.
-    log.exchange({
+    const line: ExchangeLine = {
       id: this.id,
       method,
       route,
@@ -256,7 +259,9 @@ export class Admission {
       workspace: key?.workspaceId ?? undefined,
       organization: key?.organizationId,
       client,
-    })
+    }
+    log.exchange(line)
+    if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
     this.#control.remove(this)
   }
 

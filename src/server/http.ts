@@ -11,6 +11,7 @@ import { AdmissionControl } from './admission.ts'
 import { type CertificateFiles, certificateVersion } from './certificate.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
+import type { EndedRequests } from './ended-requests.ts'
 import type { RequestHead } from './gate.ts'
 import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
 import type { KeyLimits } from './key-shares.ts'
@@ -48,6 +49,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  /** See AdmissionDeps. */
+  readonly ended?: EndedRequests
 }
 
 export interface ListenOptions {

@@ -138,7 +138,8 @@ export interface StoredResult {
 
 export interface BatchFilter {
   readonly organizationId: string
-  readonly workspaceId: string | null
+  /** Absent: those of all workspaces. */
+  readonly workspaceId?: string | null
   /** Absent: all. */
   readonly statuses?: readonly BatchStatus[]
   /** ISO 8601 UTC, exclusive. */

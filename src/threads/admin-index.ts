@@ -1,7 +1,17 @@
 /** The page at `/` of the admin port: lists its other pages. It loads nothing and has no style or script. Pure. */
 
+interface AdminPage {
+  readonly path: string
+  readonly what: string
+}
+
+const CONSOLE: AdminPage = {
+  path: '/console',
+  what: 'requests, models, keys, batches, live; for a management key',
+}
+
 /** In the order of the page. A page of the admin port is one row. */
-const PAGES: readonly { readonly path: string; readonly what: string }[] = [
+const PAGES: readonly AdminPage[] = [
   { path: '/docs', what: 'the reference of everything that a client may ask' },
   { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
   { path: '/healthz', what: 'liveness of the process' },
@@ -24,9 +34,11 @@ export const STYLED_PAGE_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy': `${PAGE_HEADERS['content-security-policy']}; style-src 'unsafe-inline'`,
 }
 
-const ROWS = PAGES.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`).join('\n')
-
-export const ADMIN_INDEX = `<!doctype html>
+/** @param hasConsole whether the console is enabled */
+export function adminIndex(hasConsole: boolean): string {
+  const pages = hasConsole ? [CONSOLE, ...PAGES] : PAGES
+  const rows = pages.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`)
+  return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -38,9 +50,10 @@ export const ADMIN_INDEX = `<!doctype html>
 <h1>Sluice</h1>
 <p>This is the admin port of a gateway to AI model providers. Requests to models go to its public port.</p>
 <ul>
-${ROWS}
+${rows.join('\n')}
 </ul>
 </main>
 </body>
 </html>
 `
+}

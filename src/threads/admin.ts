@@ -1,10 +1,11 @@
 /**
- * The admin port: an index, the reference of the interface, metrics of all threads summed, liveness, readiness. Main
- * thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
+ * The admin port: an index, the console, the reference of the interface, metrics of all threads summed, liveness,
+ * readiness. Main thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
-import { ADMIN_INDEX, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
+import { CONSOLE_PATH, type Console } from '../console/console.ts'
+import { adminIndex, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
   /** Prometheus text of all threads. */
@@ -15,6 +16,8 @@ export interface AdminSources {
   degraded?(): readonly string[]
   /** The reference page; null, or absent: there is none yet. */
   reference?(): string | null
+  /** Answers for `/console` and all below it. Absent: there is no console. */
+  readonly console?: Pick<Console, 'handle'>
 }
 
 export interface AdminServer {
@@ -46,22 +49,26 @@ export async function startAdmin(
 ): Promise<AdminServer> {
   const { host, port } = place
   const known = new Set([host, ...place.hosts].map(name => name.toLowerCase()))
+  const index = adminIndex(sources.console !== undefined)
   const timeouts = {
     headersTimeout: requestMs,
     requestTimeout: requestMs,
     connectionsCheckingInterval: requestMs / 5,
   }
   const server = createServer(timeouts, (request, response) => {
-    const path = request.url?.split('?', 1)[0]
+    const path = request.url?.split('?', 1)[0] ?? ''
     if (!isKnownHost(request.headers.host, known))
       return plain(response, 421, 'this Host is not known here; admin.hosts may name it\n')
+    const { console } = sources
+    if (console !== undefined && (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)))
+      return void console.handle(request, response, path)
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.setHeader('allow', 'GET, HEAD')
       return plain(response, 405, 'method not allowed\n')
     }
     switch (path) {
       case '/':
-        return void response.writeHead(200, PAGE_HEADERS).end(ADMIN_INDEX)
+        return void response.writeHead(200, PAGE_HEADERS).end(index)
       case '/docs': {
         const page = sources.reference?.() ?? null
         if (page === null)

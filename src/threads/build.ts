@@ -13,6 +13,7 @@ import { patternProblem } from '../guardrails/custom.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import type { EndedRequests } from '../server/ended-requests.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import type { Transcripts } from '../transcripts/transcripts.ts'
@@ -60,6 +61,8 @@ export interface FrontOptions {
   readonly transcripts?: Transcripts
   /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean
+  /** Told of requests while somebody watches the console. Default: nobody can. */
+  readonly ended?: EndedRequests
 }
 
 /** A server with its cache of API keys. */
@@ -110,6 +113,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     clock,
     log,
     metrics,
+    ...(options.ended === undefined ? {} : { ended: options.ended }),
   })
   return {
     server,

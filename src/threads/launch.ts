@@ -5,6 +5,7 @@
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Console } from '../console/console.ts'
 import { checkRing, startKeyUsageGauge } from '../credentials/rotation.ts'
 import { createVault } from '../credentials/vault.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
@@ -27,10 +28,11 @@ import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createTransports } from '../upstream/egress.ts'
 import { BatchWatch } from './batch-watch.ts'
 import { needsSim } from './build-catalog.ts'
+import { buildConsole } from './build-console.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
-import { type LedgerShipper, startShipper } from './ledger-shipper.ts'
+import { type LedgerShipper, type ShippedRecords, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
 import { QuietHeap } from './quiet-heap.ts'
 import { type Retention, startRetention } from './retention.ts'
@@ -79,6 +81,7 @@ export async function launch(
 ): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
+  let page: Console | null = null
   const changed = (change: Invalidation) => {
     supervisor?.changed(change)
     started.batchWatch?.changed(change)
@@ -90,11 +93,25 @@ export async function launch(
       log,
       onInvalidation: changed,
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
+      shipped: {
+        get isWanted() {
+          return page?.isWatched ?? false
+        },
+        take: records => page?.record(records),
+      },
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       logForm,
+      ...(config.console.enabled
+        ? {
+            console: source => {
+              page = buildConsole(config, log, services, source)
+              return page
+            },
+          }
+        : {}),
     })
     supervisor = running
     const { store, watch } = services
@@ -142,6 +159,8 @@ interface ServiceOptions {
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
+  /** Takes usage records that the store has. */
+  readonly shipped: ShippedRecords
   /** Called with each later version of the certificate. False: not every thread took it. */
   readonly onCertificate: (version: string) => Promise<boolean>
 }
@@ -149,7 +168,7 @@ interface ServiceOptions {
 /** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
 async function startServices(
   started: Partial<Services>,
-  { config, ring, log, onInvalidation, onCatalogue, onCertificate }: ServiceOptions,
+  { config, ring, log, onInvalidation, onCatalogue, shipped, onCertificate }: ServiceOptions,
 ): Promise<Services> {
   const clock = systemClock
   const storageUrl = config.storage.url
@@ -175,7 +194,7 @@ async function startServices(
   started.batchCounts = batchCounts
   const sim = needsSim(config) ? await startSim() : null
   started.sim = sim
-  const shipper = await startShipper({ storageUrl, clock, log })
+  const shipper = await startShipper({ storageUrl, clock, log, shipped })
   started.shipper = shipper
   const counting = await startCounting({ config, shipper, clock, log })
   started.counting = counting

@@ -31,10 +31,20 @@ export interface LedgerShipper {
   close(): Promise<void>
 }
 
+/** Whoever wants to see records as they are shipped. */
+export interface ShippedRecords {
+  /** False: records are not even read. */
+  readonly isWanted: boolean
+  /** Must not throw. */
+  take(records: readonly UsageRecord[]): void
+}
+
 export interface ShipperOptions {
   readonly storageUrl: string
   readonly clock: Clock
   readonly log: Log
+  /** Takes records that the Store has; after a crash perhaps a second time. Absent: nobody wants them. */
+  readonly shipped?: ShippedRecords
 }
 
 /** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
@@ -195,6 +205,8 @@ class SpoolShipper implements LedgerShipper {
   async #add(path: string, lines: string): Promise<void> {
     try {
       const { spoilt } = await this.#store.ledger.addLines(lines)
+      const { shipped } = this.#options
+      if (shipped?.isWanted === true) shipped.take(parseLines(lines).records.map(wholeRecord))
       this.#tries.delete(path)
       if (spoilt > 0) this.#options.log.notice('half-written usage records', { lines: spoilt })
       return
@@ -206,6 +218,7 @@ class SpoolShipper implements LedgerShipper {
     for (const record of parseLines(lines).records) {
       try {
         await this.#store.ledger.add([record])
+        this.#options.shipped?.take([wholeRecord(record)])
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)

@@ -14,6 +14,7 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
 import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
 import {
@@ -74,6 +75,8 @@ export type ToThread =
   | { readonly type: 'prepared' }
   /** The load of a serve thread: for threads whose work can wait. */
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
+  /** Whether somebody watches requests on the console. */
+  | { readonly type: 'watched'; readonly isWatched: boolean }
   | CounterReply
   | PinReply
   | TranscriptReply
@@ -98,6 +101,8 @@ export type FromThread =
   | { readonly type: 'pulse'; readonly load: LiveLoad | null }
   /** The thread changed a record: tell all others. */
   | { readonly type: 'changed'; readonly change: Invalidation }
+  /** Requests that are over, while somebody watches. */
+  | { readonly type: 'ended-requests'; readonly requests: readonly EndedRequest[] }
   | CounterRequest
   | PinRequest
   | TranscriptRequest
@@ -124,6 +129,8 @@ export interface ThreadWork {
   load?(): LiveLoad
   /** Notes the load of a serve thread; absent where nothing depends on it. */
   live?(thread: string, load: LiveLoad): void
+  /** Learns whether somebody watches requests; absent where nobody waits for them. */
+  watched?(isWatched: boolean): void
   /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
   drain(graceMs: number): Promise<void>
   /** Closes what the work stands on, after the drain. */
@@ -213,6 +220,9 @@ export class ThreadLoop {
         break
       case 'live':
         work.live?.(message.thread, message.load)
+        break
+      case 'watched':
+        work.watched?.(message.isWatched)
         break
       case 'counted':
         this.counters.receive(message.answers)

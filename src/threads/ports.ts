@@ -51,3 +51,14 @@ export async function openAdmin(
     throw cannotListen('admin', host, port, error)
   }
 }
+
+/** The address of the public port, without a path. */
+export function publicUrl(host: string, port: number, isSecure: boolean): string {
+  return `${isSecure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
+/** An address of this machine, where the gateway listens on all. */
+export function reachable(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1'
+  return host === '::' ? '::1' : host
+}

@@ -1,7 +1,7 @@
 /** Metrics of the process: its own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, Gauge, type MetricValue, Registry } from 'prom-client'
 import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
@@ -113,6 +113,7 @@ export function createProcessMetrics() {
     registers,
   })
   return {
+    version,
     registry,
     threads,
     restarts,
@@ -173,7 +174,8 @@ export class Scraper {
   readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
   /** Sum of the counts of ended threads. */
   #gone: MetricSnapshot = []
-  #running: Promise<string> | null = null
+  #running: Promise<Registry> | null = null
+  #page: Promise<string> | null = null
 
   /** @param threads read again for each page  @param expected how many are to run */
   constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: () => number) {
@@ -184,6 +186,25 @@ export class Scraper {
 
   /** Prometheus text. Concurrent scrapes share one page. */
   page(): Promise<string> {
+    this.#page ??= this.#write().finally(() => {
+      this.#page = null
+    })
+    return this.#page
+  }
+
+  /** The values of one metric of the threads. */
+  async values(name: string): Promise<readonly MetricValue<string>[]> {
+    const metric = (await this.#sums()).getSingleMetric(name)
+    return metric === undefined ? [] : (await metric.get()).values
+  }
+
+  async #write(): Promise<string> {
+    const registries = [this.#process.registry, await this.#sums()]
+    return (await Promise.all(registries.map(registry => registry.metrics()))).join('\n')
+  }
+
+  /** Those who ask at once share one collection. */
+  #sums(): Promise<Registry> {
     this.#running ??= this.#collect().finally(() => {
       this.#running = null
     })
@@ -195,7 +216,7 @@ export class Scraper {
     this.#counts.set(thread, snapshot.filter(isCount))
   }
 
-  async #collect(): Promise<string> {
+  async #collect(): Promise<Registry> {
     const threads = [...this.#threads]
     const snapshots = await Promise.all(threads.map(thread => thread.metrics()))
     const gauges: MetricSnapshot[] = []
@@ -210,10 +231,7 @@ export class Scraper {
     this.#process.threads.set({ state: 'up' }, up)
     this.#process.threads.set({ state: 'silent' }, threads.length - up)
     this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected() - threads.length))
-    const serving = sum([this.#gone, ...this.#counts.values(), ...gauges])
-    return (await Promise.all([this.#process.registry, serving].map(registry => registry.metrics()))).join(
-      '\n',
-    )
+    return sum([this.#gone, ...this.#counts.values(), ...gauges])
   }
 
   /** Adds the counts of ended threads to one sum. */

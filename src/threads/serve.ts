@@ -1,5 +1,7 @@
 /** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
 import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '../clock.ts'
+import { EndedRequests } from '../server/ended-requests.ts'
 import { CertificateError, ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
 import { ThreadLoop } from './messages.ts'
@@ -8,6 +10,7 @@ import { warmUp } from './warm-up.ts'
 const loop = new ThreadLoop('serve', parentPort, workerData)
 const { settings, log, counters, pins, transcripts, sandbox, health } = loop
 await warmUp({ ...settings, log })
+const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
 const serving = await buildServing({
   ...settings,
   log,
@@ -16,6 +19,7 @@ const serving = await buildServing({
   transcripts,
   sandbox,
   health,
+  ended,
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
@@ -32,6 +36,9 @@ loop.follow({
   isIdle: () => server.openRequests === 0,
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
+  watched(isWatched) {
+    ended.isWatched = isWatched
+  },
   drain: graceMs => server.drain(graceMs),
   close: () => serving.close(),
   abort: () => server.close(),

@@ -5,6 +5,7 @@ import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
@@ -41,6 +42,8 @@ export interface ThreadListener {
   onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
+  /** Requests are over, and somebody watches. */
+  onEnded(requests: readonly EndedRequest[]): void
 }
 
 export class SupervisedThread {
@@ -141,6 +144,11 @@ export class SupervisedThread {
     this.#send({ type: 'live', thread, load })
   }
 
+  /** Tells the thread whether somebody watches requests. */
+  watched(isWatched: boolean): void {
+    this.#send({ type: 'watched', isWatched })
+  }
+
   counted(answers: readonly CounterAnswer[]): void {
     this.#send({ type: 'counted', answers })
   }
@@ -204,6 +212,9 @@ export class SupervisedThread {
         break
       case 'health':
         this.#listener.onHealth(message.notes)
+        break
+      case 'ended-requests':
+        this.#listener.onEnded(message.requests)
         break
       case 'ended':
         this.#lastWord = message.metrics

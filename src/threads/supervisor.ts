@@ -6,6 +6,7 @@ import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { Console } from '../console/console.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
 import { SharedHealth } from '../health/shared-health.ts'
 import { randomText } from '../ids.ts'
@@ -22,10 +23,11 @@ import { type Containers, createContainers } from '../sandbox/containers.ts'
 import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
+import { IN_FLIGHT, ProcessSource } from './build-console.ts'
 import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { choosePort, openAdmin } from './ports.ts'
+import { choosePort, openAdmin, publicUrl, reachable } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 import { createTranscripts } from './transcripts.ts'
@@ -89,6 +91,8 @@ export interface SupervisorOptions {
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
   /** How many batches are in each state; null when it is not known. */
   readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
+  /** Makes the console; absent: there is none. Called again if the port has to be chosen again. */
+  readonly console?: (source: ProcessSource) => Console
   /** The certificate of the public port. Default: there is none. */
   readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
@@ -99,7 +103,6 @@ export interface SupervisorOptions {
   readonly stopMs?: number
 }
 
-const IN_FLIGHT = 'gateway_requests_in_flight'
 const STOP_MS = 5_000
 const HUNG_MS = 10_000
 
@@ -111,7 +114,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   const { host, tls } = options.config.listen
   const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
   return {
-    url: `${tls === null ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${supervisor.port}`,
+    url: publicUrl(host, supervisor.port, tls !== null),
     adminUrl: supervisor.adminUrl,
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
@@ -159,12 +162,15 @@ class ThreadSupervisor {
   readonly #containers: Containers
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
+  #console: Console | null = null
   /** The interface description as JSON, which is the same in all threads; null before the first one serves. */
   #document: string | null = null
   #page: string | null = null
   #watch: NodeJS.Timeout | undefined
   #watchedMs = 0
   #draining = false
+  /** Somebody watches requests on the console. */
+  #isWatched = false
   #prepared: boolean
   /** Threads that are to run. */
   #expected = 0
@@ -198,6 +204,8 @@ class ThreadSupervisor {
   /** @throws StartError; nothing is left running then. */
   async start(): Promise<void> {
     const { config } = this.#options
+    const page = this.#startConsole()
+    this.#console = page
     try {
       this.#admin = await openAdmin(config, {
         metrics: () => {
@@ -215,6 +223,7 @@ class ThreadSupervisor {
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
         reference: () => this.#reference(),
+        ...(page === null ? {} : { console: page }),
       })
       for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
     } catch (error) {
@@ -234,6 +243,7 @@ class ThreadSupervisor {
     const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
     const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
     await this.#containers.close()
+    this.#console?.close()
     await this.#admin?.close()
     return inTime
   }
@@ -255,6 +265,7 @@ class ThreadSupervisor {
 
   changed(change: Invalidation): void {
     for (const thread of this.#alive) thread.changed(change)
+    this.#console?.changed(change)
   }
 
   exchangeCatalogue(packed: PackedCatalogue): void {
@@ -306,6 +317,7 @@ class ThreadSupervisor {
         onTranscribe: actions => transcribing.receive(actions),
         onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
+        onEnded: requests => this.#console?.ended(requests),
       },
       entries?.[kind.name],
     )
@@ -319,6 +331,7 @@ class ThreadSupervisor {
     })
     const document = await thread.started()
     this.#document ??= document
+    if (this.#isWatched) thread.watched(true)
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
@@ -331,6 +344,23 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  /** The console, if there is one. */
+  #startConsole(): Console | null {
+    const { config, degraded = () => [], console } = this.#options
+    const source = new ProcessSource({
+      scraper: this.#scraper,
+      version: this.#process.version,
+      publicUrl: publicUrl(reachable(config.listen.host), this.port, config.listen.tls !== null),
+      unreadyReason: () => this.#unreadyReason(),
+      degraded,
+      onWatched: isWatched => {
+        this.#isWatched = isWatched
+        for (const thread of this.#alive) thread.watched(isWatched)
+      },
+    })
+    return console?.(source) ?? null
   }
 
   /** The reference page; null before there is one. */

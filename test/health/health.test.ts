@@ -237,6 +237,30 @@ t.test(
   },
 )
 
+t.test('people are told in words how an endpoint stands', async t => {
+  const { clock, health, state } = setup()
+  const shared = new SharedHealth({ clock })
+  t.equal(shared.condition(endpoint), 'untried')
+  const own = new EndpointHealth({ clock, send: notes => thread.receive(notes) })
+  const thread = shared.connect(() => undefined)
+  const ends = (verdict: 'ok' | 'failed' | 'limited', waitMs = 0) => {
+    own.begin(own.of(endpoint, null))?.ended(verdict, clock.monotonicMs(), waitMs)
+    own.flush()
+  }
+  ends('ok')
+  t.equal(shared.condition(endpoint), 'steady')
+  for (let at = 0; at < 5; at++) ends('failed')
+  t.equal(shared.condition(endpoint), 'blocked')
+  clock.advance(1_000)
+  t.equal(shared.condition(endpoint), 'probing')
+  ends('ok')
+  t.equal(shared.condition(endpoint), 'steady')
+  ends('limited', 5_000)
+  t.equal(shared.condition(endpoint), 'limited')
+  t.equal(health.condition(endpoint), 'steady', 'another one knows nothing of it')
+  t.equal(state.isOpen, false)
+})
+
 t.test('what must not wait is told at once, the rest together', async t => {
   const sent: (readonly HealthNote[])[] = []
   const { clock, succeeds, fails } = setup({ send: notes => void sent.push(notes) })

@@ -27,7 +27,14 @@ async function setUp(t: Test) {
   const clock = new TestClock()
   const lines: Record<string, unknown>[] = []
   const log = createLog('info', { write: line => void lines.push(JSON.parse(line)) })
-  const start = () => startShipper({ storageUrl, clock, log })
+  const shipped: string[] = []
+  const start = () =>
+    startShipper({
+      storageUrl,
+      clock,
+      log,
+      shipped: { isWanted: true, take: records => void shipped.push(...records.map(({ id }) => id)) },
+    })
   const spool = (folder: string, fileMaxBytes?: number, writer?: string) =>
     openSpool(folder, {
       clock,
@@ -36,14 +43,25 @@ async function setUp(t: Test) {
       ...(fileMaxBytes === undefined ? {} : { fileMaxBytes }),
       ...(writer === undefined ? {} : { writer }),
     })
-  return { path, root: join(dirname(path), 'spool'), storageUrl, store, clock, log, lines, start, spool }
+  return {
+    path,
+    root: join(dirname(path), 'spool'),
+    storageUrl,
+    store,
+    clock,
+    log,
+    lines,
+    start,
+    spool,
+    shipped,
+  }
 }
 
 const requests = async (store: Store) =>
   (await store.ledger.usageSince({ organizationId: 'org_1', since: '' })).requests
 
 t.test('records of several threads arrive, once each, while more are written', async t => {
-  const { store, start, spool, root } = await setUp(t)
+  const { store, start, spool, root, shipped } = await setUp(t)
   const shipper = await start()
   const spools = [spool(shipper.folder, 5_000), spool(shipper.folder)]
   const records = Array.from({ length: 60 }, () => someUsage())
@@ -53,6 +71,7 @@ t.test('records of several threads arrive, once each, while more are written', a
   }
   await shipper.ship()
   t.equal(await requests(store), 60)
+  t.same(shipped.toSorted(), records.map(({ id }) => id).toSorted(), 'each is told once')
   for (const record of records) t.same(await store.ledger.find(record.id, 'org_1'), record)
   t.equal(spoolFiles(shipper.folder).length, 2, 'shipped files that are complete are deleted')
   for (const each of spools) each.close()

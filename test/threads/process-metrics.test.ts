@@ -47,6 +47,16 @@ t.test('counts, histograms and gauges of all threads are added', async t => {
   t.equal(await value('gateway_threads', { state: 'down' }), 0)
 })
 
+t.test('the values of one metric are added over all threads', async t => {
+  const { scraper } = scene(new FakeThread().work(), new FakeThread().work().work())
+  const [{ value, labels } = { value: 0, labels: {} }, ...more] =
+    await scraper.values('gateway_requests_total')
+  t.equal(value, 3)
+  t.match(labels, { route: '/responses' })
+  t.same(more, [])
+  t.same(await scraper.values('gateway_unknown'), [])
+})
+
 t.test('a thread that does not answer keeps its counts in the sums, but has no gauges', async t => {
   const [quick, slow] = [new FakeThread().work(), new FakeThread().work().work()]
   const { value } = scene(quick, slow)

@@ -8,7 +8,7 @@ import { fitting, INVISIBLE, inWorkspace, isAmong, isVisible, partsOf, recordOf 
 import { COUNTED } from './rows.ts'
 
 export function createBatchReading(db: Kysely<Tables>): BatchReading {
-  const visibleIn = (organizationId: string, workspaceId: string | null) =>
+  const visibleIn = (organizationId: string, workspaceId: string | null | undefined) =>
     db.selectFrom('batches').where(inWorkspace(organizationId, workspaceId)).where(isVisible)
 
   return {

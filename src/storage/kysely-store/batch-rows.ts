@@ -25,13 +25,16 @@ export function isVisible({ and, eb }: ExpressionBuilder<Tables, 'batches'>) {
   return and([eb('status', '!=', 'opening'), eb('status', '!=', 'removed')])
 }
 
-/** Batches of one organization and workspace; no workspace is one of its own. */
-export function inWorkspace(organizationId: string, workspaceId: string | null) {
-  return ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
-    and([
-      eb('organizationId', '=', organizationId),
+/** Batches of one organization and workspace; no workspace (null) is one of its own, undefined is all of them. */
+export function inWorkspace(organizationId: string, workspaceId: string | null | undefined) {
+  return ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) => {
+    const inOrganization = eb('organizationId', '=', organizationId)
+    if (workspaceId === undefined) return inOrganization
+    return and([
+      inOrganization,
       workspaceId === null ? eb('workspaceId', 'is', null) : eb('workspaceId', '=', workspaceId),
     ])
+  }
 }
 
 /** The record of a visible batch. */

@@ -35,6 +35,22 @@ export async function batchReadingContract(t: Test, opened: Opened): Promise<voi
     t.equal(await batches.list({ ...PLACE, after: 'batch_x' }, 5), null)
   })
 
+  await t.test('without a workspace the batches of all are listed, of one organization', async t => {
+    const { batches } = await opened(t)
+    for (const [second, id, place] of [
+      [1, 'batch_a', PLACE],
+      [2, 'batch_b', { ...PLACE, workspaceId: 'ws_2' }],
+      [3, 'batch_c', { ...PLACE, workspaceId: null }],
+      [4, 'batch_d', { ...PLACE, organizationId: 'org_2' }],
+    ] as const)
+      await accept(batches, { ...place, id, createdAt: at(second), lines: 0 })
+    const { organizationId } = PLACE
+    const idsOf = async (filter: object) =>
+      (await batches.list({ organizationId, ...filter }, 5))?.items.map(({ id }) => id)
+    t.same(await idsOf({}), ['batch_c', 'batch_b', 'batch_a'])
+    t.same(await idsOf({ workspaceId: null }), ['batch_c'])
+  })
+
   await t.test(
     'a list is filtered by state and by time, also behind a batch that does not match',
     async t => {

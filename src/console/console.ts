@@ -1,0 +1,234 @@
+/**
+ * The console: one page on the admin port for people who run the gateway. The page itself is open; each of its requests
+ * for data carries a management key, and gets what the organization of that key may see. The door of this room. Main
+ * thread; nothing here is on the way of a client's request.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ApiKeys } from '../access/keys.ts'
+import type { Timer } from '../clock.ts'
+import { GatewayError, toGatewayError } from '../errors.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { Log } from '../log/log.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
+import type { KeyRecord } from '../storage/store.ts'
+import type { UsageRecord } from '../storage/usage.ts'
+import { Feed } from './feed.ts'
+import { PageFiles } from './page-files.ts'
+import { type PublicPort, Trials } from './trial.ts'
+import { createViews, type View, type ViewDeps } from './views.ts'
+
+export type { DecisionCount, ProcessFacts } from './views.ts'
+
+export interface ConsoleDeps extends ViewDeps, PublicPort {
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** False until the store was ready once: a configured key may not be there before. */
+  readonly isReady: () => boolean
+  /** Told when the first viewer comes and when the last one goes. */
+  readonly onWatched: (isWatched: boolean) => void
+}
+
+/** Where the page is; everything of the console is below. */
+export const CONSOLE_PATH = '/console'
+const ASSETS = `${CONSOLE_PATH}/assets/`
+const DATA = `${CONSOLE_PATH}/data/`
+
+/** Each takes a connection of the admin port, which scrapers and probes need too. */
+const VIEWERS_MAX = 16
+/** Shorter than proxies wait; also how long a key that has expired goes on watching. */
+const HEARTBEAT_MS = 15_000
+/** A viewer that takes nothing is let go before it costs memory. */
+const WAITING_MAX_BYTES = 4 << 20
+
+interface OpenViewer {
+  readonly keyHash: string
+  readonly response: ServerResponse
+}
+
+export class Console {
+  readonly #deps: ConsoleDeps
+  readonly #keys: ApiKeys
+  readonly #feed: Feed
+  readonly #files = new PageFiles()
+  readonly #views: ReadonlyMap<string, View>
+  readonly #trials: Trials
+  readonly #viewers = new Set<OpenViewer>()
+  #heartbeat: Timer | null = null
+
+  constructor(deps: ConsoleDeps) {
+    const { store, clock, log, onWatched } = deps
+    this.#deps = deps
+    this.#keys = new ApiKeys({ store, clock, log })
+    this.#feed = new Feed({ store, clock, onWatched })
+    this.#views = createViews(deps)
+    this.#trials = new Trials(clock, deps)
+  }
+
+  /** False: nobody wants records, nor requests that are over. */
+  get isWatched(): boolean {
+    return this.#feed.isWatched
+  }
+
+  /** Usage records that the store has taken. */
+  record(records: readonly UsageRecord[]): void {
+    this.#feed.record(records)
+  }
+
+  /** Requests that are over, as their threads tell them. */
+  ended(requests: readonly EndedRequest[]): void {
+    this.#feed.ended(requests)
+  }
+
+  /** A record was changed, here or at another instance: viewers of a key that is no longer valid are let go. */
+  changed(change: Invalidation): void {
+    if (change.kind === 'all') this.#keys.invalidateAll()
+    else if (change.kind === 'key') this.#keys.invalidate(change.hash)
+    else return
+    for (const viewer of this.#viewers) {
+      if (change.kind === 'all' || change.hash === viewer.keyHash) void this.#check(viewer)
+    }
+  }
+
+  /** Answers a request for a path at or below `/console`. Never throws. */
+  async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+    // Whoever has gone is told nothing.
+    response.on('error', () => undefined)
+    try {
+      if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))
+      else if (!(await this.#page(request, response, path))) throw new GatewayError('not_found', 'Not found')
+    } catch (thrown) {
+      const error = toGatewayError(thrown)
+      if (error.code === 'internal') this.#deps.log.fault('the console could not answer', thrown)
+      refuse(response, error)
+    }
+  }
+
+  close(): void {
+    this.#heartbeat?.cancel()
+    this.#feed.close()
+    for (const { response } of this.#viewers) if (!response.writableEnded) response.end()
+  }
+
+  async #page(request: IncomingMessage, response: ServerResponse, path: string): Promise<boolean> {
+    requireMethod(request, 'GET', 'HEAD')
+    if (path === CONSOLE_PATH || path === `${CONSOLE_PATH}/`)
+      return await this.#files.send('index.html', request, response)
+    return path.startsWith(ASSETS) && (await this.#files.send(path.slice(ASSETS.length), request, response))
+  }
+
+  async #data(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
+    refuseOtherSites(request)
+    const key = await this.#authenticate(request)
+    if (name === 'try') {
+      requireMethod(request, 'POST')
+      return await this.#trials.run(request, response)
+    }
+    requireMethod(request, 'GET')
+    if (name === 'live') return await this.#watch(key, response)
+    const view = this.#views.get(name)
+    if (view === undefined) throw new GatewayError('not_found', 'Not found')
+    const [, query = ''] = (request.url ?? '').split('?', 2)
+    const document = await view(key, new URLSearchParams(query))
+    response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))
+  }
+
+  /** @throws GatewayError unless the request carries a valid management key */
+  async #authenticate({ headers: { authorization } }: IncomingMessage): Promise<KeyRecord> {
+    if (!this.#deps.isReady()) throw new GatewayError('service_unavailable', 'The database is not ready yet')
+    const key = await this.#keys.authenticate(authorization)
+    if (key.kind !== 'management') {
+      throw new GatewayError(
+        'permission_denied',
+        'A management key is required: an API key shows nothing here',
+      )
+    }
+    return key
+  }
+
+  async #watch(key: KeyRecord, response: ServerResponse): Promise<void> {
+    if (this.#viewers.size >= VIEWERS_MAX) {
+      throw new GatewayError('rate_limit_exceeded', `At most ${VIEWERS_MAX} consoles can be open`)
+    }
+    const viewer = { keyHash: key.hash, response }
+    this.#viewers.add(viewer)
+    const closed = new Promise<void>(resolve => {
+      response.on('close', () => {
+        this.#viewers.delete(viewer)
+        resolve()
+      })
+    })
+    let leave: () => void
+    try {
+      leave = await this.#feed.watch(key.organizationId, {
+        send(event, data) {
+          if (response.writableEnded || response.destroyed) return
+          if (!response.headersSent) response.writeHead(200, STREAM_HEADERS)
+          response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`)
+          if (response.writableLength > WAITING_MAX_BYTES) response.destroy()
+        },
+      })
+    } catch (error) {
+      this.#viewers.delete(viewer)
+      throw error
+    }
+    this.#beat()
+    await closed
+    leave()
+  }
+
+  #beat(): void {
+    this.#heartbeat ??= this.#deps.clock.after(HEARTBEAT_MS, () => {
+      this.#heartbeat = null
+      for (const viewer of this.#viewers) {
+        if (!viewer.response.writableEnded) viewer.response.write(': still here\n\n')
+        void this.#check(viewer)
+      }
+      if (this.#viewers.size > 0) this.#beat()
+    })
+  }
+
+  /** Lets a viewer go whose key is no longer valid. */
+  async #check({ keyHash, response }: OpenViewer): Promise<void> {
+    try {
+      await this.#keys.find(keyHash)
+    } catch (thrown) {
+      // While the database is away nobody knows; what is shown is known already.
+      if (toGatewayError(thrown).code !== 'authentication' || response.writableEnded) return
+      response.end('event: refused\ndata: {}\n\n')
+    }
+  }
+}
+
+const DATA_HEADERS = {
+  'content-type': 'application/json',
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'cross-origin-resource-policy': 'same-origin',
+} as const
+
+const STREAM_HEADERS = { ...DATA_HEADERS, 'content-type': 'text/event-stream' } as const
+
+/** The page sends its key with each request, so that other sites have none to send; their requests end here too. */
+function refuseOtherSites({ headers }: IncomingMessage): void {
+  const { origin, host } = headers
+  const site = headers['sec-fetch-site']
+  const isOther = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`
+  if (isOther || (site !== undefined && site !== 'same-origin' && site !== 'none')) {
+    throw new GatewayError('permission_denied', 'Requests of other sites are refused')
+  }
+}
+
+function requireMethod({ method = '' }: IncomingMessage, ...allowed: readonly string[]): void {
+  if (!allowed.includes(method)) throw new GatewayError('method_not_allowed', 'Method not allowed')
+}
+
+function refuse(response: ServerResponse, { status, message, retryAfterSeconds }: GatewayError): void {
+  if (response.headersSent) return void response.destroy()
+  response
+    .writeHead(status, {
+      ...DATA_HEADERS,
+      // A body that was not read to its end belongs to no other request.
+      connection: 'close',
+      ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
+    })
+    .end(JSON.stringify({ error: { code: status, message } }))
+}

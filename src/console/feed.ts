@@ -1,0 +1,199 @@
+/**
+ * The live list: keeps the last requests of each organization, and sends changes to those who watch. Main thread.
+ * A viewer gets what belongs to the organization of its key, no matter what else happens here.
+ */
+import type { Clock, Timer } from '../clock.ts'
+import { toUsd } from '../money.ts'
+import type { EndedRequest } from '../protocol/ended-request.ts'
+import type { Store } from '../storage/store.ts'
+import type { UsageRecord } from '../storage/usage.ts'
+import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
+import { Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
+
+export interface FeedDeps {
+  readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
+  readonly clock: Clock
+  /** Told when the first viewer comes and when the last one goes. */
+  readonly onWatched: (isWatched: boolean) => void
+}
+
+/** One who watches. */
+export interface Viewer {
+  /** Sends an event. Called with what belongs to its organization alone. */
+  send(event: string, data: unknown): void
+}
+
+/** Rows of an organization: what a page shows. */
+export const ROWS_MAX = 500
+/** Often enough to look live, and one repaint for many requests. */
+const SEND_MS = 500
+/** In one event: nobody reads more, and the charts count all. */
+const ROWS_PER_EVENT = 100
+/** Operations that ask models, by their route; others are not listed. */
+const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', '/messages', '/embeddings'])
+
+/** Kept while it has viewers, about 500 KB. */
+interface Organization {
+  /** By id, oldest first. */
+  rows: Map<string, RequestRow>
+  readonly series: Series
+  readonly viewers: Set<Viewer>
+  /** Not sent yet. */
+  changed: Map<string, RequestRow>
+  /** Those who wait for the first rows, and those who have them. */
+  uses: number
+  /** Resolves once it has the last requests of the Store. */
+  readonly filled: Promise<void>
+}
+
+export class Feed {
+  readonly #deps: FeedDeps
+  readonly #organizations = new Map<string, Organization>()
+  #timer: Timer | null = null
+
+  constructor(deps: FeedDeps) {
+    this.#deps = deps
+  }
+
+  get isWatched(): boolean {
+    return this.#organizations.size > 0
+  }
+
+  /** Takes usage records; one that came before is ignored. */
+  record(records: readonly UsageRecord[]): void {
+    const nowMs = this.#deps.clock.nowMs()
+    for (const record of records) {
+      const organization = this.#organizations.get(record.organizationId)
+      if (organization !== undefined) this.#take(organization, record, nowMs)
+    }
+  }
+
+  /** Takes requests that are over, as serve threads tell them. */
+  ended(requests: readonly EndedRequest[]): void {
+    for (const ended of requests) {
+      const organization = this.#organizations.get(ended.organization)
+      if (organization === undefined || !ASKING.has(ended.route)) continue
+      const row = rowOfEnded(ended)
+      const known = organization.rows.get(row.id)
+      this.#put(organization, known === undefined ? row : joined(known, row))
+    }
+  }
+
+  /** Sends the viewer the last requests and the charts, then all that changes. Returns how to leave. */
+  async watch(organizationId: string, viewer: Viewer): Promise<() => void> {
+    const organization = this.#enter(organizationId)
+    try {
+      await organization.filled
+    } catch (error) {
+      this.#leave(organizationId, organization)
+      throw error
+    }
+    // Changes up to now are in the first event of the new viewer, and still due to the others.
+    this.#flush(organization)
+    viewer.send('start', {
+      now: this.#deps.clock.nowMs(),
+      rows: [...organization.rows.values()],
+      spans: organization.series.all(),
+      spanSeconds: SPAN_SECONDS,
+      spansMax: SPANS_MAX,
+    })
+    organization.viewers.add(viewer)
+    return () => {
+      if (organization.viewers.delete(viewer)) this.#leave(organizationId, organization)
+    }
+  }
+
+  close(): void {
+    this.#timer?.cancel()
+    this.#timer = null
+  }
+
+  #enter(id: string): Organization {
+    let organization = this.#organizations.get(id)
+    if (organization === undefined) {
+      const filling = Promise.withResolvers<void>()
+      organization = {
+        rows: new Map(),
+        series: new Series(),
+        viewers: new Set(),
+        changed: new Map(),
+        uses: 0,
+        filled: filling.promise,
+      }
+      this.#organizations.set(id, organization)
+      if (this.#organizations.size === 1) this.#deps.onWatched(true)
+      // What is shipped from now on comes by itself; what was shipped before is in the Store.
+      this.#fill(id, organization).then(filling.resolve, filling.reject)
+    }
+    organization.uses++
+    return organization
+  }
+
+  #leave(id: string, organization: Organization): void {
+    if (--organization.uses > 0) return
+    this.#organizations.delete(id)
+    if (this.#organizations.size === 0) this.#deps.onWatched(false)
+  }
+
+  /** Takes the last records of the Store, before the rows that came meanwhile. */
+  async #fill(organizationId: string, organization: Organization): Promise<void> {
+    const records = await this.#deps.store.ledger.latest({ organizationId }, ROWS_MAX)
+    const live = organization.rows
+    organization.rows = new Map()
+    const nowMs = this.#deps.clock.nowMs()
+    for (const record of records.toReversed()) {
+      if ((live.get(record.id)?.cost ?? null) === null) this.#take(organization, record, nowMs)
+    }
+    for (const [id, row] of live) {
+      const stored = organization.rows.get(id)
+      organization.rows.delete(id)
+      this.#put(organization, stored === undefined || row.cost !== null ? row : joined(stored, row))
+    }
+    organization.changed.clear()
+    organization.series.takeChanged()
+  }
+
+  #take(organization: Organization, record: UsageRecord, nowMs: number): void {
+    const { rows, series } = organization
+    if (isFee(record)) {
+      series.addCost(toUsd(record.cost), record.createdAt, nowMs)
+      return
+    }
+    const row = rowOfRecord(record)
+    const known = rows.get(row.id)
+    if (known !== undefined && known.cost !== null) return
+    series.add(row, nowMs)
+    this.#put(organization, known === undefined ? row : joined(row, known))
+  }
+
+  #put(organization: Organization, row: RequestRow): void {
+    const { rows } = organization
+    rows.set(row.id, row)
+    if (rows.size > ROWS_MAX) {
+      const [oldest] = rows.keys()
+      if (oldest !== undefined) rows.delete(oldest)
+    }
+    if (organization.viewers.size === 0) return
+    organization.changed.set(row.id, row)
+    this.#timer ??= this.#deps.clock.after(SEND_MS, () => {
+      this.#timer = null
+      for (const each of this.#organizations.values()) this.#flush(each)
+    })
+  }
+
+  #flush(organization: Organization): void {
+    const { changed, viewers, series } = organization
+    const spans = series.takeChanged()
+    if (changed.size === 0 && spans.length === 0) return
+    organization.changed = new Map()
+    if (viewers.size === 0) return
+    const rows = [...changed.values()]
+    const event = {
+      now: this.#deps.clock.nowMs(),
+      rows: rows.slice(-ROWS_PER_EVENT),
+      unlisted: Math.max(0, rows.length - ROWS_PER_EVENT),
+      spans,
+    }
+    for (const viewer of viewers) viewer.send('more', event)
+  }
+}

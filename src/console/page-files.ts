@@ -1,0 +1,120 @@
+/**
+ * The files of the page, as they are: scripts and style of `page/`, and three libraries out of their packages. Nothing
+ * is built. Each is read when it is first asked for, and kept.
+ */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+interface PageFile {
+  readonly type: string
+  readonly bytes: Buffer
+  readonly etag: string
+}
+
+const SCRIPT = 'text/javascript; charset=utf-8'
+const STYLE = 'text/css; charset=utf-8'
+
+/** Packages that scripts import by name, and the names of their files below `/console/assets/`. */
+const LIBRARIES: Readonly<Record<string, string>> = {
+  preact: 'preact.js',
+  'preact/hooks': 'preact-hooks.js',
+  htm: 'htm.js',
+  'uplot/dist/uPlot.esm.js': 'uplot.js',
+  'uplot/dist/uPlot.min.css': 'uplot.css',
+}
+const PACKAGE_OF: ReadonlyMap<string, string> = new Map(
+  Object.entries(LIBRARIES).map(([specifier, name]) => [name, specifier]),
+)
+
+const SCRIPTS = [
+  'main.js',
+  'accounts.js',
+  'batches.js',
+  'calls.js',
+  'charts.js',
+  'detail.js',
+  'format.js',
+  'guardrails.js',
+  'html.js',
+  'live.js',
+  'models.js',
+  'outcome.js',
+  'parts.js',
+  'requests.js',
+  'sign-in.js',
+  'trial.js',
+]
+
+/** A browser cannot resolve names of packages, and a map of them would be an inline script. */
+const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
+
+/** Scripts and styles of this port, and requests to it; no frame, no form, no other address. */
+const HEADERS = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+  // Asked for again each time, and answered 304 while nothing has changed.
+  'cache-control': 'no-cache',
+} as const
+
+export class PageFiles {
+  readonly #files = new Map<string, Promise<PageFile>>()
+
+  /** Sends the page, or one of its assets; false: there is no such file. */
+  async send(name: string, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+    const place = placeOf(name)
+    if (place === null) return false
+    let reading = this.#files.get(name)
+    if (reading === undefined) {
+      reading = read(place, typeOf(name))
+      this.#files.set(name, reading)
+    }
+    const { type, bytes, etag } = await reading
+    const headers = { ...HEADERS, etag }
+    if (request.headers['if-none-match'] === etag) response.writeHead(304, headers).end()
+    else
+      response.writeHead(200, { ...headers, 'content-type': type, 'content-length': bytes.length }).end(bytes)
+    return true
+  }
+}
+
+/** Null for names that are not in a table: no path of a request reaches the disk. */
+function placeOf(name: string): URL | null {
+  const library = PACKAGE_OF.get(name)
+  if (library !== undefined) return new URL(import.meta.resolve(library))
+  const isOwn = name === 'index.html' || name === 'style.css' || SCRIPTS.includes(name)
+  return isOwn ? new URL(`page/${name}`, import.meta.url) : null
+}
+
+function typeOf(name: string): string {
+  if (name.endsWith('.js')) return SCRIPT
+  return name.endsWith('.css') ? STYLE : 'text/html; charset=utf-8'
+}
+
+async function read(place: URL, type: string): Promise<PageFile> {
+  const text = await readFile(place, 'utf8')
+  const bytes = Buffer.from(type === SCRIPT ? withAddresses(text) : text)
+  return { type, bytes, etag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 16)}"` }
+}
+
+/** The script with the addresses of packages in place of their names. */
+function withAddresses(script: string): string {
+  return script.replace(PACKAGE_IMPORT, (whole, from: string, quote: string, specifier: string) => {
+    const name = LIBRARIES[specifier]
+    return name === undefined ? whole : `${from}${quote}./${name}${quote}`
+  })
+}

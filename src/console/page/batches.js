@@ -1,0 +1,59 @@
+/** Batches of all workspaces with their progress. Requests and results are for the keys of their workspace. */
+import { count, dateTime, text, usd } from './format.js'
+import { html } from './html.js'
+import { Chip, Empty, Table, useView, Waiting } from './parts.js'
+
+const TONES = { completed: 'good', failed: 'bad', expired: 'bad', cancelled: 'warn', cancelling: 'warn' }
+const COLUMNS = [
+  'Batch',
+  'Status',
+  'Progress',
+  { name: 'Failed', number: true },
+  'Model',
+  'Runs at',
+  { name: 'Cost', number: true },
+  'Began',
+  'Error',
+]
+/** Progress should be seen to move. */
+const EVERY_MS = 2_000
+
+export function Batches({ calls }) {
+  const { document, error } = useView(calls, 'batches', {}, EVERY_MS)
+  if (document === null) return html`<${Waiting} error=${error} />`
+  const { data, has_more: hasMore } = document
+  return html`
+    <section aria-labelledby="batches-heading">
+      <h2 id="batches-heading">Batches</h2>
+      ${
+        data.length === 0
+          ? html`<${Empty}>No batches yet. POST /v1/batches, or "sluice batches run", begins one.<//>`
+          : html`<${Table} label="Batches, newest first" columns=${COLUMNS}>
+              ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} />`)}
+            <//>`
+      }
+      ${hasMore && html`<p class="dim">The last ${data.length} of them.</p>`}
+    </section>
+  `
+}
+
+function Row({ batch }) {
+  const { total, completed, failed } = batch.request_counts
+  const done = completed + failed
+  return html`
+    <tr>
+      <th scope="row" class="mono">${batch.id}</th>
+      <td><${Chip} tone=${TONES[batch.status] ?? 'plain'}>${batch.status}<//></td>
+      <td class="progress">
+        <progress max=${Math.max(total, 1)} value=${done} aria-label=${`Progress of ${batch.id}`}></progress>
+        ${' '}${count(done)} of ${count(total)}
+      </td>
+      <td class="number">${count(failed)}</td>
+      <td>${batch.model}</td>
+      <td>${batch.provider ?? 'the gateway'}</td>
+      <td class="number">${usd(batch.cost)}</td>
+      <td>${dateTime(batch.created_at * 1000)}</td>
+      <td>${text(batch.error?.message)}</td>
+    </tr>
+  `
+}

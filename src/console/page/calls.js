@@ -1,0 +1,95 @@
+/**
+ * Requests to the admin port. Each carries the management key, which is in the memory of this tab alone: it is stored
+ * nowhere, and gone with a reload.
+ */
+
+const DATA = '/console/data/'
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message)
+    this.name = 'Refused'
+    this.status = status
+  }
+}
+
+export class Calls {
+  #key
+  #onRefused
+
+  /** @param onRefused called when the key is not, or no longer, valid */
+  constructor(key, onRefused) {
+    this.#key = key
+    this.#onRefused = onRefused
+  }
+
+  /** The document of a view. @throws Refused, or the error of the network */
+  async view(name, query = {}, signal = undefined) {
+    const search = new URLSearchParams(query).toString()
+    const reply = await this.#ask(search === '' ? name : `${name}?${search}`, { signal })
+    return await reply.json()
+  }
+
+  /** Calls `onEvent` with each event of the live list until it ends. */
+  async live(onEvent, signal) {
+    const reply = await this.#ask('live', { signal })
+    await readEvents(reply, onEvent)
+  }
+
+  /** The answer of the public port to one request with an API key, whatever its status is. */
+  async trial(apiKey, body, signal) {
+    return await this.#fetch('try', {
+      method: 'POST',
+      signal,
+      headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+      body: JSON.stringify(body),
+    })
+  }
+
+  async #ask(path, init) {
+    const reply = await this.#fetch(path, init)
+    if (reply.ok) return reply
+    const refused = new Refused(reply.status, await messageOf(reply))
+    if (reply.status === 401) this.#onRefused(refused)
+    throw refused
+  }
+
+  #fetch(path, init) {
+    return fetch(DATA + path, {
+      ...init,
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'error',
+      headers: { ...init.headers, authorization: `Bearer ${this.#key}` },
+    })
+  }
+}
+
+/** The message of an error document, or the status. */
+export async function messageOf(reply) {
+  try {
+    const { error } = await reply.json()
+    return String(error.message)
+  } catch {
+    return `The gateway answered ${reply.status}`
+  }
+}
+
+/** Reads an event stream: `onEvent` gets the name and the data of each event. */
+export async function readEvents(reply, onEvent) {
+  const reader = reply.body.getReader()
+  const decoder = new TextDecoder()
+  let rest = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return
+    rest += decoder.decode(value, { stream: true })
+    const frames = rest.split('\n\n')
+    rest = frames.pop() ?? ''
+    for (const frame of frames) {
+      const name = /^event: (.*)$/m.exec(frame)?.[1] ?? 'message'
+      const data = /^data: (.*)$/m.exec(frame)?.[1]
+      if (data !== undefined) onEvent(name, data)
+    }
+  }
+}

@@ -1,0 +1,158 @@
+/** One request: the bar of its stages, its attempts, and what its usage record says. Never its texts. */
+import { count, dateTime, duration, percent, text, usd } from './format.js'
+import { html, useEffect, useRef, useState } from './html.js'
+import { Attempts, Status } from './outcome.js'
+import { Chip } from './parts.js'
+
+/** How stages are called, and what they are; in their order. */
+const STAGES = {
+  parse: 'head and body are read',
+  auth: 'the key is checked',
+  upload: 'the body arrives',
+  guard: 'guardrails look at the request',
+  route: 'endpoints are chosen',
+  admit: 'limits reserve the possible cost',
+  failover: 'attempts that failed',
+  encode: 'the request of the provider is written',
+  upstream_first_byte: 'until the provider answers',
+  first_token: 'until its first content',
+  stream: 'the answer arrives',
+  judge: 'plugins judge the answer',
+  tools: 'tools of the gateway run',
+  flush: 'the end is written',
+  waiting: 'until the first content',
+  answer: 'from the first content to the end',
+}
+
+export function Detail({ calls, row, onClose }) {
+  const [record, setRecord] = useState(null)
+  const [missing, setMissing] = useState(false)
+  const heading = useRef(null)
+
+  // Without a record before, it may be there when the cost is known.
+  useEffect(() => {
+    const leaving = new AbortController()
+    calls.view('requests', { id: row.id }, leaving.signal).then(
+      ({ data }) => setRecord(data),
+      () => setMissing(!leaving.signal.aborted),
+    )
+    return () => leaving.abort()
+  }, [row.id, row.cost === null])
+
+  useEffect(() => {
+    heading.current?.focus()
+    const onKey = event => {
+      if (event.key === 'Escape' && !document.querySelector('dialog[open]')) onClose()
+    }
+    addEventListener('keydown', onKey)
+    return () => removeEventListener('keydown', onKey)
+  }, [])
+
+  return html`
+    <section class="detail" aria-labelledby="detail-heading">
+      <header>
+        <h2 id="detail-heading" ref=${heading} tabindex="-1">Request</h2>
+        <button type="button" aria-label="Close details" onClick=${onClose}>Close <kbd>Esc</kbd></button>
+      </header>
+      <p class="mono">${row.id}</p>
+      <p><${Status} row=${row} /> <${Attempts} row=${row} /></p>
+      ${row.error !== null && html`<p class="fault">${row.error}${row.cause === null ? '' : `: ${row.cause}`}</p>`}
+      <h3>Stages</h3>
+      <${Stages} row=${row} />
+      <h3>Attempts</h3>
+      ${row.attempts.length === 0 ? html`<p class="dim">No provider was asked.</p>` : html`<${Tries} row=${row} />`}
+      <h3>Metadata</h3>
+      <dl class="facts">
+        ${factsOf(row, record).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${text(value)}</dd>`)}
+      </dl>
+      ${missing && record === null && html`<p class="dim">It has no usage record: it was refused before its work.</p>`}
+    </section>
+  `
+}
+
+function Stages({ row }) {
+  const stages = stagesOf(row).filter(([, ms]) => ms > 0)
+  const sum = stages.reduce((total, [, ms]) => total + ms, 0)
+  return html`
+    <div class="stages" role="img" aria-label=${stages.map(([name, ms]) => `${name} ${duration(ms)}`).join(', ')}>
+      ${stages.map(([name, ms]) => {
+        return html`<i
+          key=${name}
+          class=${`stage ${name}`}
+          title=${`${name} ${duration(ms)}`}
+          style=${{ flexGrow: ms / sum }}
+        ></i>`
+      })}
+    </div>
+    <table class="plain" aria-label="Stages">
+      <tbody>
+        ${stages.map(([name, ms]) => {
+          return html`<tr key=${name}>
+            <th scope="row"><i class=${`stage ${name}`}></i>${name}</th>
+            <td class="number">${duration(ms)}</td>
+            <td class="number">${percent(ms / sum)}</td>
+            <td class="dim">${STAGES[name]}</td>
+          </tr>`
+        })}
+      </tbody>
+    </table>
+    ${
+      row.stages === null &&
+      html`<p class="dim">All stages are known of requests that end while a console is open.</p>`
+    }
+  `
+}
+
+/** By name and milliseconds, in order. */
+function stagesOf({ stages, firstTokenMs, durationMs }) {
+  if (stages !== null)
+    return Object.keys(STAGES).flatMap(name => (name in stages ? [[name, stages[name]]] : []))
+  if (firstTokenMs === null) return [['waiting', durationMs]]
+  return [
+    ['waiting', firstTokenMs],
+    ['answer', durationMs - firstTokenMs],
+  ]
+}
+
+function Tries({ row }) {
+  return html`<ol class="tries">
+    ${row.attempts.map(({ provider, status, error, cause }, at) => {
+      const why = [status, error, cause].filter(part => part !== null).join(' · ')
+      return html`<li key=${at}>
+        ${provider}${' '}
+        <${Chip} tone=${error === null ? 'good' : 'bad'}>${error === null ? 'answered' : why}<//>
+      </li>`
+    })}
+  </ol>`
+}
+
+/** Names and values; more once the usage record is there. */
+function factsOf(row, record) {
+  const facts = [
+    ['came', dateTime(row.at)],
+    ['model', row.model],
+    ['first token', duration(row.firstTokenMs)],
+    ['total', duration(row.durationMs)],
+    ['cost', usd(row.cost)],
+    ['workspace', row.workspace],
+  ]
+  if (record === null) return facts
+  return [
+    ...facts,
+    ['input tokens', count(record.tokens_prompt)],
+    ['of them cached', count(record.native_tokens_cached)],
+    ['output tokens', count(record.tokens_completion)],
+    ['of them reasoning', count(record.native_tokens_reasoning)],
+    ['tokens are', record.accounting],
+    ['finish', record.finish_reason],
+    ['finish of the provider', record.native_finish_reason],
+    ['id at the provider', record.upstream_id],
+    ['streamed', record.streamed ? 'yes' : 'no'],
+    ['own credential', record.is_byok ? 'yes' : 'no'],
+    ['router', record.router],
+    ['service tier', record.service_tier],
+    ['data region', record.data_region],
+    ['end user', record.external_user],
+    ['session', record.session_id],
+  ].filter(([, value]) => value !== null)
+}

@@ -1,0 +1,8 @@
+/** Templates and hooks of the view library, from one place. Every value in a template is text, never markup. */
+import htm from 'htm'
+import { h } from 'preact'
+
+export { render } from 'preact'
+export { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
+
+export const html = htm.bind(h)

@@ -1,0 +1,96 @@
+/** Models by endpoints: how each endpoint stands, how fast it is, and what it costs. */
+import { duration, percent, perMillion } from './format.js'
+import { html, useEffect, useState } from './html.js'
+import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'
+
+/** Conditions of endpoints: the tone, and what they mean. */
+const CONDITIONS = {
+  steady: ['good', 'It answers'],
+  shaky: ['warn', '5 to 20 % of its attempts fail: others are asked first'],
+  failing: ['bad', 'More than 20 % of its attempts fail: others are asked first'],
+  probing: ['warn', 'Its breaker is open, and one request may find out whether it works again'],
+  limited: ['warn', 'Not asked now: the provider limits the rate, or asked to wait'],
+  blocked: ['bad', 'Not asked now: its breaker is open'],
+  untried: ['plain', 'Nobody has asked it since the start'],
+}
+
+const FILTER_WAIT_MS = 250
+
+const COLUMNS = [
+  'Model',
+  'Endpoint',
+  'Health',
+  { name: 'Uptime 30 min', number: true },
+  { name: 'First token p50', number: true },
+  { name: 'p90', number: true },
+  { name: 'Tokens/s', number: true },
+  { name: '$/M input', number: true },
+  { name: '$/M output', number: true },
+]
+
+export function Models({ calls }) {
+  const [filter, setFilter] = useState('')
+  const [asked, setAsked] = useState('')
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(filter), FILTER_WAIT_MS)
+    return () => clearTimeout(timer)
+  }, [filter])
+  const { document, error } = useView(calls, 'models', { filter: asked })
+
+  return html`
+    <section aria-label="Models">
+      <div class="bar">
+        <${Filter} label="Filter" hint="model or provider" value=${filter} onValue=${setFilter} />
+        ${
+          document !== null &&
+          html`<span class="dim" role="status">${document.data.length} of ${document.total_count} models</span>`
+        }
+      </div>
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} />`}
+    </section>
+  `
+}
+
+function Listed({ document: { data }, asked }) {
+  if (data.length === 0) {
+    return html`<${Empty}>
+      ${
+        asked === ''
+          ? 'The catalogue is empty. Add rows under "models" in the configuration file, or let a provider list its own.'
+          : 'No model fits the filter.'
+      }
+    <//>`
+  }
+  return html`
+    <${Table} label="Models and their endpoints" columns=${COLUMNS}>
+      ${data.flatMap(({ id, endpoints }) =>
+        endpoints.map(
+          (endpoint, at) =>
+            html`<${Row} key=${`${id} ${at}`} id=${id} endpoint=${endpoint} first=${at === 0} />`,
+        ),
+      )}
+    <//>
+  `
+}
+
+function Row({ id, endpoint, first }) {
+  const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
+  const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
+  return html`
+    <tr>
+      <th scope="row" class=${first ? '' : 'again'}>${id}</th>
+      <td>
+        ${endpoint.provider}
+        ${endpoint.region !== null && html` <${Chip} title="Data region">${endpoint.region}<//>`}
+        ${endpoint.service_tier !== null && html` <${Chip} title="Service tier">${endpoint.service_tier}<//>`}
+      </td>
+      <td><${Chip} tone=${tone} title=${meaning}>${endpoint.condition}<//></td>
+      <td class="number">${uptime === null ? '–' : percent(uptime / 100)}</td>
+      <td class="number">${duration(latency?.p50)}</td>
+      <td class="number">${duration(latency?.p90)}</td>
+      <td class="number">${speed === null ? '–' : Math.round(speed.p50)}</td>
+      <td class="number">${prices === null ? 'not known' : perMillion(prices.prompt)}</td>
+      <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
+    </tr>
+  `
+}

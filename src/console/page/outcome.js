@@ -1,0 +1,26 @@
+/** How a request ended, and at which providers it was tried. */
+import { text } from './format.js'
+import { html } from './html.js'
+import { Chip } from './parts.js'
+
+export function Status({ row }) {
+  const tone =
+    row.outcome === 'completed' ? 'good' : row.status >= 500 || row.outcome === 'failed' ? 'bad' : 'warn'
+  return html`<${Chip} tone=${tone} title=${row.outcome}>
+    ${row.status}${row.outcome === 'completed' ? '' : ` ${row.outcome}`}
+  <//>`
+}
+
+/** The provider that answered; before it, those that failed. */
+export function Attempts({ row }) {
+  if (row.attempts.length === 0) return text(row.provider)
+  return row.attempts.map(({ provider, status, error, cause }, at) => {
+    const why = error === null ? 'answered' : [status, error, cause].filter(part => part !== null).join(' ')
+    return html`
+      ${at > 0 && html`<span aria-hidden="true"> → </span>`}
+      <${Chip} key=${at} tone=${error === null ? 'plain' : 'bad'} title=${why}>
+        ${provider}${error === null ? '' : ` ${status !== null && status >= 400 ? status : (cause ?? error)}`}
+      <//>
+    `
+  })
+}

@@ -1,0 +1,95 @@
+/**
+ * Figures of an organization over the last quarter of an hour, for the charts: requests, failures, cost and time to the
+ * first token in spans of five seconds. Bounded, whatever the rate is. Pure.
+ */
+import type { RequestRow } from './request-row.ts'
+
+/** Of one span; seconds and USD. */
+export interface SpanFigures {
+  /** Unix seconds of its beginning. */
+  readonly from: number
+  readonly requests: number
+  readonly failed: number
+  readonly cost: number
+  /** Milliseconds; null without any. Of the last 256 requests of the span. */
+  readonly p50: number | null
+  readonly p95: number | null
+}
+
+export const SPAN_SECONDS = 5
+export const SPANS_MAX = 180
+/** Enough for a percentile that people look at. */
+const SAMPLES_MAX = 256
+
+interface Span {
+  readonly from: number
+  requests: number
+  failed: number
+  cost: number
+  samples: number
+  readonly firstTokenMs: number[]
+  isChanged: boolean
+}
+
+export class Series {
+  /** By beginning. */
+  readonly #spans = new Map<number, Span>()
+
+  /** Counts a request in the span in which it ended; one that ended before all spans is left out. */
+  add({ at, durationMs, outcome, cost, firstTokenMs, isInner }: RequestRow, nowMs: number): void {
+    const span = this.#span((Date.parse(at) + durationMs) / 1000, nowMs / 1000)
+    if (span === null) return
+    span.isChanged = true
+    span.cost += cost ?? 0
+    if (isInner) return
+    span.requests++
+    if (outcome === 'failed') span.failed++
+    if (firstTokenMs !== null) span.firstTokenMs[span.samples++ % SAMPLES_MAX] = firstTokenMs
+  }
+
+  /** Counts a cost that belongs to no request of its own. */
+  addCost(cost: number, at: string, nowMs: number): void {
+    const span = this.#span(Date.parse(at) / 1000, nowMs / 1000)
+    if (span === null) return
+    span.isChanged = true
+    span.cost += cost
+  }
+
+  all(): SpanFigures[] {
+    return [...this.#spans.values()].map(figuresOf).toSorted((one, other) => one.from - other.from)
+  }
+
+  /** The spans that have changed since the last call. */
+  takeChanged(): SpanFigures[] {
+    const changed: SpanFigures[] = []
+    for (const span of this.#spans.values()) {
+      if (span.isChanged) changed.push(figuresOf(span))
+      span.isChanged = false
+    }
+    return changed
+  }
+
+  #span(seconds: number, nowSeconds: number): Span | null {
+    // Clocks of two threads of one machine agree, but a record may be from before the clock was set.
+    const from = Math.floor(Math.min(seconds, nowSeconds) / SPAN_SECONDS) * SPAN_SECONDS
+    const oldest = nowSeconds - SPANS_MAX * SPAN_SECONDS
+    if (!(from > oldest)) return null
+    let span = this.#spans.get(from)
+    if (span === undefined) {
+      for (const old of this.#spans.keys()) if (old <= oldest) this.#spans.delete(old)
+      span = { from, requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [], isChanged: true }
+      this.#spans.set(from, span)
+    }
+    return span
+  }
+}
+
+function figuresOf({ from, requests, failed, cost, firstTokenMs }: Span): SpanFigures {
+  const sorted = firstTokenMs.toSorted((one, other) => one - other)
+  return { from, requests, failed, cost, p50: percentile(sorted, 0.5), p95: percentile(sorted, 0.95) }
+}
+
+/** By nearest rank. */
+function percentile(sorted: readonly number[], share: number): number | null {
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null
+}

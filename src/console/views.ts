@@ -1,0 +1,194 @@
+/** The table of views: what the page may fetch beside the live list, each for the organization of the viewer's key. */
+import { setImmediate as turn } from 'node:timers/promises'
+import { listActivity, showCredits } from '../api/account.ts'
+import { batchDocument } from '../api/batch-documents.ts'
+import { listEndUsers } from '../api/end-users.ts'
+import { findGeneration } from '../api/generation.ts'
+import { KeyUsage } from '../api/key-usage.ts'
+import { listKeys } from '../api/keys.ts'
+import type { Handler } from '../api/operation.ts'
+import { type Clock, isoInstant } from '../clock.ts'
+import { formatUsd } from '../money.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import type { EndpointFigures } from '../providers/endpoint-figures.ts'
+import type { Endpoint, Model } from '../providers/provider.ts'
+import type { KeyRecord, Store } from '../storage/store.ts'
+import { documentOf } from './documents.ts'
+
+/** How one detector has decided, over all serve threads since the start. */
+export interface DecisionCount {
+  readonly guardrail: string
+  readonly action: string
+  readonly count: number
+}
+
+/** What the process says about itself, as the metrics do. */
+export interface ProcessFacts {
+  readonly version: string
+  /** Null: traffic may come. */
+  readonly unreadyReason: string | null
+  readonly degraded: readonly string[]
+  readonly openStreams: number
+  readonly inFlight: number
+}
+
+export interface ViewDeps {
+  readonly store: Store
+  readonly clock: Clock
+  /** See ByokFee. */
+  readonly byokFeePercent: number
+  readonly catalog: () => Catalog
+  readonly health: {
+    condition(endpoint: Endpoint): string
+    figures(endpoint: Endpoint): EndpointFigures | null
+  }
+  readonly decisions: () => Promise<readonly DecisionCount[]>
+  readonly process: () => Promise<ProcessFacts>
+}
+
+/** Answers with what a view shows. */
+export type View = (key: KeyRecord, query: URLSearchParams) => Promise<unknown>
+
+/** Models of one page; the page filters on this side. */
+const MODELS_MAX = 100
+const BATCHES_MAX = 50
+const FILTER_MAX_CHARS = 200
+
+export function createViews(deps: ViewDeps): ReadonlyMap<string, View> {
+  const { store, clock, byokFeePercent } = deps
+  const providerName = (slug: string): string | null => deps.catalog().provider(slug)?.name ?? null
+  const accounts = { store, clock, byokFeePercent, providerName }
+  const usage = new KeyUsage({ store, clock, byokFeePercent })
+  // Nothing is changed by these handlers.
+  const keys = { store, clock, usage, changes: { publish: () => undefined } }
+  const of = (handler: Handler): View => {
+    return (key, query) => documentOf(handler, key, query, clock)
+  }
+  return new Map<string, View>([
+    ['requests', of(findGeneration({ ledger: store.ledger, byokFeePercent }))],
+    ['keys', of(listKeys(keys))],
+    ['end-users', endUsersView(deps, of(listEndUsers({ store, clock })), of(listActivity(accounts)))],
+    ['credits', creditsView(deps, of(showCredits(accounts)), of(listActivity(accounts)))],
+    ['guardrails', guardrailsView(deps)],
+    ['batches', batchesView(deps)],
+    ['models', modelsView(deps)],
+    ['process', () => deps.process()],
+  ])
+}
+
+function today(clock: Clock): string {
+  return isoInstant(clock.nowMs()).slice(0, 10)
+}
+
+interface SpentToday {
+  readonly requests: number
+  readonly usage: number
+}
+
+async function spentToday(
+  activity: View,
+  key: KeyRecord,
+  filter: Readonly<Record<string, string>>,
+): Promise<SpentToday> {
+  const { data } = (await activity(key, new URLSearchParams(filter))) as { data: readonly SpentToday[] }
+  return {
+    requests: data.reduce((sum, row) => sum + row.requests, 0),
+    usage: data.reduce((sum, row) => sum + row.usage, 0),
+  }
+}
+
+/** Registered end users, with what each spent today. */
+function endUsersView({ clock }: ViewDeps, list: View, activity: View): View {
+  return async (key, query) => {
+    const page = (await list(key, query)) as { data: readonly { user: string }[]; total_count: number }
+    const data: object[] = []
+    for (const user of page.data) {
+      data.push({
+        ...user,
+        today: await spentToday(activity, key, { date: today(clock), user_id: user.user }),
+      })
+      // An embedded database sums on this thread.
+      await turn()
+    }
+    return { data, total_count: page.total_count }
+  }
+}
+
+function creditsView({ clock }: ViewDeps, credits: View, activity: View): View {
+  return async (key, query) => {
+    const { data } = (await credits(key, query)) as { data: object }
+    return { data: { ...data, today: await spentToday(activity, key, { date: today(clock) }) } }
+  }
+}
+
+/** Guardrails by name, without their patterns, and the decisions of detectors. */
+function guardrailsView({ store, decisions }: ViewDeps): View {
+  return async ({ organizationId }) => {
+    const [{ items, total }, counts] = await Promise.all([
+      store.guardrails.page({ organizationId }, { offset: 0, limit: 100 }),
+      decisions(),
+    ])
+    return {
+      data: items.map(guardrail => ({
+        id: guardrail.id,
+        name: guardrail.name,
+        workspace_id: guardrail.workspaceId,
+        is_workspace_default: guardrail.isWorkspaceDefault,
+        detectors: guardrail.contentFilterBuiltins.map(({ slug, action }) => ({ slug, action })),
+        patterns: guardrail.contentFilters.length,
+        checks_replies: guardrail.output !== null,
+        fail_mode: guardrail.failMode,
+      })),
+      total_count: total,
+      decisions: counts,
+    }
+  }
+}
+
+/** Progress of batches in all workspaces; results are for the keys of their workspace. */
+function batchesView({ store }: ViewDeps): View {
+  return async ({ organizationId }) => {
+    const page = await store.batches.list({ organizationId }, BATCHES_MAX)
+    const data = (page?.items ?? []).map(batch => {
+      const { usage, ...document } = batchDocument(batch)
+      return { ...document, workspace_id: batch.workspaceId, cost: usage?.cost ?? null }
+    })
+    return { data, has_more: page?.hasMore ?? false }
+  }
+}
+
+function modelsView({ catalog, health }: ViewDeps): View {
+  return async (_, query) => {
+    const filter = (query.get('filter') ?? '').slice(0, FILTER_MAX_CHARS).toLowerCase()
+    const isShown = ({ id, endpoints }: Model): boolean =>
+      id.toLowerCase().includes(filter) || endpoints.some(({ provider }) => provider.slug.includes(filter))
+    const shown = catalog().models().filter(isShown)
+    return {
+      data: shown.slice(0, MODELS_MAX).map(model => ({
+        id: model.id,
+        context_length: model.contextLength,
+        endpoints: model.endpoints.map(endpoint => endpointDocument(endpoint, health)),
+      })),
+      total_count: shown.length,
+    }
+  }
+}
+
+function endpointDocument(endpoint: Endpoint, health: ViewDeps['health']) {
+  const { pricing, provider, serviceTier = null } = endpoint
+  const figures = health.figures(endpoint)
+  return {
+    provider: provider.slug,
+    provider_name: provider.name,
+    region: endpoint.region,
+    service_tier: serviceTier,
+    condition: health.condition(endpoint),
+    uptime_last_30m: figures?.uptimeLast30m ?? null,
+    first_token_ms: figures?.latencyLast30m ?? null,
+    tokens_per_second: figures?.throughputLast30m ?? null,
+    prices:
+      pricing.isUnknown === true
+        ? null
+        : { prompt: formatUsd(pricing.prompt), completion: formatUsd(pricing.completion) },
+  }
+}

@@ -1,0 +1,32 @@
+/**
+ * A request that is over, as its serve thread tells it to the main thread while somebody watches the console: the log
+ * line without address and key, and the times of the stages. Types only.
+ */
+import type { ExchangeLine } from '../log/log.ts'
+import type { Stage } from '../metrics/stages.ts'
+
+export interface EndedRequest
+  extends Pick<
+    ExchangeLine,
+    | 'id'
+    | 'route'
+    | 'status'
+    | 'outcome'
+    | 'durationMs'
+    | 'firstTokenMs'
+    | 'model'
+    | 'requestedModel'
+    | 'provider'
+    | 'failedAttempts'
+    | 'inputTokens'
+    | 'outputTokens'
+    | 'error'
+    | 'cause'
+  > {
+  readonly organization: string
+  readonly workspace: string | null
+  /** ISO 8601 UTC: when it ended. */
+  readonly endedAt: string
+  /** Milliseconds of the stages that were entered, in their order. */
+  readonly stages: Readonly<Partial<Record<Stage, number>>>
+}
