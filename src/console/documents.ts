@@ -32,6 +32,7 @@ export async function documentOf(
     bodyDigest: null,
     waitForPlace: () => null,
     signal: new AbortController().signal,
+    outlive: () => undefined,
   }
   const reply = new DocumentReply()
   await handler(request, reply)
