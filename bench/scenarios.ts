@@ -95,7 +95,7 @@ const REPLY = { kind: 'json', textBytes: 700 } as const
 const PLAIN = { tls: false, wire: 'openai-responses', comparesCost: false, practiceSeconds: 4 } as const
 const COST = { ...PLAIN, comparesCost: true } as const
 /** V8 compiles the code of a request for some 30,000 of them: what it costs meanwhile is no cost of production. */
-const JSON_PLAIN = { ...PLAIN, practiceSeconds: 15 } as const
+const JSON_PLAIN = { ...PLAIN, practiceSeconds: 12 } as const
 const PEERS = ['nginx', 'haproxy', 'sluice'] as const
 
 export const SCENARIOS: readonly Scenario[] = [
@@ -207,6 +207,17 @@ export const SCENARIOS: readonly Scenario[] = [
     rampSeconds: 0.4,
     warmSeconds: 0.8,
     windowSeconds: 3,
+  },
+  {
+    ...PLAIN,
+    name: 'starts-400',
+    title: '400 streams of 25 events, 80 ms apart: 200 start each second, and their time to the first event',
+    load: { kind: 'streams', streams: 400, plan: paced(25, 80) },
+    subjects: ['nginx', 'sluice', 'bare'],
+    rounds: 3,
+    rampSeconds: 2,
+    warmSeconds: 0.5,
+    windowSeconds: 4,
   },
   {
     ...COST,

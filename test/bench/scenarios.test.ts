@@ -23,6 +23,7 @@ t.test('the table holds what the results promise', async t => {
       'guard-relay-20',
       'guard-busy-64',
       'relay-20',
+      'starts-400',
       'relay-256',
       'relay-256-tls',
       'relay-1000',
