@@ -220,7 +220,7 @@ export class TranscriptStore implements Transcripts {
       const mine = this.#byKey.get(transcript.keyHash)
       const isKeyFull = mine !== undefined && mine.bytes > maxBytesPerKey
       if (!isKeyFull && this.#bytes <= maxBytes) return
-      // What a key keeps must not cost others theirs: the key with the most pays.
+      // The key that keeps most loses streams, so that no key can displace those of others.
       const payer = isKeyFull ? mine : this.#heaviest()
       if (payer === null) return
       const finished = first(payer.all, ({ state }) => state !== 'running')
