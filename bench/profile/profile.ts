@@ -2,7 +2,7 @@
  * Reads what V8 sampled: time or bytes by stage, by function, and as a tree of calls. Pure.
  *
  * A stage is a folder of `src` (of `gateway` also its folders): what a function of Node.js, of a package or of V8 costs
- * is the cost of the stage that called it. What no function of ours called stands under its own name.
+ * is the cost of the stage that called it. What none of our functions called has its own name.
  */
 import type { HeapProfiler, Profiler } from 'node:inspector'
 

@@ -25,7 +25,7 @@ export class ResumableSink implements Sink {
   lastFrames = ''
   readonly #reply: Reply
   readonly #client: EventSink
-  /** The client's own: whoever writes an event, its numbers go on. */
+  /** Shared with the client's sink, so that event numbers continue. */
   readonly #frames: FrameWriter
   readonly #writer: TranscriptWriter
   #hasLeft = false

@@ -125,7 +125,7 @@ class ResumedStream {
     const sink = this.#sink ?? this.#open()
     const isFlowing = sink.relay(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), count)
     if (isEnd) sink.end()
-    // Of a HEAD there is no more to say either.
+    // A reply to HEAD ends here too.
     if (isEnd || this.#reply.ended) this.#end('completed')
     else if (isFlowing) this.#reader?.next()
   }

@@ -17,7 +17,7 @@ import {
 } from './verify/check-proof.ts'
 import { readSavedReply } from './verify/saved-reply.ts'
 
-/** A reply has at most 64 MiB, and its stream says all of it twice. */
+/** A reply has at most 64 MiB, and a stream has all of it twice. */
 const FILE_MAX_BYTES = 256 * 1024 * 1024
 
 export const verify: Command = {

@@ -63,7 +63,7 @@ export class Console {
     this.#trials = new Trials(clock, deps)
   }
 
-  /** False: nobody wants records, nor requests that are over. */
+  /** False while there is no viewer: records and ended requests are not needed. */
   get isWatched(): boolean {
     return this.#feed.isWatched
   }
@@ -90,7 +90,7 @@ export class Console {
 
   /** Answers a request for a path at or below `/console`. Never throws. */
   async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
-    // Whoever has gone is told nothing.
+    // A client that has left gets no answer.
     response.on('error', () => undefined)
     try {
       if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))

@@ -25,9 +25,9 @@ export interface Viewer {
 
 /** Rows of an organization: what a page shows. */
 export const ROWS_MAX = 500
-/** Often enough to look live, and one repaint for many requests. */
+/** Short enough to look live; many requests are one repaint. */
 const SEND_MS = 500
-/** In one event: nobody reads more, and the charts count all. */
+/** Rows in one event. People do not read more, and the charts count all. */
 const ROWS_PER_EVENT = 100
 /** Operations that ask models, by their route; others are not listed. */
 const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', '/messages', '/embeddings'])

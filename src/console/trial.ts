@@ -71,7 +71,7 @@ export class Trials {
         },
       })
       const timer = this.#clock.after(TRIAL_MS, () => asked.destroy())
-      // Whoever stops the trial ends the request of the gateway too.
+      // Stopping the trial ends the request of the gateway too.
       response.on('close', () => {
         timer.cancel()
         asked.destroy()

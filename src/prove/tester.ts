@@ -1,6 +1,6 @@
 /**
- * The hands of a check: it asks the gateway within the ration, bounded in size and time, and remembers how its last
- * request is repeated. Samples are replies that several checks look at.
+ * Sends the requests of a check within the ration, bounded in size and time, and keeps a command that repeats the last
+ * one. Samples are replies that several checks use.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'

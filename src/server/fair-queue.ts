@@ -17,7 +17,7 @@ export interface EndUserShare<Entry> {
   startsAt: number
 }
 
-/** Rounds by which a user who did not ask may lag behind those who did: nothing is saved up. */
+/** Rounds of credit, at most, of a user who did not ask for a while. */
 const CREDIT_ROUNDS = 1
 
 export class FairQueue<Entry extends QueueEntry> {
@@ -49,7 +49,7 @@ export class FairQueue<Entry extends QueueEntry> {
       share = { waiting: [], running: 0, startsAt: this.#now }
       this.#shares.set(entry.endUser, share)
     }
-    // Nobody asked for what is missed while nobody waits.
+    // A user who had nothing in the queue has saved up no turns.
     if (share.waiting.length === 0) share.startsAt = Math.max(share.startsAt, this.#now)
     share.waiting.push(entry)
     this.#length++

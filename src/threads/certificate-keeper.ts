@@ -26,7 +26,7 @@ type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
 
 /** Polling sees what notifications miss: files that are replaced, symbolic links, mounted volumes. */
 const POLL_MS = 1_000
-/** A thread that hangs takes the certificate when it goes on. */
+/** Longest wait for a thread; one that hangs takes the certificate when it goes on. */
 const THREADS_MS = 5_000
 const NOT_TAKEN = 'listen.tls: the HTTP library cannot use these files, or they changed while it read them'
 

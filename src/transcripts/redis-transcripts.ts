@@ -35,7 +35,7 @@ const ENTRIES = '15'
 const MISSED_MAX = 20
 /** So many looks for a stream that is not there: its first entry may be on its way. */
 const UNKNOWN_LOOKS = 5
-/** A reader tells so often that it is there; the instance of the stream waits a whole window for it. */
+/** Interval at which a reader reports itself to the instance of the stream, which waits a whole window for it. */
 const PRESENCES_PER_WINDOW = 4
 
 /** The first line of an entry; frames follow it. */
@@ -181,7 +181,7 @@ function textOf(bytes: Uint8Array): string {
 interface RemoteReaderDeps {
   readonly question: TranscriptQuestion
   readonly clock: Clock
-  /** Between two words to the instance of the stream that somebody reads it. */
+  /** Between two reports to the instance of the stream that somebody reads it. */
   readonly presenceMs: number
   /** Some entries from this one on; null for one that is not this key's. Rejects while Redis is away. */
   readonly entries: (from: number) => Promise<readonly (Entry | null)[]>

@@ -1,6 +1,6 @@
 /**
  * Transcripts of one process, with their bounds in bytes and time. Main thread; tests and gateways without a main
- * thread use it directly. Nothing of a stream stays longer than its window after its end, but for those who read it.
+ * thread use it directly. A stream is deleted when its window after its end has passed and nobody reads it any more.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { FrameLog, type LogPlace } from './frame-log.ts'
@@ -137,7 +137,7 @@ export class TranscriptStore implements Transcripts {
     return new StoreReader(this, transcript, question.after, onPart)
   }
 
-  /** Somebody reads it at another instance. */
+  /** A client reads it at another instance. */
   readElsewhere(id: string): void {
     const transcript = this.#byId.get(id)
     if (transcript?.state !== 'running') return
@@ -220,7 +220,7 @@ export class TranscriptStore implements Transcripts {
       const mine = this.#byKey.get(transcript.keyHash)
       const isKeyFull = mine !== undefined && mine.bytes > maxBytesPerKey
       if (!isKeyFull && this.#bytes <= maxBytes) return
-      // What a key keeps must not cost others theirs: the key with the most pays.
+      // The key that keeps most loses streams, so that no key can displace those of others.
       const payer = isKeyFull ? mine : this.#heaviest()
       if (payer === null) return
       const finished = first(payer.all, ({ state }) => state !== 'running')

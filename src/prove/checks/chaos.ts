@@ -6,7 +6,7 @@ import { restarted } from './restart.ts'
 
 const ABORTS = 8
 const SAMPLES = 3
-/** A gateway that has become slower than this after aborts has lost something; less may be chance. */
+/** A gateway that is slower than this after aborts has lost resources; less may be chance. */
 const WORSE = { factor: 5, ms: 1_500 } as const
 const OTHERS = 3
 const BASIS_CHAOS = `${BASIS.http1}, 9.5; ${BASIS.api}`

@@ -8,7 +8,7 @@ import type { Tester } from '../tester.ts'
 
 /** A path that costs nothing, whether it exists or not. */
 const CHEAP_PATH = '/models'
-/** A server that has something to say says it sooner. */
+/** Longest wait for a reply that may not come. */
 const QUIET_MS = 3_000
 const HEADER_BYTES = 256 * 1024
 const WAITS = 'it was not served, but neither refused: the connection waits'
