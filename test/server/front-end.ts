@@ -162,7 +162,7 @@ export async function startFrontEnd(
   }
   const metrics = overrides.metrics ?? createMetrics()
   const clock: Clock = overrides.clock ?? systemClock
-  const server = createServer(serverOptions(rows, { ...overrides, log, clock, metrics }))
+  const server = createServer(serverOptions(rows, { log, ...overrides, clock, metrics }))
   t.teardown(() => server.close())
   const port = await server.listen('127.0.0.1', 0)
   return {
