@@ -27,7 +27,8 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 /** The operations below a path, by its first part. */
 const BELOW: Readonly<Record<string, string>> = {
   messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
-  responses: 'responses are not stored, and there is nothing below POST /v1/responses',
+  responses:
+    'responses are not stored: below POST /v1/responses there is only GET /v1/responses/{id}, for resumable streams',
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
 const LONGEST_GUESSED = 64

@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startAdmin } from '../../src/threads/admin.ts'
 import { RawClient, turns } from '../support/raw-http.ts'
 
@@ -157,23 +157,28 @@ t.test('the admin port answers names that only its own network can have', async 
     t.equal(await ask(host), 421, host)
 })
 
-t.test('the admin port takes few connections, and none for long', async t => {
-  const admin = await startAdmin(
-    { host: '127.0.0.1', port: 0, hosts: [] },
-    { metrics: async () => '', unreadyReason: () => null },
-    250,
-  )
+/** Clients of the admin port that have sent half a head; its requests may take `requestMs` to arrive. */
+async function halfAsked(t: Test, count: number, requestMs: number) {
+  const sources = { metrics: async () => '', unreadyReason: () => null }
+  const admin = await startAdmin({ host: '127.0.0.1', port: 0, hosts: [] }, sources, requestMs)
   t.teardown(() => admin.close())
   const port = Number(new URL(admin.url).port)
-  const clients = Array.from({ length: 80 }, () => new RawClient(port))
-  for (const client of clients) {
-    t.teardown(() => client.destroy())
-    await client.send('GET /healthz HTTP/1.1\r\nHost: a\r\n')
-  }
+  const clients = Array.from({ length: count }, () => new RawClient(port))
+  for (const client of clients) t.teardown(() => client.destroy())
+  for (const client of clients) await client.send('GET /healthz HTTP/1.1\r\nHost: a\r\n')
+  return { admin, clients }
+}
+
+t.test('the admin port takes few connections', async t => {
+  const { clients } = await halfAsked(t, 80, 600_000)
   while (clients.filter(({ closed }) => closed).length < 16) await turns(1)
   t.equal(clients.filter(({ closed }) => !closed).length, 64)
+})
+
+t.test('the admin port waits for no client for long', async t => {
+  const { admin, clients } = await halfAsked(t, 20, 250)
   // Half a head: told 408, and closed, without more being sent.
   for (const client of clients) await client.untilClosed()
-  t.equal(clients.filter(({ text }) => text.startsWith('HTTP/1.1 408')).length, 64)
+  t.equal(clients.filter(({ text }) => text.startsWith('HTTP/1.1 408')).length, 20)
   t.equal((await fetch(`${admin.url}/healthz`)).status, 200)
 })
