@@ -1,6 +1,6 @@
 /**
  * Everything a provider can do wrong to a line of a batch, in every format, alone and with a second endpoint to fall
- * back on: the line ends as documented, and nothing hangs. One batch for each, all of them at once.
+ * back on: the line ends as documented, and nothing hangs. One batch for each, three of them at once.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -17,7 +17,9 @@ import { TestClock } from '../support/test-clock.ts'
 const PATIENT = new Set(['drip-250'])
 const SILENCE_MS = 20_000
 const STEP_MS = 20
-const { timeouts: TIMEOUTS } = loadConfig([], {})
+const { batches: BATCHES, timeouts: TIMEOUTS } = loadConfig([], {})
+/** As many second attempts are always allowed; of more, the retry budget would refuse some. */
+const CONCURRENCY = 3
 
 interface Variant {
   readonly kind: string
@@ -47,6 +49,7 @@ async function start(t: Test, variants: readonly Variant[], isSilent: boolean): 
     config: {
       // Lines that fail on purpose would hold up the others.
       routing: { loadBalancing: false, breakerFailures: null, hedgeAfterMs: null },
+      batches: { ...BATCHES, concurrency: CONCURRENCY },
       ...(isSilent
         ? {
             timeouts: {
