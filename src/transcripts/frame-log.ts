@@ -9,7 +9,6 @@ const FIRST_BYTES = 1024
 const CHUNK_OVERHEAD_BYTES = 200
 /** Ends a frame; JSON has no line ends inside. */
 const FRAME_END = '\n\n'
-const EMPTY = Buffer.alloc(0)
 
 interface Chunk {
   bytes: Buffer
@@ -32,8 +31,6 @@ export interface FramesTaken {
   readonly bytes: Uint8Array
   readonly count: number
 }
-
-const NOTHING: FramesTaken = { bytes: EMPTY, count: 0 }
 
 export class FrameLog {
   readonly #chunks: Chunk[] = []
@@ -90,7 +87,8 @@ export class FrameLog {
         place.offset = 0
       } else break
     }
-    return NOTHING
+    // Memory that is sent to another thread is gone here, so each reader gets its own.
+    return { bytes: new Uint8Array(0), count: 0 }
   }
 
   #chunkFor(bytes: number): Chunk {

@@ -128,3 +128,18 @@ t.test('when all keys have too many bytes, the key with most of them pays', asyn
   await until('an answer', () => dropped.parts.length === 1)
   t.match(dropped.last()?.kind, /^(dropped|unknown)$/)
 })
+
+t.test('several readers may find nothing yet', async t => {
+  const { store } = setup()
+  const one = joinThread(store)
+  t.teardown(() => one.close())
+  const writer = one.client.open('a', KEY, () => undefined)
+  for (let at = 0; at < 10; at++) writer.add(frame(at), 1)
+  await until('what was written', () => store.bytes > 1024)
+  const readers = [9, 9, 9].map(after => read(one.client, 'a', after))
+  await until('an answer for each', () => readers.every(({ parts }) => parts.length === 1))
+  for (const { parts } of readers) t.match(parts, [{ kind: 'frames', count: 0, isEnd: false }])
+  writer.add(frame(10), 1)
+  await until('the next frame for each', () => readers.every(({ text }) => text() !== ''))
+  for (const { text } of readers) t.equal(text(), frame(10))
+})
