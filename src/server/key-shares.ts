@@ -116,7 +116,7 @@ export class KeyShares {
       this.#shares.set(keyHash, share)
     }
     const isLate = share.open >= this.limits.openPerKey
-    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.#full()
+    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
     const place = new KeyPlace(this, share, this.#deps.clock, isLate)
     place.add(announcedBytes)
     if (isLate) share.late++
@@ -140,7 +140,7 @@ export class KeyShares {
       place.open(null)
       return null
     }
-    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#full()
+    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.full()
     share.queue ??= new FairQueue(waitingPerKey)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const { clock, metrics } = this.#deps
@@ -151,7 +151,7 @@ export class KeyShares {
       timer: clock.after(waitMs, () => {
         share.queue?.remove(waiting)
         this.#endWait(waiting, 'expired')
-        reject(this.#full(` and none has ended within ${waitMs} ms`))
+        reject(this.full(` and none has ended within ${waitMs} ms`))
       }),
       start: resolve,
       refuse: reject,
@@ -161,7 +161,7 @@ export class KeyShares {
     const excess = share.queue.add(waiting)
     if (excess !== null) {
       this.#endWait(excess, 'refused')
-      excess.refuse(this.#full(` and ${waitingPerKey} that wait, most of them for this end user`))
+      excess.refuse(this.full(` and ${waitingPerKey} that wait, most of them for this end user`))
     }
     return promise
   }
@@ -194,7 +194,7 @@ export class KeyShares {
     metrics.queueWait.observe({ outcome }, (clock.monotonicMs() - sinceMs) / 1000)
   }
 
-  #full(more = ''): GatewayError {
+  full(more = ''): GatewayError {
     return this.refusal(
       'key_open',
       'openPerKey',
@@ -299,9 +299,11 @@ export class KeyPlace {
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
   }
 
-  /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` when the key has too many in flight */
+  /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` when the key has no room for them */
   add(bytes: number): void {
     if (this.#left) return
+    // The head of a chunked body does not say how long it is.
+    if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.full()
     const { bytesInFlightPerKey } = this.#shares.limits
     const others = this.#share.bytes - this.#bytes
     if (others > 0 && this.#share.bytes + bytes > bytesInFlightPerKey) {

@@ -222,3 +222,18 @@ t.test('at the limit so many bodies are read as may wait, and no large one', asy
   )
   shares.enter(KEY, 100, true)
 })
+
+t.test('a body without a length is read no further than one that waits may be long', t => {
+  const { shares, enter } = startKey()
+  for (let n = 0; n < PLACES; n++) enter('a')
+  const late = shares.enter(KEY, 0, true)
+  late.add(256 * 1024)
+  t.throws(() => late.add(1), { code: 'rate_limit_exceeded', metadata: { limit: 'limits.openPerKey' } })
+  late.leave()
+  const waiting = Array.from({ length: 3 }, () => shares.enter(KEY, 256 * 1024, true))
+  t.ok(
+    waiting.every(({ isLate }) => isLate),
+    'the key has as much room as before',
+  )
+  t.end()
+})
