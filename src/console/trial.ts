@@ -58,6 +58,11 @@ export class Trials {
 
   #pass(key: string, body: Buffer, response: ServerResponse): Promise<void> {
     return new Promise((resolve, reject) => {
+      // Left while its body was read: `close` has come, and will not come again.
+      if (response.destroyed) {
+        resolve()
+        return
+      }
       const { publicUrl, certificateFile } = this.#port
       const ask = certificateFile === null ? askPlainly : askSecurely
       const asked = ask(new URL('/v1/responses', publicUrl), {

@@ -77,7 +77,11 @@ async function visit(browser: Browser, options: VisitOptions): Promise<Visit> {
     if (message.type() === 'error') note('console', `${message.text()} ${message.location().url}`)
   })
   context.on('weberror', event => note('script', String(event.error())))
-  context.on('requestfailed', request => note('failed', `${request.url()} ${request.failure()?.errorText}`))
+  context.on('requestfailed', request => {
+    const reason = request.failure()?.errorText
+    // The page itself has left it. Chromium says so even of some streams that were read to their end.
+    if (reason !== 'net::ERR_ABORTED') note('failed', `${request.url()} ${reason}`)
+  })
   context.on('request', request => {
     if (new URL(request.url()).origin !== origin) note('elsewhere', request.url())
   })
