@@ -96,7 +96,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What is proved, in plain words. */
+/** The statement in plain words. */
 function sentences({ statement, kid }: CheckedProof, isStream: boolean, hasRequest: boolean): string[] {
   const { answer, calls, gateway_region: region, iat, jti, model, provider, request } = statement
   return [

@@ -27,7 +27,7 @@ export interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly onWatched: (isWatched: boolean) => void
 }
 
-/** Where the page is; everything of the console is below. */
+/** Path of the page; everything of the console is below it. */
 export const CONSOLE_PATH = '/console'
 const ASSETS = `${CONSOLE_PATH}/assets/`
 const DATA = `${CONSOLE_PATH}/data/`

@@ -122,7 +122,7 @@ export class Feed {
       }
       this.#organizations.set(id, organization)
       if (this.#organizations.size === 1) this.#deps.onWatched(true)
-      // What is shipped from now on comes by itself; what was shipped before is in the Store.
+      // Later records come as they are shipped; earlier ones are in the Store.
       this.#fill(id, organization).then(filling.resolve, filling.reject)
     }
     organization.uses++

@@ -54,7 +54,7 @@ export class RedisTranscripts implements TranscriptMirror {
   readonly #redis: Redis
   readonly #presences: Redis
   /** Streams whose copy has a hole. */
-  readonly #broken = new Set<string>()
+  readonly #broken = new WeakSet<Transcript>()
   #refresh: Timer | null = null
 
   constructor(store: TranscriptStore, options: RedisTranscriptsOptions) {
@@ -75,12 +75,12 @@ export class RedisTranscripts implements TranscriptMirror {
   }
 
   added(transcript: Transcript, first: number, frames: Uint8Array): void {
-    if (this.#broken.has(transcript.id)) this.#rewrite(transcript)
+    if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'frames', first, textOf(frames))
   }
 
   ended(transcript: Transcript): void {
-    if (this.#broken.has(transcript.id)) this.#rewrite(transcript)
+    if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'end', transcript.frames.next, '')
   }
 
@@ -90,7 +90,6 @@ export class RedisTranscripts implements TranscriptMirror {
   }
 
   forgotten({ id }: Transcript): void {
-    this.#broken.delete(id)
     this.#redis.send(['DEL', this.#keyOf(id)]).catch(() => undefined)
   }
 
@@ -140,14 +139,14 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#send(transcript, ['PEXPIRE', key, String(this.#options.windowMs)])
   }
 
-  #send({ id }: Transcript, command: readonly string[]): void {
-    this.#redis.send(command).catch(() => this.#broken.add(id))
+  #send(transcript: Transcript, command: readonly string[]): void {
+    this.#redis.send(command).catch(() => this.#broken.add(transcript))
   }
 
   /** Writes the whole stream again, after an outage. */
   #rewrite(transcript: Transcript): void {
     if (!this.#redis.isReady) return
-    this.#broken.delete(transcript.id)
+    this.#broken.delete(transcript)
     this.#send(transcript, ['DEL', this.#keyOf(transcript.id)])
     this.#push(transcript, 'open', 0, '')
     for (const { first, bytes } of transcript.frames.pieces()) {

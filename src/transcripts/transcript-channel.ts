@@ -12,7 +12,7 @@ import type {
   TranscriptWriter,
 } from './transcripts.ts'
 
-/** What a serve thread has done, or wants. */
+/** A step of a serve thread: it writes, or it reads. */
 export type TranscriptAction =
   | { readonly kind: 'open'; readonly id: string; readonly keyHash: string }
   | { readonly kind: 'add'; readonly id: string; readonly frames: Uint8Array; readonly count: number }

@@ -15,7 +15,7 @@ export interface ProofJwk {
   readonly x: string
 }
 
-/** What a proof says, by which key. */
+/** The statement of a proof, and the key that signed it. */
 export interface CheckedProof {
   readonly statement: ProofStatement
   readonly kid: string

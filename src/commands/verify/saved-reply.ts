@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { digestedEvent, type ProofScope, proofPlace, replyDigest } from '../../protocol/proof.ts'
 
-/** What of a saved reply the proof has to fit. */
+/** The parts of a saved reply that its proof has to fit. */
 export interface SavedReply {
   /** A compact JWS, unread. */
   readonly proof: string
