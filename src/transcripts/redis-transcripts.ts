@@ -161,7 +161,7 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#refresh = clock.after(windowMs / 2, () => {
       for (const transcript of this.#store.all()) {
         const { id, state } = transcript
-        if (this.#broken.has(id) && state !== 'dropped') this.#rewrite(transcript)
+        if (this.#broken.has(transcript) && state !== 'dropped') this.#rewrite(transcript)
         else if (state === 'running') this.#send(transcript, ['PEXPIRE', this.#keyOf(id), String(windowMs)])
       }
       this.#scheduleRefresh()
