@@ -1,6 +1,6 @@
 /**
  * Proves Portkey and this gateway, each in front of the same scripted provider, and writes both reports to
- * `bench/results/`. `npm run bench:prove`
+ * `bench/results/prove/`. `npm run bench:prove`
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -84,7 +84,7 @@ async function proved(row: Row, folder: string): Promise<void> {
       },
       { begins: () => undefined, made: () => undefined },
     )
-    const file = join(ROOT, 'bench/results', `prove-${row.name}`)
+    const file = join(ROOT, 'bench/results/prove', row.name)
     writeFileSync(`${file}.json`, `${JSON.stringify(report, null, 2)}\n`)
     writeFileSync(`${file}.md`, page(row, subject, report))
     process.stdout.write(`${row.name}: ${JSON.stringify(report.summary)}\n`)
@@ -133,7 +133,7 @@ ${table(
   }),
 )}
 
-The figures are of a machine that did other work too. [RESULTS.md](../RESULTS.md) has those that compare gateways.
+The figures are of a machine that did other work too. [RESULTS.md](../../RESULTS.md) has those that compare gateways.
 `
 }
 
