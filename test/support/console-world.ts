@@ -45,6 +45,7 @@ export async function startConsoleWorld(
         },
       ],
       models: [
+        { id: 'test/slow', endpoints: [{ provider: 'sim', upstreamModel: 'write-300-200' }] },
         { id: 'test/falls-back', endpoints: [down, { provider: 'sim', upstreamModel: 'echo' }] },
         { id: 'test/down', endpoints: [down] },
       ],

@@ -1,6 +1,6 @@
 /** One request: the bar of its stages, its attempts, and what its usage record says. Never its texts. */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
-import { html, useEffect, useRef, useState } from './html.js'
+import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 import { Attempts, Status } from './outcome.js'
 import { Chip } from './parts.js'
 
@@ -39,7 +39,8 @@ export function Detail({ calls, row, onClose }) {
     return () => leaving.abort()
   }, [row.id, row.cost === null])
 
-  useEffect(() => {
+  // With the details: an Escape that follows at once is heard.
+  useLayoutEffect(() => {
     heading.current?.focus()
     const onKey = event => {
       if (event.key === 'Escape' && !document.querySelector('dialog[open]')) onClose()

@@ -3,6 +3,6 @@ import htm from 'htm'
 import { h } from 'preact'
 
 export { render } from 'preact'
-export { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
+export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 export const html = htm.bind(h)

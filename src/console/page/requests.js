@@ -2,7 +2,7 @@
 import { Charts } from './charts.js'
 import { Detail } from './detail.js'
 import { clock, count, duration, text, usd } from './format.js'
-import { html, useEffect, useRef, useState } from './html.js'
+import { html, useLayoutEffect, useRef, useState } from './html.js'
 import { Attempts, Status } from './outcome.js'
 import { Chip, Empty, Filter, isTyping } from './parts.js'
 
@@ -36,7 +36,8 @@ export function Requests({ calls, live, tick }) {
     list.current?.querySelector(`[data-id="${CSS.escape(detail.id)}"]`)?.focus()
   }
 
-  useEffect(() => {
+  // With the rows: a key that follows at once is heard.
+  useLayoutEffect(() => {
     const onKey = event => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return
       const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key]
