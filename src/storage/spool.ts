@@ -28,9 +28,11 @@ import { lineOf, type UsageLine } from './usage-line.ts'
 export interface UsageSpool {
   /**
    * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is
-   * written later. Returns its line.
+   * written later.
    */
-  append(record: UsageRecord): string
+  append(record: UsageRecord): void
+  /** The line of a record among the latest ones, about two thousand; null when it is not there. */
+  find(id: string): string | null
   /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */
   written(): Promise<void> | null
   /** Writes the waiting records and closes the file. */
@@ -51,8 +53,10 @@ export interface SpoolOptions {
 }
 
 const FILE_MAX_BYTES = 4 * 1024 * 1024
-/** A record is half a KB. More of them than fit take a buffer of their own. */
-const BUFFER_BYTES = 128 * 1024
+/** The latest records, half a KB each, as they are written. As texts they would be copied by the collector. */
+const LATEST_BYTES = 1024 * 1024
+/** A UTF-16 unit takes at most so many bytes. */
+const UNIT_MAX_BYTES = 3
 /** Maximum of records in memory while the disk refuses them: some megabytes. */
 const WAITING_MAX = 1_000
 const RETRY_MS = 1_000
@@ -70,11 +74,15 @@ class FileSpool implements UsageSpool {
   readonly #folder: string
   readonly #options: SpoolOptions
   readonly #writer: string
-  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES)
-  /** Lines without their ends, as in a group. */
+  /** Lines, each with its end. The byte before the first one is a line end too. */
+  readonly #latest = Buffer.alloc(LATEST_BYTES, NEWLINE)
+  /** The lines of this turn are the bytes from here to the end. */
+  #groupStart = 1
+  #end = 1
+  /** Their number. */
+  #groupLines = 0
+  /** Lines that the disk has refused, without their ends. */
   readonly #waiting: string[] = []
-  /** The records of this turn. */
-  #group: string[] = []
   /** Set if somebody waits for the end of the group. */
   #groupEnd: PromiseWithResolvers<void> | null = null
   #sequence = 0
@@ -94,16 +102,32 @@ class FileSpool implements UsageSpool {
     this.#file = this.#open()
   }
 
-  append(record: UsageRecord): string {
+  append(record: UsageRecord): void {
     const line = lineOf(record)
     // The number of a closed file descriptor may belong to another file.
-    if (this.#closed) this.#options.onLost(line)
-    else if (this.#group.push(line) === 1) setImmediate(this.#writeGroup)
-    return line
+    if (this.#closed) {
+      this.#options.onLost(line)
+      return
+    }
+    const most = line.length * UNIT_MAX_BYTES + 1
+    if (this.#end + most > LATEST_BYTES) this.#begin()
+    if (this.#end + most > LATEST_BYTES) {
+      if (this.#waiting.length > 0 || !this.#writeAlone(line)) this.#wait(line)
+      return
+    }
+    if (this.#groupLines++ === 0) setImmediate(this.#writeGroup)
+    this.#end += this.#latest.write(line, this.#end)
+    this.#latest[this.#end++] = NEWLINE
+  }
+
+  find(id: string): string | null {
+    const bytes = this.#latest
+    const at = bytes.lastIndexOf(`{"id":${JSON.stringify(id)},`)
+    return at === -1 ? null : bytes.toString('utf8', at, bytes.indexOf(NEWLINE, at))
   }
 
   written(): Promise<void> | null {
-    if (this.#group.length === 0) return null
+    if (this.#groupLines === 0) return null
     this.#groupEnd ??= Promise.withResolvers()
     return this.#groupEnd.promise
   }
@@ -123,41 +147,53 @@ class FileSpool implements UsageSpool {
     return openSync(join(this.#folder, name), 'a', 0o600)
   }
 
+  /** Goes on at the beginning of the buffer, over the oldest lines. */
+  #begin(): void {
+    this.#writeGroup()
+    this.#groupStart = 1
+    this.#end = 1
+  }
+
   /** After `close` there is no group. */
   readonly #writeGroup = (): void => {
-    const group = this.#group
-    if (group.length === 0) return
-    this.#group = []
+    if (this.#groupLines === 0) return
+    const start = this.#groupStart
+    this.#groupStart = this.#end
+    this.#groupLines = 0
     if (this.#waiting.length > 0) this.#flush()
-    const written = this.#waiting.length > 0 ? 0 : this.#write(group)
-    for (let at = written; at < group.length; at++) this.#wait(group[at] ?? '')
+    const written = this.#waiting.length > 0 ? 0 : this.#write(this.#latest, start, this.#end)
+    if (written < this.#end - start) {
+      const left = this.#latest
+        .toString('utf8', start, this.#end)
+        .split('\n')
+        .slice(wholeLines(this.#latest, start, written), -1)
+      for (const line of left) this.#wait(line)
+    }
     this.#groupEnd?.resolve()
     this.#groupEnd = null
   }
 
-  /** Returns how many of the lines are in the file as a whole. */
-  #write(lines: readonly string[]): number {
-    const text = lines.join('\n')
-    // A UTF-16 unit takes at most three bytes, plus a newline on both ends.
-    const most = text.length * 3 + 2
-    const buffer = most <= BUFFER_BYTES ? this.#buffer : Buffer.allocUnsafe(most)
-    let length = 0
-    if (this.#torn) buffer[length++] = NEWLINE
-    length += buffer.write(text, length)
-    buffer[length++] = NEWLINE
-    let written: number
+  /** True if it is in the file. */
+  #writeAlone(line: string): boolean {
+    const bytes = Buffer.from(`\n${line}\n`)
+    return this.#write(bytes, 1, bytes.length) === bytes.length - 1
+  }
+
+  /** Returns how many of the bytes are in the file. The byte before `start` is a line end. */
+  #write(bytes: Buffer, start: number, end: number): number {
+    const from = this.#torn ? start - 1 : start
+    let length: number
     try {
-      written = writeSync(this.#file, buffer, 0, length)
+      length = writeSync(this.#file, bytes, from, end - from)
     } catch (error) {
       this.#refusal = error
       return 0
     }
-    this.#size += written
-    const whole = written === length ? lines.length : wholeLines(lines, written - (this.#torn ? 1 : 0))
-    this.#torn = written < length
+    this.#size += length
+    this.#torn = length < end - from
     if (this.#torn) this.#refusal = new Error('only a part was written')
     if (this.#size >= (this.#options.fileMaxBytes ?? FILE_MAX_BYTES)) this.#rotate()
-    return whole
+    return Math.max(0, length - (start - from))
   }
 
   /** Begins a new file. It exists before the last write to the old one ends, which marks the old one as complete. */
@@ -198,7 +234,8 @@ class FileSpool implements UsageSpool {
   }
 
   #flush(): void {
-    while (this.#waiting[0] !== undefined && this.#write([this.#waiting[0]]) === 1) {
+    for (let line = this.#waiting[0]; line !== undefined; line = this.#waiting[0]) {
+      if (!this.#writeAlone(line)) return
       this.#waiting.shift()
       this.#options.onWaiting?.(this.#waiting.length)
       if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
@@ -207,13 +244,10 @@ class FileSpool implements UsageSpool {
 }
 
 /** How many lines, with their ends, are in so many bytes. */
-function wholeLines(lines: readonly string[], bytes: number): number {
-  let end = 0
-  const torn = lines.findIndex(line => {
-    end += Buffer.byteLength(line) + 1
-    return end > bytes
-  })
-  return torn === -1 ? lines.length : torn
+function wholeLines(bytes: Buffer, start: number, length: number): number {
+  let lines = 0
+  for (let at = start; at < start + length; at++) if (bytes[at] === NEWLINE) lines++
+  return lines
 }
 
 /** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */

@@ -116,12 +116,30 @@ t.test('the records of one turn take one write', async t => {
   spool.close()
 })
 
-t.test('a large record takes a buffer of its own', async t => {
+t.test('a large record is written like others', async t => {
   const { folder, spool } = setUp(t)
   const record = someUsage({ endUser: '日'.repeat(60_000) })
   spool.append(record)
   spool.close()
   t.same(everything(folder), [record])
+})
+
+t.test('records of several buffers are all in the file, in their order; the latest are found', async t => {
+  const { folder, spool } = setUp(t)
+  const records = Array.from({ length: 6_000 }, (_, at) =>
+    someUsage({ endUser: at % 500 === 0 ? 'ü'.repeat(50_000) : `user ${at} "日"` }),
+  )
+  for (const [at, record] of records.entries()) {
+    spool.append(record)
+    if (at % 1_000 === 999) await spool.written()
+    const line = spool.find(record.id)
+    t.same(line === null ? null : recordIn(line), record)
+  }
+  spool.close()
+  t.same(everything(folder), records)
+  t.equal(spoilt(folder), 0)
+  t.equal(spool.find(records[0]?.id ?? ''), null, 'its place is taken')
+  t.equal(spool.find('gen-nobody'), null)
 })
 
 t.test('a full file is left for a new one, and only then counts as complete', async t => {

@@ -1,6 +1,6 @@
 /**
  * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
- * It keeps the latest records in memory, so that this thread finds them at once.
+ * The spool has the latest records in memory, so that this thread finds them at once.
  */
 import type { UsageSpool } from '../../storage/spool.ts'
 import type { LedgerStore } from '../../storage/store.ts'
@@ -16,27 +16,13 @@ export interface Ledger {
   find(id: string, organizationId: string): Promise<UsageRecord | null>
 }
 
-/** Half of what is kept. About a megabyte in all; older ones have long been shipped. */
-const GENERATION_MAX = 500
-
 export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
-  // Two generations instead of a list in order: the older one goes as a whole, so that adding is all there is to do.
-  // As texts, since the collector would copy thirty objects for each record, and hardly any is asked for.
-  let recent = new Map<string, string>()
-  let earlier: ReadonlyMap<string, string> = new Map()
   return {
-    append(record) {
-      const line = spool.append(record)
-      if (recent.size === GENERATION_MAX) {
-        earlier = recent
-        recent = new Map()
-      }
-      recent.set(record.id, line)
-    },
+    append: record => spool.append(record),
     written: () => spool.written(),
     async find(id, organizationId) {
-      const line = recent.get(id) ?? earlier.get(id)
-      if (line === undefined) return store.find(id, organizationId)
+      const line = spool.find(id)
+      if (line === null) return store.find(id, organizationId)
       const record = wholeRecord(JSON.parse(line) as UsageLine)
       return record.organizationId === organizationId ? record : null
     },
