@@ -85,6 +85,16 @@ t.test('a character of Chinese, Japanese or Korean is a token, and an emoji one 
   t.equal(quartersIn('안녕하세요'), 20)
   t.equal(quartersIn('日本語 text'), 12 + 5)
   t.equal(quartersIn('😀'), 8)
+  // A long text without such characters is weighed in another way.
+  for (const length of [1, 15, 16, 17, 18, 900, 65_535, 65_536]) {
+    for (const letter of ['a', 'é', 'Ж', '\u2e7f']) t.equal(quartersIn(letter.repeat(length)), length)
+    for (const at of [0, length >> 1, length - 1])
+      t.equal(
+        quartersIn(`${'a'.repeat(at)}語${'a'.repeat(length - 1 - at)}`),
+        length + 3,
+        `${at} of ${length}`,
+      )
+  }
   t.equal(quartersIn('漢'.repeat(1_000_000)), 4_000_000, 'however long it is')
   t.equal(quartersIn(''), 0)
   t.equal(quartersIn(' 안녕'), 1 + 8)
