@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net'
 import type { Clock } from '../clock.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
-import type { ReadTurns } from './read-turns.ts'
+import type { Reader, ReadTurns } from './read-turns.ts'
 import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
@@ -50,10 +50,8 @@ export interface ConnectionPool {
   track(socket: Socket): void
 }
 
-/** After a read of this size, more bytes are likely to be ready. */
-const FULL_READ_BYTES = 16 * 1024
-/** Bytes read from one connection before the others get their turn; Node reads up to 32 times as much. */
-const TURN_BYTES = 64 * 1024
+/** Shorter reads are not counted: models write their words in less, and JSON replies mostly fit. */
+const LONG_READ_BYTES = 2 * 1024
 /** Subtracted from a provider's keep-alive hint, so that we close first. */
 const HINT_MARGIN_MS = 1_000
 /**
@@ -66,9 +64,10 @@ const CROSSING_MAX_MS = 1_000
 /** Longer requests are not held in memory to be sent again. */
 const AGAIN_MAX_CHARS = 256 * 1024
 
-export class Connection implements ReplyReceiver {
+export class Connection implements ReplyReceiver, Reader {
   /** Monotonic time at which an idle connection is closed. */
   expiresMs = 0
+  readBytes = 0
   readonly #pool: ConnectionPool
   readonly #clock: Clock
   readonly #parser: ReplyParser
@@ -88,8 +87,6 @@ export class Connection implements ReplyReceiver {
   #isUsed = false
   #isGone = false
   #isPaused = false
-  /** Bytes of consecutive full reads. */
-  #turnBytes = 0
   #keepMs: number
   #error: unknown = null
 
@@ -225,10 +222,12 @@ export class Connection implements ReplyReceiver {
 
   /** False stops reading until the other connections had their turn. */
   #mayGoOn(length: number): boolean {
-    this.#turnBytes = length < FULL_READ_BYTES ? 0 : this.#turnBytes + length
-    if (this.#turnBytes < TURN_BYTES) return true
-    this.#turnBytes = 0
-    this.#pool.readTurns.join(this)
+    // A reply that is over keeps nobody waiting.
+    if (length < LONG_READ_BYTES || this.#user === null) return true
+    const { readTurns } = this.#pool
+    if (readTurns.admits(length)) return true
+    this.readBytes = length
+    readTurns.join(this)
     return false
   }
 

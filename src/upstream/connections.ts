@@ -32,6 +32,8 @@ const READ_BYTES = 64 * 1024
 export class Pool implements ConnectionPool {
   readonly target: SocketTarget
   readonly memory: SessionMemory = { session: undefined }
+  /** Number of its last use, among those of all pools. */
+  lastUse = 0
   readonly #limits: PoolLimits
   readonly #connections: Connections
   readonly #idle: Connection[] = []
@@ -133,7 +135,6 @@ export class Connections {
   readonly buffer = Buffer.allocUnsafeSlow(READ_BYTES)
   readonly readTurns = new ReadTurns()
   readonly #limits: PoolLimits
-  /** In order of use, oldest first. */
   readonly #pools = new Map<string, Pool>()
   /** Evicted pools with busy connections are in no map. */
   readonly #sockets = new Set<Socket>()
@@ -141,6 +142,7 @@ export class Connections {
   #closing: Promise<void> | null = null
   #sweeping: Timer | null = null
   #sweepsAtMs = 0
+  #uses = 0
 
   constructor(limits: PoolLimits) {
     this.#limits = limits
@@ -156,11 +158,11 @@ export class Connections {
     let pool = this.#pools.get(key)
     if (pool === undefined) {
       pool = new Pool(url, this.#limits, this)
-      this.#evict()
-    } else {
-      this.#pools.delete(key)
+      while (this.#pools.size >= this.#limits.maxPools && this.#evict());
+      this.#pools.set(key, pool)
     }
-    this.#pools.set(key, pool)
+    // Not the place in the map: moving entries makes new tables, which keep former ones and their contents.
+    pool.lastUse = ++this.#uses
     return pool
   }
 
@@ -202,13 +204,18 @@ export class Connections {
     if (this.#sockets.size === 0) resolve()
   }
 
-  #evict(): void {
+  /** Retires the least recently used pool that no call waits for. False: there is none. */
+  #evict(): boolean {
+    let oldest: string | null = null
+    let lastUse = Number.POSITIVE_INFINITY
     for (const [key, pool] of this.#pools) {
-      if (this.#pools.size < this.#limits.maxPools) return
-      if (pool.isAwaited) continue
-      pool.retire()
-      this.#pools.delete(key)
+      if (pool.isAwaited || pool.lastUse >= lastUse) continue
+      oldest = key
+      lastUse = pool.lastUse
     }
+    if (oldest === null) return false
+    this.#pools.get(oldest)?.retire()
+    return this.#pools.delete(oldest)
   }
 
   #sweep(): void {

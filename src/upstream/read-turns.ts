@@ -1,34 +1,62 @@
 /**
- * Fair reading among connections that always have more bytes: one of them reads in each turn of the event loop, in the
- * order in which they joined. If all read in one turn, the turn would grow with their number and delay all other work.
+ * Fair reading among connections that have much to read. All of them together read a bounded number of bytes in a turn
+ * of the event loop. One that goes on after that waits, and those that wait read in later turns, in the order in which
+ * they came. Otherwise a turn would grow with their number, and all other work would wait for its end.
  */
 
 /** A connection that waits for its turn. */
 export interface Reader {
+  /** Bytes of its last read, which say what the next one may bring. */
+  readonly readBytes: number
   readOn(): void
 }
+
+/** Bytes of one turn. A read that begins below brings up to 64 KiB more. */
+const TURN_BYTES = 64 * 1024
 
 /** The queue of waiting readers. */
 export class ReadTurns {
   readonly #waiting = new Set<Reader>()
+  /** Bytes read in this turn. */
+  #bytes = 0
+  #isAwaited = false
+
+  /** Counts a read. False: the turn has had its bytes, and who has more to read should join. */
+  admits(bytes: number): boolean {
+    this.#bytes += bytes
+    this.#awaitTurn()
+    return this.#bytes < TURN_BYTES
+  }
 
   /** Queues the reader. Its `readOn` is called in a later turn of the event loop. */
   join(reader: Reader): void {
-    if (this.#waiting.size === 0) setImmediate(callNext, this)
     this.#waiting.add(reader)
+    this.#awaitTurn()
   }
 
-  /** Only for `join`: lets the next reader read. */
-  callNext(): void {
-    const [reader] = this.#waiting
-    if (reader === undefined) return
-    this.#waiting.delete(reader)
-    // Before the call, because the reader may join again from inside it.
-    if (this.#waiting.size > 0) setImmediate(callNext, this)
-    reader.readOn()
+  /** Only for `join` and `admits`: lets the next readers read, as many as the turn has bytes for. */
+  nextTurn(): void {
+    this.#isAwaited = false
+    this.#bytes = 0
+    let bytes = 0
+    // A reader that joins again from inside its call has had its turn.
+    let left = this.#waiting.size
+    for (const reader of this.#waiting) {
+      if (left-- === 0 || bytes >= TURN_BYTES) break
+      this.#waiting.delete(reader)
+      bytes += reader.readBytes
+      reader.readOn()
+    }
+    if (this.#waiting.size > 0) this.#awaitTurn()
+  }
+
+  #awaitTurn(): void {
+    if (this.#isAwaited) return
+    this.#isAwaited = true
+    setImmediate(nextTurn, this)
   }
 }
 
-function callNext(turns: ReadTurns): void {
-  turns.callNext()
+function nextTurn(turns: ReadTurns): void {
+  turns.nextTurn()
 }

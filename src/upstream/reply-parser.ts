@@ -264,7 +264,10 @@ export class ReplyParser {
   #readHead(bytes: Buffer, from: number, length: number): number {
     const had = this.#head.length
     // Reads one byte more than allowed, which shows that the head is too large.
-    const to = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
+    const most = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
+    // A body in the same read stays bytes. An end that began in an earlier read is found in the text.
+    const found = had === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
+    const to = found === -1 ? most : Math.min(most, found + HEAD_END.length)
     const text = this.#head + bytes.toString('latin1', from, to)
     if (!text.startsWith(START.slice(0, text.length))) throw invalid()
     const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
