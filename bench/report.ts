@@ -2,7 +2,7 @@
 import { CLAIMS, type Claim } from './claims.ts'
 import { costs, rowsOf } from './figures.ts'
 import { bytesPerStream, LIMITS, type Row, type Run, workOf } from './results.ts'
-import { PRACTICE_STREAMS, type Scenario, type SubjectName } from './scenarios.ts'
+import { PRACTICE, type Scenario, type SubjectName } from './scenarios.ts'
 import { paired, type Spread, spread } from './stats.ts'
 import { digits, median, NONE, table, withSpread } from './table.ts'
 
@@ -178,7 +178,7 @@ the platform costs, what the gateway costs above it is the gateway's own.
 Where windows cut texts anew, the first event is the first piece of text, delay counts each byte of text, and texts are
 found whole and in order over all pieces of a stream.
 
-Where task workers are kept busy, another caller of the same process has two requests under way for each of them, with a
+Where task workers are kept busy, another caller of the same process has four requests under way for each of them, with a
 pattern that takes a worker some 60 ms. The workers run on the core of load and upstream (one of their own where the
 machine has four) in the kernel's idle class: they take what is left there and never a moment of the gateway's core. That
 asks whether their work holds up the event loop, and not how the kernel shares one core: a gateway with fewer cores than
@@ -195,7 +195,7 @@ subject that lags sends several events in one piece.
 A target is held when every round keeps to it. The subjects do not do the same work: Portkey is sent chat bodies, checks
 no key and keeps no record; nginx, HAProxy and Portkey do not verify the certificate of the upstream, the gateway does.
 The gateway's main thread, collectors and log share its one core. Memory per stream is over a process that has served
-${PRACTICE_STREAMS} streams before, so the heap it has grown by then is not in it.`
+${PRACTICE.streams} streams before, so the heap it has grown by then is not in it.`
 
 /** @param more sections of other measurements, as they are */
 export function report(run: Run, more: readonly string[] = []): string {

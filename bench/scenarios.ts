@@ -92,15 +92,20 @@ function paced(events: number, spacingMs: number): StreamLoad['plan'] {
 /** 700 bytes of text make a Responses object of about 1.4 kB. */
 const REPLY = { kind: 'json', textBytes: 700 } as const
 
-const PLAIN = { tls: false, wire: 'openai-responses', comparesCost: false, practiceSeconds: 4 } as const
-const COST = { ...PLAIN, comparesCost: true } as const
 /** V8 compiles the code of a request for some 30,000 of them: what it costs meanwhile is no cost of production. */
-const JSON_PLAIN = { ...PLAIN, practiceSeconds: 12 } as const
+const PRACTICE_SECONDS = 12
+const PLAIN = {
+  tls: false,
+  wire: 'openai-responses',
+  comparesCost: false,
+  practiceSeconds: PRACTICE_SECONDS,
+} as const
+const COST = { ...PLAIN, comparesCost: true } as const
 const PEERS = ['nginx', 'haproxy', 'sluice'] as const
 
 export const SCENARIOS: readonly Scenario[] = [
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'json-1',
     title: 'JSON replies of 1.4 kB, one connection',
     load: { kind: 'json', connections: 1, plan: REPLY },
@@ -111,7 +116,7 @@ export const SCENARIOS: readonly Scenario[] = [
     windowSeconds: 3,
   },
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'json-64',
     title: 'JSON replies of 1.4 kB, 64 connections',
     load: { kind: 'json', connections: 64, plan: REPLY },
@@ -122,7 +127,7 @@ export const SCENARIOS: readonly Scenario[] = [
     windowSeconds: 3,
   },
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'json-256',
     title: 'JSON replies of 1.4 kB, 256 connections',
     load: { kind: 'json', connections: 256, plan: REPLY },
@@ -133,7 +138,7 @@ export const SCENARIOS: readonly Scenario[] = [
     windowSeconds: 3,
   },
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'guard-json-16',
     title:
       'JSON replies to prompts of 2 kB, 16 connections, without and with all 9 detectors and 20 patterns',
@@ -145,7 +150,7 @@ export const SCENARIOS: readonly Scenario[] = [
     windowSeconds: 3,
   },
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'guard-json-1',
     title:
       'JSON replies to prompts of 2 kB, one connection, without and with all 9 detectors and 20 patterns',
@@ -157,7 +162,7 @@ export const SCENARIOS: readonly Scenario[] = [
     windowSeconds: 2,
   },
   {
-    ...JSON_PLAIN,
+    ...PLAIN,
     name: 'guard-patterns-64',
     title: 'JSON replies to prompts of 2 kB, 64 connections, without and with 8 and 28 own patterns',
     load: { kind: 'json', connections: 64, plan: REPLY, promptBytes: 2_000 },
@@ -184,12 +189,12 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'guard-busy-64',
     title:
       '64 streams, 20 ms apart, that nobody guards, without and with all task workers busy with a slow pattern of another caller',
-    // Two for each task worker: while it looks at one, the other is on its way.
+    // Four for the task worker: while it looks at one, others are on their way to the client and back.
     load: {
       kind: 'streams',
       streams: 64,
       plan: paced(100, 20),
-      busy: { connections: 2, promptBytes: 10_000, plan: REPLY },
+      busy: { connections: 4, promptBytes: 10_000, plan: REPLY },
     },
     subjects: ['nginx', 'sluice', 'sluice-busy'],
     rounds: 3,
@@ -306,8 +311,14 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ]
 
-/** Streams open at once before the first measured row; what each costs is told by the many more of that row. */
-export const PRACTICE_STREAMS = 256
+/**
+ * The load before the first measured row: streams of few events in quick succession, or JSON requests. What an open
+ * stream costs is told by the many more of the row itself.
+ */
+export const PRACTICE = { streams: 256, events: 12, spacingMs: 4, connections: 64 } as const
+/** Subjects that no engine compiles while they run. */
+const COMPILED: ReadonlySet<SubjectName> = new Set<SubjectName>(['direct', 'nginx', 'haproxy'])
+const COMPILED_PRACTICE_SECONDS = 2
 
 export interface Choice {
   /** Names, or beginnings of names; empty: all. */
@@ -350,6 +361,11 @@ export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Sc
     }))
 }
 
+/** Seconds of the practice of one subject. */
+export function practiceSeconds({ practiceSeconds }: Scenario, name: SubjectName): number {
+  return COMPILED.has(name) ? Math.min(COMPILED_PRACTICE_SECONDS, practiceSeconds) : practiceSeconds
+}
+
 /** Seconds of one row: one subject in one round. */
 export function rowSeconds(scenario: Scenario): number {
   return scenario.rampSeconds + scenario.warmSeconds + scenario.windowSeconds + ROW_SECONDS
@@ -360,7 +376,8 @@ export function estimateSeconds(scenarios: readonly Scenario[]): number {
     (sum, scenario) =>
       sum +
       START_SECONDS +
-      scenario.subjects.length * (scenario.practiceSeconds + scenario.rounds * rowSeconds(scenario)),
+      scenario.subjects.reduce((sum, name) => sum + practiceSeconds(scenario, name), 0) +
+      scenario.subjects.length * scenario.rounds * rowSeconds(scenario),
     0,
   )
 }
