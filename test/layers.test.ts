@@ -110,7 +110,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ['commands'],
 }
 
-const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'nearest', 'ready']
+const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'nearest', 'ready', 'signal']
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   // The words of provider rows stand beside their types.
@@ -123,6 +123,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   money: [],
   nearest: [],
   ready: [],
+  signal: [],
 }
 
 /** Imports against the table that are still to be turned round. */

@@ -31,6 +31,9 @@ const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
  */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
+/** Events that say once more what the reader has got in pieces, some of them the whole reply. */
+const REPEATS = /\.(?:done|completed|incomplete|failed)$/
+
 /** Characters held for one write; a longer batch leaves in several writes. */
 const HELD_MAX_CHARACTERS = 64 * 1024
 
@@ -58,10 +61,13 @@ export class EventSink implements Sink {
   #held = ''
   /** True after a write since `hold`. */
   #wrote = false
+  /** Events that repeat the reply, while its reader is slow. As frames they would be several copies of it. */
+  #late: StreamEvent[] = []
 
   /**
    * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
-   * @param onOpen called before the head of the stream leaves
+   * @param onOpen of a sink around this one, which reads `lastFrames` after every event: called before the head of the
+   * stream leaves
    */
   constructor(
     reply: Reply,
@@ -81,6 +87,12 @@ export class EventSink implements Sink {
 
   write(event: StreamEvent): boolean {
     if (this.#over) return true
+    if (this.#stalled && this.#onOpen === null && REPEATS.test(event.type)) {
+      this.lastFrames = ''
+      this.#late.push(event)
+      return false
+    }
+    if (this.#late.length > 0) this.#tellLate()
     const frames = this.#frames.write(event)
     this.lastFrames = frames
     if (frames !== '') {
@@ -93,6 +105,7 @@ export class EventSink implements Sink {
 
   relay(frames: Buffer, events: number): boolean {
     if (this.#over) return true
+    if (this.#late.length > 0) this.#tellLate()
     this.#events += events
     if (this.#held === '' && !this.#gathers()) {
       this.#wrote = true
@@ -104,7 +117,9 @@ export class EventSink implements Sink {
 
   /** The writer keeps what it needs of the event. */
   overhear(event: StreamEvent): void {
-    this.#frames.write(event)
+    if (this.#late.length > 0) this.#tellLate()
+    if (this.#frames.overhear === undefined) this.#frames.write(event)
+    else this.#frames.overhear(event)
   }
 
   hold(): void {
@@ -124,9 +139,12 @@ export class EventSink implements Sink {
   end(): void {
     if (this.#over) return
     if (!this.#reply.started) this.#send('')
-    const last = this.#held + this.#frames.end()
-    this.#bytes += Buffer.byteLength(last)
-    this.#reply.endStream(last)
+    if (this.#late.length > 0) this.#endSlowly()
+    else {
+      const last = this.#held + this.#frames.end()
+      this.#bytes += Buffer.byteLength(last)
+      this.#reply.endStream(last)
+    }
     this.close()
   }
 
@@ -142,6 +160,7 @@ export class EventSink implements Sink {
       return
     }
     this.#reply.error = error
+    if (this.#late.length > 0) this.#tellLate()
     this.#events++
     this.#held += this.#frames.failure(error, details)
     this.end()
@@ -153,8 +172,51 @@ export class EventSink implements Sink {
     this.#over = true
     this.#timer.cancel()
     this.#resume = null
+    // At the end of a long stream this object is old: what it holds would outlive it until the next full collection.
+    this.#held = ''
+    this.#late = []
+    this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
     this.#deps.metrics.streamBytes.inc(this.#bytes)
+  }
+
+  /** Ends the stream for a slow reader: makes each of the last frames when the one before it has left. */
+  #endSlowly(): void {
+    const frames = this.#frames
+    const { streamBytes, streamChunks } = this.#deps.metrics
+    const late = this.#late
+    const held = this.#held
+    this.#bytes += Buffer.byteLength(held)
+    let at = 0
+    const next = (): string | null => {
+      if (at > late.length) return null
+      let told = ''
+      while (at < late.length && told.length < HELD_MAX_CHARACTERS) {
+        const one = frames.write(late[at++] as StreamEvent)
+        if (one !== '') streamChunks.inc()
+        told += one
+      }
+      if (at === late.length && told.length < HELD_MAX_CHARACTERS) {
+        told += frames.end()
+        at++
+      }
+      streamBytes.inc(Buffer.byteLength(told))
+      return told
+    }
+    const bytes = late.reduce((most, event) => Math.max(most, longestText(event)), 0)
+    this.#reply.endStream(held, { bytes, next })
+  }
+
+  /** Another event follows, or the reader has caught up. */
+  #tellLate(): void {
+    const late = this.#late
+    this.#late = []
+    for (const event of late) {
+      const frames = this.#frames.write(event)
+      if (frames === '') continue
+      this.#events++
+      this.#held += frames
+    }
   }
 
   /** Pieces of one read leave in two writes: the first at once, then the rest together. */
@@ -232,7 +294,12 @@ export class EventSink implements Sink {
   }
 
   readonly #goOn = (): void => {
-    if (!this.#stalled) this.#resume?.()
+    if (this.#stalled) return
+    if (this.#late.length > 0) {
+      this.#tellLate()
+      if (this.#held !== '' && !this.#release()) return
+    }
+    this.#resume?.()
   }
 
   readonly #tick = (): void => {
@@ -252,4 +319,9 @@ export class EventSink implements Sink {
       this.#timer = clock.after(heartbeatMs - quietMs, this.#tick)
     }
   }
+}
+
+/** Characters of the longest text of the event itself: all events at the end of a part share that of the part. */
+function longestText(event: StreamEvent): number {
+  return Math.max(...Object.values(event).map(value => (typeof value === 'string' ? value.length : 0)))
 }

@@ -10,6 +10,7 @@ import {
   partSource,
   readForm,
 } from '../files/files.ts'
+import type { RequestSignal } from '../signal.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord } from '../storage/store.ts'
 import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
@@ -136,7 +137,7 @@ export function readFileContent(deps: FilesApiDeps): Handler {
 
 async function stream(
   reply: Reply,
-  signal: AbortSignal,
+  signal: RequestSignal,
   first: IteratorResult<Uint8Array>,
   chunks: AsyncIterator<Uint8Array>,
 ): Promise<void> {

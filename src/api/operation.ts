@@ -7,6 +7,7 @@ import type { GatewayError } from '../errors.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Held } from '../gateway/exchange.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
+import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 
 /** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
@@ -33,7 +34,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   /** Count of the memory that the request holds, until it is over. */
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
-  readonly signal: AbortSignal
+  readonly signal: RequestSignal
   /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
   outlive(onLeft: () => void): void
   /**
@@ -74,6 +75,14 @@ export interface BodyReader {
 /** Known facts to report beside an error. */
 export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage' | 'request'>
 
+/** Chunks of a stream that are made one after the other. */
+export interface MoreChunks {
+  /** Bytes of memory that they hold until they are made. */
+  readonly bytes: number
+  /** Null: there is none. */
+  next(): string | null
+}
+
 /** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
 export interface Reply {
   /** The log line's fields beyond the status; set by handlers that know them. */
@@ -103,7 +112,10 @@ export interface Reply {
   openStream(chunk: string | Buffer, contentType?: string): boolean
   /** Sends more of the stream; bytes are copied. False: the reader is slow, but the chunk was taken. */
   writeStream(chunk: string | Buffer): boolean
-  endStream(chunk: string | Buffer): void
+  /**
+   * Sends the last bytes of the stream. `more` has what follows them, made chunk by chunk as the reader takes them.
+   */
+  endStream(chunk: string | Buffer, more?: MoreChunks): void
   /**
    * Sets what to call when a slow reader has taken something: with true when writing may go on, with false when more
    * is waiting. One callback; a later call replaces it.

@@ -5,6 +5,7 @@
 import type { Dialect } from '../dialects/dialect.ts'
 import { GatewayError } from '../errors.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
+import { RequestAbort } from '../signal.ts'
 import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
 import type { StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Reply } from './operation.ts'
@@ -47,7 +48,7 @@ export function openResumable(
   if (call.request.stream !== true) {
     throw refuseField(SHOWN_HEADER, 'needs a stream: send "stream": true, or leave it out')
   }
-  const abortion = new AbortController()
+  const abortion = new RequestAbort()
   const { signal } = request
   if (signal.aborted) abortion.abort(signal.reason)
   signal.addEventListener('abort', () => abortion.abort(signal.reason), { once: true })
@@ -70,5 +71,5 @@ export function openResumable(
     sink.leave()
     if (!isKept) giveUp()
   })
-  return { call: { ...call, signal: abortion.signal }, sink }
+  return { call: { ...call, signal: abortion }, sink }
 }

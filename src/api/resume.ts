@@ -6,6 +6,7 @@ import type { Timer } from '../clock.ts'
 import { ResponsesFrames } from '../dialects/responses.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
+import type { RequestSignal } from '../signal.ts'
 import type {
   TranscriptPart,
   TranscriptQuestion,
@@ -66,7 +67,7 @@ function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
 class ResumedStream {
   readonly #deps: ResumeDeps
   readonly #question: TranscriptQuestion
-  readonly #signal: AbortSignal
+  readonly #signal: RequestSignal
   readonly #reply: Reply
   readonly #done = Promise.withResolvers<void>()
   #reader: TranscriptReader | null = null
@@ -75,7 +76,7 @@ class ResumedStream {
   #timer: Timer | null = null
   #isOver = false
 
-  constructor(deps: ResumeDeps, question: TranscriptQuestion, signal: AbortSignal, reply: Reply) {
+  constructor(deps: ResumeDeps, question: TranscriptQuestion, signal: RequestSignal, reply: Reply) {
     this.#deps = deps
     this.#question = question
     this.#signal = signal

@@ -1,11 +1,13 @@
 /** Waits for a client that reads a long answer slowly. */
+
+import type { RequestSignal } from '../signal.ts'
 import type { Reply } from './operation.ts'
 
 export class SlowReader {
-  readonly #signal: AbortSignal
+  readonly #signal: RequestSignal
   #wake: () => void = () => undefined
 
-  constructor(reply: Reply, signal: AbortSignal) {
+  constructor(reply: Reply, signal: RequestSignal) {
     this.#signal = signal
     reply.onProgress(drained => {
       if (drained) this.#wake()

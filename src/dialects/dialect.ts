@@ -23,6 +23,8 @@ export interface FailureDetails {
 export interface FrameWriter {
   /** The frames of one event, each with its blank line; `''` where the dialect tells nothing for it. Hot path. */
   write(event: StreamEvent): string
+  /** Notes an event whose frames left another way. Absent: `write` has to be called for it. Hot path. */
+  overhear?(event: StreamEvent): void
   /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */
   end(): string
   /** Tells a failure when the status has left (a heartbeat) but no terminal event has; `end` follows. */

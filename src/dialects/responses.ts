@@ -71,6 +71,10 @@ export class ResponsesFrames implements FrameWriter {
     }
   }
 
+  overhear(): void {
+    this.#events++
+  }
+
   end(): string {
     return DONE
   }

@@ -15,6 +15,7 @@ import { UNITS_PER_USD } from '../money.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
+import { abortSignalOf, type RequestSignal } from '../signal.ts'
 import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
 import { FinalSink, type Outcome } from './answer/answer.ts'
 import type { InnerUse } from './bill.ts'
@@ -144,7 +145,7 @@ function innerUse(usage: ResponseUsage): InnerUse {
 /** Rejects with the reason of a signal, or with `deadline_exceeded`; `run` gets the signal of both. */
 async function withDeadline<T>(
   clock: Clock,
-  signals: readonly AbortSignal[],
+  signals: readonly RequestSignal[],
   deadlineMs: number,
   run: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
@@ -153,7 +154,7 @@ async function withDeadline<T>(
     late.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
   )
   try {
-    return await run(AbortSignal.any([...signals, late.signal]))
+    return await run(AbortSignal.any([...signals.map(abortSignalOf), late.signal]))
   } finally {
     timer.cancel()
   }

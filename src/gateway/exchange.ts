@@ -11,6 +11,7 @@ import type { Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
+import type { RequestSignal } from '../signal.ts'
 import { Bill } from './bill.ts'
 
 /** Counts the memory of one request. */
@@ -88,7 +89,7 @@ export interface ClientRequest {
   /** Counts what the exchange holds, until the request is over. */
   readonly held: Held
   /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
-  readonly signal: AbortSignal
+  readonly signal: RequestSignal
   /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
   readonly parent?: string | undefined
   /** Absent for what does not come from a batch. Pins of conversations do not hold in batches. */
@@ -205,7 +206,7 @@ export class Exchange implements ClientRequest {
   readonly dataRegion: DataRegion | null
   readonly watch: Stopwatch
   readonly held: Held
-  readonly signal: AbortSignal
+  readonly signal: RequestSignal
   readonly parent: string | undefined
   readonly batch: BatchTerms | undefined
   readonly witness: Witness | undefined

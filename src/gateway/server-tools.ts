@@ -12,6 +12,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { isPending } from '../ready.ts'
+import { abortSignalOf, type RequestSignal } from '../signal.ts'
 import type {
   RequestedTool,
   ServerTool,
@@ -360,7 +361,11 @@ export class ServerTools {
   ): Promise<RanOutcome> {
     const ending = new AbortController()
     try {
-      const running = session.run(call, progress, AbortSignal.any([exchange.signal, ending.signal]))
+      const running = session.run(
+        call,
+        progress,
+        AbortSignal.any([abortSignalOf(exchange.signal), ending.signal]),
+      )
       const outcome = isPending(running) ? await this.#timed(running, ending, server) : running
       return { ...outcome, ran: true }
     } catch (thrown) {
@@ -499,7 +504,7 @@ function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, nu
 }
 
 /** Rejects with the reason of the signal as soon as it fires, whatever is still running. */
-function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+function untilAborted<T>(signal: RequestSignal, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason as GatewayError)
     if (signal.aborted) abort()

@@ -47,7 +47,7 @@ type Declare = (place: ToolPlace) => Promise<{ prompt: ResponsesRequest; functio
  * `askCandidates` does.
  * @throws (rejects with) Deferred if a batch service has taken the call
  */
-export async function askModel(
+export function askModel(
   deps: TurnDeps,
   exchange: RunningExchange,
   declare: Declare | null,
@@ -55,13 +55,15 @@ export async function askModel(
   const { answer, candidates } = exchange
   answer.openTurn(exchange.plugins?.holds === true)
   const call = new TurnCall(deps, exchange, declare)
-  const reply = await askCandidates(deps, exchange, exchange.candidate ?? candidates[0], call)
-  if (reply === null) return null
-  const { candidate, record, attempt, finish } = reply
-  exchange.stay?.succeeded(candidate, attempt.usage)
-  exchange.onModel?.(candidate.endpoint.modelId)
-  exchange.candidate = candidate
-  return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
+  // A callback, for it is smaller than an async function that waits as long as the stream is open.
+  return askCandidates(deps, exchange, exchange.candidate ?? candidates[0], call).then(reply => {
+    if (reply === null) return null
+    const { candidate, record, attempt, finish } = reply
+    exchange.stay?.succeeded(candidate, attempt.usage)
+    exchange.onModel?.(candidate.endpoint.modelId)
+    exchange.candidate = candidate
+    return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
+  })
 }
 
 /** The model call of one turn. */

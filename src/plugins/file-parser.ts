@@ -8,6 +8,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
+import { abortSignalOf } from '../signal.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
@@ -228,7 +229,10 @@ export class FileReader {
     const { fetchPage } = this.#deps
     if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
     try {
-      const { bytes } = await fetchPage(source.text, { types: PDF_TYPES, signal: this.#exchange.signal })
+      const { bytes } = await fetchPage(source.text, {
+        types: PDF_TYPES,
+        signal: abortSignalOf(this.#exchange.signal),
+      })
       this.#linkedBytes += bytes.byteLength
       if (this.#linkedBytes > LINKED_MAX_BYTES)
         throw unreadable(path, 'the linked documents are too large together')
@@ -271,7 +275,7 @@ export class FileReader {
     if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
     if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')
     try {
-      const pages = await ocr(pdfDataUrl(bytes), this.#exchange.signal)
+      const pages = await ocr(pdfDataUrl(bytes), abortSignalOf(this.#exchange.signal))
       // Counting the pages before would take as long as reading them.
       if (pages.length > PAGES_MAX)
         throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')

@@ -2,6 +2,7 @@
 import type { ApiRequest, EndUserFields } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
+import type { RequestSignal } from '../signal.ts'
 import type { Admission } from './admission.ts'
 import type { KeyPlace } from './key-shares.ts'
 import type { HeldBytes } from './load.ts'
@@ -67,7 +68,7 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
     return new URLSearchParams(this.#query)
   }
 
-  get signal(): AbortSignal {
+  get signal(): RequestSignal {
     return this.#admission.signal
   }
   outlive(onLeft: () => void): void {

@@ -9,10 +9,12 @@ import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
+import { RequestAbort, type RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
+import { type Chained, OpenRequests } from './open-requests.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
@@ -65,7 +67,7 @@ export class AdmissionControl {
   readonly deps: AdmissionDeps
   readonly load: Load
   readonly #shares: KeyShares
-  readonly #open = new Set<Admission>()
+  readonly #open = new OpenRequests<Admission>()
   readonly #onOver: () => void
 
   /** @param onOver called each time a request is over */
@@ -108,12 +110,12 @@ export class AdmissionControl {
 
   /** Gives every open request this reason to end. */
   abortAll(reason: GatewayError): void {
-    for (const admission of this.#open) admission.abort(reason)
+    for (const admission of this.#open.all()) admission.abort(reason)
   }
 
   /** Ends requests that did not react to their abort. */
   giveUpAll(): void {
-    for (const admission of [...this.#open]) admission.giveUp()
+    for (const admission of this.#open.all()) admission.giveUp()
   }
 
   add(admission: Admission): void {
@@ -121,20 +123,21 @@ export class AdmissionControl {
   }
 
   remove(admission: Admission): void {
-    this.#open.delete(admission)
+    this.#open.remove(admission)
     this.#onOver()
   }
 }
 
 /** One request from its head to its log line. */
-export class Admission {
+export class Admission implements Chained<Admission> {
+  earlier: Admission | null = null
+  later: Admission | null = null
   /** Names the request in logs and answers; the generation id of inference requests. */
   readonly id: string
   readonly watch: Stopwatch
   readonly #control: AdmissionControl
   readonly #owner: AdmissionOwner
-  #abortion: AbortController | null = null
-  #reason: GatewayError | null = null
+  readonly #abort = new RequestAbort()
   #deadline: Timer | null = null
   /** The client left before we had a reason to stop. */
   #left = false
@@ -153,20 +156,15 @@ export class Admission {
 
   /** The reason to end the work; null while it may go on. */
   get reason(): GatewayError | null {
-    return this.#reason
+    return this.#abort.aborted ? (this.#abort.reason as GatewayError) : null
   }
 
   get over(): boolean {
     return this.#over
   }
 
-  /** Made on first use: most requests never need it. */
-  get signal(): AbortSignal {
-    if (this.#abortion === null) {
-      this.#abortion = new AbortController()
-      if (this.#reason !== null) this.#abortion.abort(this.#reason)
-    }
-    return this.#abortion.signal
+  get signal(): RequestSignal {
+    return this.#abort
   }
 
   /** Counts the request as open; it ends with `finish`. */
@@ -184,9 +182,8 @@ export class Admission {
 
   /** Ends the work on the request for this reason; the first reason counts. */
   abort(reason: GatewayError): void {
-    if (this.#reason !== null) return
-    this.#reason = reason
-    this.#abortion?.abort(reason)
+    if (this.#abort.aborted) return
+    this.#abort.abort(reason)
     this.#owner.onAbort(reason)
   }
 
@@ -197,7 +194,7 @@ export class Admission {
 
   /** Aborts because the client has gone, or was dropped by us. */
   clientGone(): void {
-    this.#left = this.#reason === null && this.#owner.reply.error === null
+    this.#left = !this.#abort.aborted && this.#owner.reply.error === null
     if (this.#onLeft !== null) {
       this.#onLeft()
       return
@@ -230,7 +227,7 @@ export class Admission {
     const { method, route, path, reply, key, client, isAwaited } = this.#owner
     const { summary, error, status: sent } = reply
     const outcome = this.#outcome(reply, sent)
-    const status = outcome === 'aborted' ? 499 : sent || (this.#reason?.status ?? 500)
+    const status = outcome === 'aborted' ? 499 : sent || (this.reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     if (isAwaited) observeStages(metrics, this.watch, endedMs)

@@ -2,6 +2,7 @@
  * The answer to one message of a socket: frames of an event stream come in, and leave as messages. A failure before the
  * answer begins is one message. Serve threads. Hot path: `write`.
  */
+import type { MoreChunks } from '../api/operation.ts'
 import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 
@@ -75,9 +76,12 @@ export class MessageAnswer implements ResponseSocket {
     return this.#note()
   }
 
-  end(chunk: string | Buffer): void {
+  end(chunk: string | Buffer, more?: MoreChunks): void {
     if (this.dead) return
     this.#session.send(this.#textsOf(chunk.toString()))
+    // The next message of the socket may begin at once, so all of this one is handed over.
+    for (let next = more?.next() ?? null; next !== null; next = more?.next() ?? null)
+      this.#session.send(this.#textsOf(next))
     this.#complete()
   }
 

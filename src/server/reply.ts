@@ -1,6 +1,6 @@
 /** Answers over HTTP: one JSON document, an error envelope, or a stream. */
 import { STATUS_CODES } from 'node:http'
-import type { FailureContext, Operation, Reply } from '../api/operation.ts'
+import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { ResponseSocket } from './response-socket.ts'
@@ -150,10 +150,10 @@ export class HttpReply implements Reply {
     return this.#socket.write(chunk)
   }
 
-  endStream(chunk: string | Buffer): void {
+  endStream(chunk: string | Buffer, more?: MoreChunks): void {
     if (this.#socket.dead) return
     this.#ended = true
-    this.#socket.end(chunk)
+    this.#socket.end(chunk, more)
   }
 
   onProgress(callback: (drained: boolean) => void): void {

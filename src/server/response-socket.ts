@@ -1,4 +1,5 @@
 /** The writing side of a connection. Types only, so that replies do not know the HTTP library. */
+import type { MoreChunks } from '../api/operation.ts'
 import type { PausableSocket } from './body.ts'
 
 /**
@@ -27,8 +28,11 @@ export interface ResponseSocket extends PausableSocket {
   ): boolean
   /** Writes one more chunk; bytes are copied. False: the reader is slow, but the chunk was taken. */
   write(chunk: string | Buffer): boolean
-  /** Writes the last chunk of an opened answer. */
-  end(chunk: string | Buffer): void
+  /**
+   * Writes the last chunk of an opened answer. `more` has those that follow it, each made when the one before it has
+   * left.
+   */
+  end(chunk: string | Buffer, more?: MoreChunks): void
   /**
    * Sets what to call when a slow reader has taken something: with true when nothing is waiting any more, with false
    * when more is. One callback; a later call replaces it.

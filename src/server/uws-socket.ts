@@ -1,5 +1,6 @@
 /** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
 import type { HttpResponse } from 'uWebSockets.js'
+import type { MoreChunks } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Peer } from './connections.ts'
@@ -76,6 +77,8 @@ export class UwsSocket implements ResponseSocket {
   #chunk: string | Buffer = ''
   /** Last chunk of a complete stream. */
   #last: string | Buffer = ''
+  /** Chunks before it that are not made yet. */
+  #more: MoreChunks | null = null
   /** Null for a stream of events. */
   #pieces: PieceQueue | null = null
   #flowing = true
@@ -196,17 +199,17 @@ export class UwsSocket implements ResponseSocket {
     return this.#flowing
   }
 
-  end(chunk: string | Buffer): void {
+  end(chunk: string | Buffer, more: MoreChunks | null = null): void {
     if (this.dead) return
     this.#complete = true
     this.#progress = null
     this.#countStreamOut()
-    if (chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
-      this.#chunk = chunk
-      this.#guard(() => this.#response.cork(this.#writeChunk))
-      this.#chunk = ''
+    this.#more = more
+    if (more !== null || chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
+      this.#writeMore(chunk)
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
+    else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
     this.#observer.ended(this.#dead)
   }
 
@@ -264,6 +267,12 @@ export class UwsSocket implements ResponseSocket {
   }
 
   #endStream(): void {
+    while (this.#more !== null) {
+      const chunk = this.#more.next()
+      if (chunk === null) this.#more = null
+      else this.#writeMore(chunk)
+      if (this.#dead || !this.#flowing) return
+    }
     this.#over(false)
     this.#guard(() =>
       this.#response.cork(() => {
@@ -273,6 +282,14 @@ export class UwsSocket implements ResponseSocket {
         this.#response.end(this.#last)
       }),
     )
+    // An old object keeps what it holds alive after its own end.
+    this.#last = ''
+  }
+
+  #writeMore(chunk: string | Buffer): void {
+    this.#chunk = chunk
+    this.#guard(() => this.#response.cork(this.#writeChunk))
+    this.#chunk = ''
   }
 
   /** Sends a whole answer piece by piece; the rest waits here, not in the library. */
@@ -342,6 +359,8 @@ export class UwsSocket implements ResponseSocket {
     this.#over(true)
     this.#countStreamOut()
     this.#hold(0)
+    this.#last = ''
+    this.#more = null
     if (!this.#complete) this.#request?.gone()
   }
 

@@ -3,6 +3,7 @@
  * Serve threads.
  */
 import type { Clock } from '../clock.ts'
+import type { RequestSignal } from '../signal.ts'
 import { TaskQueue, type TaskSeries } from './queue.ts'
 import { TASKS } from './table.ts'
 import {
@@ -63,7 +64,7 @@ export interface RunOptions {
   readonly key?: string
   /** True for a task that takes a worker for tens of milliseconds: one of several workers is kept free of them. */
   readonly long?: boolean
-  readonly signal?: AbortSignal
+  readonly signal?: RequestSignal
 }
 
 /**

@@ -5,6 +5,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { RequestSignal } from '../signal.ts'
 import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply } from './task.ts'
 import { WaitingJobs } from './waiting.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
@@ -36,7 +37,7 @@ export interface JobTerms {
   readonly runMs: number
   /** It takes a worker for so long that one worker is kept free of such jobs. */
   readonly long: boolean
-  readonly signal: AbortSignal | undefined
+  readonly signal: RequestSignal | undefined
 }
 
 interface Job extends JobTerms {

@@ -8,6 +8,7 @@ import {
   type AdmittedReply,
 } from '../server/admission.ts'
 import { HeldBytes } from '../server/load.ts'
+import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 
 /** Of the log line: no method of HTTP. */
@@ -43,7 +44,7 @@ export class BatchAdmission implements AdmissionOwner, AdmittedLine {
     return this.#admission.watch
   }
 
-  get signal(): AbortSignal {
+  get signal(): RequestSignal {
     return this.#admission.signal
   }
 

@@ -53,6 +53,7 @@ import { textFormat } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import { createContainers } from '../sandbox/containers.ts'
 import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
+import { abortSignalOf } from '../signal.ts'
 import { simEngine } from '../sim/rows.ts'
 import { openStore } from '../storage/open.ts'
 import { openSpool } from '../storage/spool.ts'
@@ -493,7 +494,7 @@ function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions):
     },
     hasEngine: webEngines.byDefault !== null,
     search: (query, parameters, path, { signal, bill, caller }) =>
-      searchOnce(webEngines, log, { query, parameters, path, signal, bill, caller }),
+      searchOnce(webEngines, log, { query, parameters, path, signal: abortSignalOf(signal), bill, caller }),
   }
 }
 

@@ -8,6 +8,7 @@ import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
+import { abortSignalOf } from '../signal.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
 import type { ResolveName } from '../upstream/resolve-name.ts'
@@ -192,7 +193,7 @@ async function toolsOfServer(
       cursor =>
         connection.request('tools/list', cursor === null ? {} : { cursor }, {
           limitMs: Math.max(1, endsMs - clock.monotonicMs()),
-          signal,
+          signal: abortSignalOf(signal),
         }),
       allowed,
     )

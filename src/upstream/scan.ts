@@ -122,7 +122,7 @@ export class FramePattern {
   /** Name in the event line; empty: there is none. */
   readonly event: string
   /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
-  readonly #fixed: readonly Buffer[]
+  readonly #fixed: FramePieces
   readonly #slots: readonly FrameSlot[]
   readonly #takesEmpty: boolean
   /** Place of the text in the last matching frame, without quotes. */
@@ -143,9 +143,9 @@ export class FramePattern {
   /** The data of such a frame with `delta` as its text, in JSON without the quotes. */
   tell(delta: string): string {
     let frame = ''
-    this.#fixed.forEach((piece, index) => {
+    textsOf(this.#fixed).forEach((piece, index) => {
       const slot = this.#slots[index]
-      frame += piece.toString()
+      frame += piece
       if (slot === 'number') frame += '0'
       else if (slot === 'delta' || slot === 'copy') frame += delta
     })
@@ -161,16 +161,14 @@ export class FramePattern {
 
   /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
   match(bytes: Buffer, at: number, sequence: number): number {
-    const fixed = this.#fixed
+    const { bytes: fixed, ends } = this.#fixed
     const slots = this.#slots
     let end = at
-    for (let index = 0; index < fixed.length; index++) {
-      const piece = fixed[index] as Buffer
-      if (end + piece.length > bytes.length) return -1
-      for (let offset = 0; offset < piece.length; offset++) {
-        if (bytes[end + offset] !== piece[offset]) return -1
-      }
-      end += piece.length
+    let from = 0
+    for (let index = 0; index < ends.length; index++) {
+      const until = ends[index] as number
+      if (end + until - from > bytes.length) return -1
+      for (; from < until; from++, end++) if (bytes[end] !== fixed[from]) return -1
       const slot = slots[index]
       if (slot === undefined) break
       const start = end
@@ -197,15 +195,29 @@ export class FramePattern {
   }
 }
 
-/** The bytes of a frame between the slots. `from`: where the text begins in which the slots have their places. */
-export function piecesOf(frame: string, slots: readonly Place[], from: number): readonly Buffer[] {
+/** The bytes of a frame between its slots, one piece after the other, and where each piece ends. */
+export interface FramePieces {
+  readonly bytes: Buffer
+  readonly ends: readonly number[]
+}
+
+/** `from`: where the text begins in which the slots have their places. */
+export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
+  // Not of the pool: an open stream would keep all of it.
+  const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(frame))
   let at = 0
-  const pieces = slots.map(({ start, end }) => {
-    const piece = Buffer.from(frame.slice(at, from + start))
+  let length = 0
+  const ends = slots.map(({ start, end }) => {
+    length += bytes.write(frame.slice(at, from + start), length)
     at = from + end
-    return piece
+    return length
   })
-  return [...pieces, Buffer.from(frame.slice(at))]
+  const last = length + bytes.write(frame.slice(at), length)
+  return { bytes, ends: [...ends, last] }
+}
+
+export function textsOf({ bytes, ends }: FramePieces): readonly string[] {
+  return ends.map((end, index) => bytes.toString('utf8', ends[index - 1] ?? 0, end))
 }
 
 /** A frame up to its data. */

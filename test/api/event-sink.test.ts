@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { EventSink } from '../../src/api/event-sink.ts'
 import type { ApiRequest } from '../../src/api/operation.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { Answer } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
@@ -91,6 +92,89 @@ t.test('so may the turn that ends a stream whose reader is slow', async t => {
   front.client.socket.resume()
   await front.client.untilEnd(STREAM_END)
   t.ok(front.client.bytes > LARGE + 9 * MIB)
+})
+
+const repeat = (sequence_number: number): StreamEvent => ({
+  type: 'response.output_text.done',
+  sequence_number,
+  item_id: 'msg_1',
+  output_index: 0,
+  content_index: 0,
+  text: 'y'.repeat(3 * MIB),
+  logprobs: [],
+})
+
+const numbersIn = (text: string) =>
+  [...text.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number))
+
+t.test('events that repeat the reply wait until a slow reader has taken those before them', async t => {
+  const front = await start(t, async sink => {
+    sink.write(event(0, LARGE))
+    await turns(3)
+    for (let number = 1; number < 6; number++) t.equal(sink.write(repeat(number)), false)
+    sink.end()
+  })
+  await front.logged(1)
+  t.equal(front.lines[0]?.outcome, 'completed')
+  const held = front.server.load.bufferedBytes
+  t.ok(held >= LARGE + 3 * MIB && held < LARGE + 4 * MIB, `${held} bytes are held`)
+  front.client.socket.resume()
+  await front.client.untilEnd(STREAM_END)
+  t.same(numbersIn(front.client.text), [0, 1, 2, 3, 4, 5])
+  t.ok(front.client.bytes > LARGE + 15 * MIB)
+  t.match(front.client.text.slice(-200), 'data: [DONE]')
+  t.equal(front.server.load.bufferedBytes, 0)
+})
+
+t.test('they keep their place when the stream goes on or fails', async t => {
+  for (const isFailing of [false, true]) {
+    const front = await start(t, async (sink, { id }) => {
+      sink.write(event(0, LARGE))
+      await turns(3)
+      sink.write(repeat(1))
+      sink.write(event(2, 10))
+      sink.write(repeat(3))
+      if (!isFailing) sink.end()
+      else {
+        const details = { id, metadata: null, usage: null, request: null }
+        sink.fail(new GatewayError('provider_unavailable', 'too late'), details)
+      }
+    })
+    await front.logged(1)
+    front.client.socket.resume()
+    await front.client.untilEnd(STREAM_END)
+    t.same(numbersIn(front.client.text).slice(0, 4), [0, 1, 2, 3])
+    t.match(front.client.text.slice(-600), isFailing ? 'too late' : 'data: [DONE]')
+  }
+})
+
+t.test('they leave when the reader catches up before the end', async t => {
+  const resumed = Promise.withResolvers<void>()
+  const front = await start(t, async sink => {
+    sink.onDrain(resumed.resolve)
+    sink.write(event(0, LARGE))
+    await turns(2)
+    sink.write(repeat(1))
+    front.client.socket.resume()
+    await resumed.promise
+    sink.write(event(2, 10))
+    sink.end()
+  })
+  await front.client.untilEnd(STREAM_END)
+  t.same(numbersIn(front.client.text), [0, 1, 2])
+})
+
+t.test('a reader that leaves instead takes them along', async t => {
+  const front = await start(t, async sink => {
+    sink.write(event(0, LARGE))
+    await turns(3)
+    sink.write(repeat(1))
+    sink.end()
+  })
+  await front.logged(1)
+  front.client.destroy()
+  while (front.server.load.bufferedBytes > 0) await turns(1)
+  t.equal(front.server.openStreams, 0)
 })
 
 t.test('who goes on turn after turn for a slow reader is stopped when 4 MiB have piled up', async t => {

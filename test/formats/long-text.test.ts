@@ -9,7 +9,15 @@ import { Assembler } from '../../src/gateway/answer/assemble.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 
 t.test('a text is its pieces, whatever their lengths', async t => {
-  for (const lengths of [[0], [1], [511, 1], [512], [513, 0, 2], [5000, 1, 600, 511, 511]]) {
+  for (const lengths of [
+    [0],
+    [1],
+    [127, 1],
+    [128],
+    [129, 0, 2],
+    [5000, 1, 600, 127, 127],
+    [2047, 1, 130, 9],
+  ]) {
     const text = new LongText()
     let whole = ''
     for (const [at, length] of lengths.entries()) {
@@ -35,8 +43,8 @@ const CONSTANT_BYTES = 12 * 1024
 const KINDS: readonly [name: string, format: FormatName, copies: number, frame: (text: string) => object][] =
   [
     ['chat text', 'openai-chat', 1, content => chunk({ content })],
-    ['chat reasoning', 'openai-chat', 2, text => chunk({ reasoning_content: text })],
-    ['chat arguments', 'openai-chat', 2, text => chunk({ tool_calls: [call(text)] })],
+    ['chat reasoning', 'openai-chat', 1, text => chunk({ reasoning_content: text })],
+    ['chat arguments', 'openai-chat', 1, text => chunk({ tool_calls: [call(text)] })],
     ['Gemini text', 'google-gemini', 2, text => ({ candidates: [{ content: { parts: [{ text }] } }] })],
   ]
 

@@ -90,7 +90,8 @@ async function start(t: Test, timeouts: Record<string, number>) {
     providers: rows.flatMap(row => row.providers),
     models: rows.flatMap(row => row.models),
     timeouts,
-    limits: NO_SHEDDING,
+    // The clients of a test share one key, and what their bodies announce counts.
+    limits: { ...NO_SHEDDING, bytesInFlightPerKey: 8 * 1024 ** 3 },
   })
   return { paced, flooding, gateway }
 }
@@ -139,10 +140,14 @@ for (const format of ['openai-responses', 'openai-chat']) {
 
     let sent = { bytes: 0, atMs: 0 }
     let most = 0
+    const takenAtMicros: number[] = []
     const allGone = await eventually(async () => {
       const { open, sentBytes, requests } = await flooding.state()
       most = Math.max(most, open)
-      if (sentBytes > sent.bytes) sent = { bytes: sentBytes, atMs: sinceMs() }
+      if (sentBytes > sent.bytes) {
+        sent = { bytes: sentBytes, atMs: sinceMs() }
+        takenAtMicros.push(nowMicros())
+      }
       return requests - floodedBefore >= SLOW && open === 0
     }, 120_000)
     const goneMs = sinceMs()
@@ -162,9 +167,12 @@ for (const format of ['openai-responses', 'openai-chat']) {
     )
     const aloneMs = alone.gaps.map(gap => gap.ms)
     const besideMs = beside.gaps.map(gap => gap.ms)
-    // While buffers fill, the slow ones are the fastest readers of all; afterwards they are only held.
+    // While buffers fill, the slow ones are the fastest readers of all; afterwards they are only held. The kernel gives
+    // the memory of those that are dropped to the others, so buffers fill once more.
+    const [firstMicros = startMicros] = takenAtMicros
     const heldMs = beside.gaps
-      .filter(gap => gap.atMicros > startMicros + (sent.atMs + 1_000) * 1000)
+      .filter(({ atMicros }) => atMicros > firstMicros)
+      .filter(({ atMicros }) => !takenAtMicros.some(at => at <= atMicros && at > atMicros - 1_000_000))
       .map(gap => gap.ms)
     t.comment(
       `healthy gaps p50 / p90 / p99 / max: alone ${summary(aloneMs)} ms, beside ${summary(besideMs)} ms, ` +
@@ -236,7 +244,9 @@ t.test('200 clients that stop or drip in the middle of their body', async t => {
       `ended after ${percentile(times, 0).toFixed(0)} to ${percentile(times, 1).toFixed(0)} ms`,
   )
   t.equal(ended.filter(({ answer }) => answer.includes('too long to arrive')).length, 200, 'each is told why')
-  t.ok(percentile(times, 0) >= uploadMs - 100 && percentile(times, 1) <= uploadMs + 2_000)
+  // A client that still sends gets its answer, and then 5 s to stop.
+  const lingerMs = 5_000
+  t.ok(percentile(times, 0) >= uploadMs - 100 && percentile(times, 1) <= uploadMs + lingerMs + 2_000)
   t.ok(gateway.peakRssBytes() <= bound)
   t.equal(await gateway.metric('gateway_requests_total', { status_class: '4xx' }), 200)
   t.ok(

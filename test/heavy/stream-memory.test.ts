@@ -12,12 +12,24 @@ import { eventually } from '../support/stream-probe.ts'
 const STREAMS = 100
 const DELTAS = 2_000
 const TEXT_BYTES = DELTAS * 5
-/** The request, the connections, the state of decoders and relay, and the log lines that the test keeps. */
-const CONSTANT_BYTES = 40 * 1024
-/** Log lines and records of usage. */
-const LEFT_BYTES = 6 * 1024
+/**
+ * The request, the connections, the state of decoders and relay. The target is 20 KiB; most rows hold 19.6 to 20.6,
+ * and runs differ by half a KiB.
+ */
+const CONSTANT_BYTES = 22 * 1024
+/** Rows that hold more, and why. */
+const MORE_BYTES: Readonly<Record<string, number>> = {
+  // The decoder has its own copy: citations come at the end, in bytes of the whole reply.
+  'google-gemini/text': TEXT_BYTES + 2 * 1024,
+  // The patterns of frames, and the bytes that were relayed but not decoded yet.
+  'openai-responses/text': 2 * 1024,
+  'openai-responses/reasoning': 2 * 1024,
+  'openai-responses/call': 2 * 1024,
+}
+/** Records of usage, and what the heap had not settled: half of the rows end below zero or near it. */
+const LEFT_BYTES = 8 * 1024
 
-t.setTimeout(300_000)
+t.setTimeout(600_000)
 
 v8.setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
@@ -47,6 +59,7 @@ t.test('an open stream holds its text and a constant', async t => {
       format: name.split('/')[0],
       baseUrl: `http://127.0.0.1:${port}/${name}`,
       apiKey: 'none',
+      ...(name.endsWith('/translated') ? { quirks: ['no-relay'] } : {}),
     })) as unknown as Config['providers'],
     models: rows.map(({ slug }) => ({
       id: `${slug}/m`,
@@ -58,28 +71,36 @@ t.test('an open stream holds its text and a constant', async t => {
   const { url, apiKey, serving } = gateway
   const gone = () => eventually(() => serving.server.openRequests === 0, 30_000)
 
+  const held = (): Promise<number> => {
+    // The gateway of tests keeps its log lines.
+    ;(gateway.lines as unknown[]).length = 0
+    return heldBytes()
+  }
+
   for (const { name, slug } of rows) {
-    const open = async (deltas: number) => {
+    const open = async () => {
       tell({ open: STREAMS, url, apiKey, model: `${slug}/m` })
       await once(worker, 'message')
-      tell({ deltas })
+      tell({ deltas: DELTAS })
       await once(worker, 'message')
     }
     // Compiled code, pools and caches are those of a process that has worked.
-    await open(DELTAS)
+    await open()
     tell({ end: true })
     t.ok(await gone(), `${name}: all are ended`)
-    const before = await heldBytes()
-    await open(DELTAS)
-    t.equal(serving.server.openStreams, STREAMS)
-    const each = ((await heldBytes()) - before) / STREAMS
+    const before = await held()
+    await open()
+    const some = await held()
+    await open()
+    t.equal(serving.server.openStreams, 2 * STREAMS)
+    const each = ((await held()) - some) / STREAMS
     tell({ end: true })
     t.ok(await gone())
-    const left = ((await heldBytes()) - before) / STREAMS
-    t.comment(
-      `${name}: ${(each / 1024).toFixed(1)} KiB a stream, ${(left / 1024).toFixed(1)} KiB after its end`,
-    )
-    t.ok(each <= TEXT_BYTES + CONSTANT_BYTES, `${name}: ${Math.round(each)} bytes for each open stream`)
+    const left = ((await held()) - before) / STREAMS / 2
+    const kib = (bytes: number): string => (bytes / 1024).toFixed(1)
+    t.comment(`${name}: ${kib(each - TEXT_BYTES)} KiB beside the text, ${kib(left)} KiB after the end`)
+    const bound = TEXT_BYTES + CONSTANT_BYTES + (MORE_BYTES[name] ?? 0)
+    t.ok(each <= bound, `${name}: ${Math.round(each)} bytes for each open stream, of ${bound}`)
     t.ok(left <= LEFT_BYTES, `${name}: ${Math.round(left)} bytes for each that ended`)
   }
 })

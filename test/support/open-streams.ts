@@ -62,35 +62,63 @@ const gemini = (part: object): Script['begin'][number] => [
 const responses = (type: string, fields: object): Script['begin'][number] => [type, { type, ...fields }]
 const call = { index: 0, id: 'c', type: 'function', function: { name: 'f', arguments: '' } }
 
+/** The begin of a Responses stream with one item; the events are numbered. */
+const began = (item: object, ...events: Script['begin']): Script['begin'] =>
+  [
+    responses('response.created', {
+      response: { id: 'open', object: 'response', status: 'in_progress', model: 'm', output: [] },
+    }),
+    responses('response.output_item.added', { output_index: 0, item: { status: 'in_progress', ...item } }),
+    ...events,
+  ].map(([type, data], sequence_number) => [type, { ...data, sequence_number }])
+const ofItem = (id: string) => ({ item_id: id, output_index: 0 })
+const responsesText: Script = {
+  begin: began(
+    { id: 'msg_1', type: 'message', role: 'assistant', content: [] },
+    responses('response.content_part.added', {
+      ...ofItem('msg_1'),
+      content_index: 0,
+      part: { type: 'output_text', text: '', annotations: [] },
+    }),
+  ),
+  delta: number =>
+    responses('response.output_text.delta', {
+      sequence_number: number + 3,
+      ...ofItem('msg_1'),
+      content_index: 0,
+      delta: TEXT,
+      logprobs: [],
+    }),
+}
+
 /** Keys are paths: FORMAT/KIND. */
 export const SCRIPTS: Readonly<Record<string, Script>> = {
-  'openai-responses/text': {
-    begin: [
-      responses('response.created', {
-        sequence_number: 0,
-        response: { id: 'open', object: 'response', status: 'in_progress', model: 'm', output: [] },
+  'openai-responses/text': responsesText,
+  'openai-responses/translated': responsesText,
+  'openai-responses/reasoning': {
+    begin: began(
+      { id: 'rs_1', type: 'reasoning', summary: [] },
+      responses('response.reasoning_summary_part.added', {
+        ...ofItem('rs_1'),
+        summary_index: 0,
+        part: { type: 'summary_text', text: '' },
       }),
-      responses('response.output_item.added', {
-        sequence_number: 1,
-        output_index: 0,
-        item: { id: 'msg_1', type: 'message', role: 'assistant', status: 'in_progress', content: [] },
-      }),
-      responses('response.content_part.added', {
-        sequence_number: 2,
-        item_id: 'msg_1',
-        output_index: 0,
-        content_index: 0,
-        part: { type: 'output_text', text: '', annotations: [] },
-      }),
-    ],
+    ),
     delta: number =>
-      responses('response.output_text.delta', {
+      responses('response.reasoning_summary_text.delta', {
         sequence_number: number + 3,
-        item_id: 'msg_1',
-        output_index: 0,
-        content_index: 0,
+        ...ofItem('rs_1'),
+        summary_index: 0,
         delta: TEXT,
-        logprobs: [],
+      }),
+  },
+  'openai-responses/call': {
+    begin: began({ id: 'fc_1', type: 'function_call', call_id: 'c', name: 'f', arguments: '' }),
+    delta: number =>
+      responses('response.function_call_arguments.delta', {
+        sequence_number: number + 2,
+        ...ofItem('fc_1'),
+        delta: TEXT,
       }),
   },
   'openai-chat/text': {
@@ -122,6 +150,17 @@ export const SCRIPTS: Readonly<Record<string, Script>> = {
   'bedrock-converse/text': {
     begin: [['messageStart', { role: 'assistant' }]],
     delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { text: TEXT } }],
+  },
+  'bedrock-converse/reasoning': {
+    begin: [['messageStart', { role: 'assistant' }]],
+    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { reasoningContent: { text: TEXT } } }],
+  },
+  'bedrock-converse/call': {
+    begin: [
+      ['messageStart', { role: 'assistant' }],
+      ['contentBlockStart', { contentBlockIndex: 0, start: { toolUse: { toolUseId: 'c', name: 'f' } } }],
+    ],
+    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { toolUse: { input: TEXT } } }],
   },
 }
 

@@ -5,8 +5,8 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, jsonText, parseJson, record } from '../json.ts'
-import { LongText } from '../long-text.ts'
+import { filled, type Json, jsonText, record } from '../json.ts'
+import { JsonExtent } from '../json-extent.ts'
 
 /** Most calls in one reply: a loop in a model must not use up memory. */
 const CALLS_MAX = 1024
@@ -17,8 +17,10 @@ interface Call {
   id: string | null
   name: string | null
   readonly custom: boolean
-  /** The input so far; decides if a fragment continues this call or begins the next one. */
-  readonly input: LongText
+  /** Of the input so far; decides if a fragment continues this call or begins the next one. */
+  readonly extent: JsonExtent
+  /** Input that came before the name, until the call is opened. */
+  waiting: string
   opened: boolean
   signature: string | null
   /** True if the opening carried the signature; a later signature goes out with the close. */
@@ -73,11 +75,12 @@ export class ChatCalls {
     call.name ??= fragment.name
     call.id ??= fragment.id
     call.signature ??= signatureIn(raw)
-    call.input.add(fragment.input)
+    call.extent.add(fragment.input)
     if (call.opened) {
       if (fragment.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: fragment.input })
-    } else if (call.name !== null) {
-      this.#open(call, call.name)
+    } else {
+      call.waiting += fragment.input
+      if (call.name !== null) this.#open(call, call.name)
     }
   }
 
@@ -89,7 +92,7 @@ export class ChatCalls {
     for (const call of this.#calls) {
       if (!call.opened)
         throw new GatewayError('provider_unavailable', 'The provider sent a tool call without a name')
-      if (call.input.toString().trim() === '' && !call.custom && !cut)
+      if (call.extent.isBlank && !call.custom && !cut)
         this.#emit({ kind: 'arguments', item: call.item, text: '{}' })
       if (call.signature !== null && !call.signatureSent) {
         this.#emit({ kind: 'close', item: call.item, fields: { signature: call.signature } })
@@ -109,7 +112,7 @@ export class ChatCalls {
     if (id !== null && last.id !== null) return null
     if (name === null || last.name === null) return last
     // A name again: repeated by a chatty provider, or the next call of one that counts nothing.
-    const next = complete(last.input.toString()) && (name !== last.name || input !== '')
+    const next = last.extent.isComplete && (name !== last.name || input !== '')
     return next ? null : last
   }
 
@@ -123,7 +126,8 @@ export class ChatCalls {
       id: null,
       name: null,
       custom,
-      input: new LongText(),
+      extent: new JsonExtent(),
+      waiting: '',
       opened: false,
       signature: null,
       signatureSent: false,
@@ -146,7 +150,8 @@ export class ChatCalls {
         extra: call.signature === null ? null : { signature: call.signature },
       },
     })
-    if (call.input.length > 0) this.#emit({ kind: 'arguments', item: call.item, text: call.input.toString() })
+    if (call.waiting !== '') this.#emit({ kind: 'arguments', item: call.item, text: call.waiting })
+    call.waiting = ''
   }
 }
 
@@ -155,11 +160,6 @@ function inputText(value: unknown): string {
   if (typeof value === 'string') return value
   if (value === undefined || value === null) return ''
   return jsonText(value)
-}
-
-function complete(input: string): boolean {
-  const last = input.trimEnd().at(-1)
-  return (last === '}' || last === ']') && parseJson(input) !== undefined
 }
 
 /** Google signs calls; a later turn must send the signature back. */

@@ -10,8 +10,8 @@ import { countOrZero, filled, type Json, list, listOrEmpty, parseJson, record, r
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Executed tools by the provider's index; `done`: the result has come. */
-  readonly #executed = new Map<number, { item: number; done: boolean }>()
+  /** Executed tools by the provider's index; `done`: the result has come. Few replies have any. */
+  #executed: Map<number, { item: number; done: boolean }> | null = null
   #any = false
 
   constructor(emit: (delta: Delta) => void, nextItem: () => number) {
@@ -49,6 +49,7 @@ export class ChatHosted {
     if (tool === null || kind === null) return
     this.#any = true
     const index = typeof tool['index'] === 'number' ? tool['index'] : position
+    this.#executed ??= new Map()
     let known = this.#executed.get(index)
     const shape = shapeOf(kind)
     if (known === undefined) {

@@ -6,8 +6,8 @@
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 import { filled, type Json, list, record } from '../json.ts'
-import { LongText } from '../long-text.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
+import { TextMark } from '../text-mark.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
 export class ChatText {
@@ -150,9 +150,10 @@ export class ChatReasoning {
   /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
-  readonly #ids = new Set<string>()
-  /** All that was said, to recognise the same text under another name. */
-  readonly #said = new LongText()
+  /** Of all items; few providers send any. */
+  #ids: Set<string> | null = null
+  /** Of all that was said, to recognise the same text under another name. */
+  readonly #said = new TextMark()
   #source: 'plain' | 'details' | null = null
 
   constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeWords: () => void) {
@@ -230,12 +231,7 @@ export class ChatReasoning {
 
   /** True if this text has already come under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
-    return (
-      this.#source !== null &&
-      this.#source !== source &&
-      text.length === this.#said.length &&
-      text === this.#said.toString()
-    )
+    return this.#source !== null && this.#source !== source && this.#said.is(text)
   }
 
   #say(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
@@ -267,8 +263,11 @@ export class ChatReasoning {
   #begin(id: string | null, format: string | null): Open {
     this.close()
     // An id said twice would make two items one.
-    const own = id === null || this.#ids.has(id) ? null : id
-    if (own !== null) this.#ids.add(own)
+    const own = id === null || this.#ids?.has(id) === true ? null : id
+    if (own !== null) {
+      this.#ids ??= new Set()
+      this.#ids.add(own)
+    }
     const open: Open = {
       item: this.#nextItem(),
       id: own,

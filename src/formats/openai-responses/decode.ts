@@ -223,6 +223,7 @@ export class ResponsesDecoder implements Decoder {
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
     this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
+    this.#slots.forget()
   }
 
   /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */

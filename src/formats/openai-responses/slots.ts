@@ -9,8 +9,8 @@ import type { Annotation, Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { filled, type Json, jsonText, records, remainder } from '../json.ts'
-import { LongText } from '../long-text.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
+import { TextMark } from '../text-mark.ts'
 
 /** One output item. It emits no deltas after `closed`. */
 export interface Slot {
@@ -21,8 +21,8 @@ export interface Slot {
   /** The provider's last whole form of the item: from its opening, then from its close. */
   form: Json
   readonly parts: Part[]
-  /** The emitted arguments of a call or input of a custom tool call. */
-  readonly input: LongText
+  /** The mark of the emitted arguments of a call or input of a custom tool call. */
+  readonly input: TextMark
   /** The last part with a delta; a delta for an earlier part would open it again. */
   current: Part | null
   closed: boolean
@@ -53,13 +53,15 @@ export function startType(item: Json): ItemStart['type'] | null {
   return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
 }
 
+const NOTHING: Json = {}
+
 /** The items of one reply. */
 export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
   readonly #all: Slot[] = []
-  /** Items by id; a repeated id means the first item. */
-  readonly #byId = new Map<string, Slot>()
+  /** Items by id; a repeated id means the first item. Made for the first event that names its item by id alone. */
+  #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
   #parts = 0
 
@@ -75,6 +77,7 @@ export class Slots {
   }
 
   byId(id: string): Slot | null {
+    this.#byId ??= new Map(this.#all.toReversed().map(slot => [slot.id, slot]))
     return this.#byId.get(id) ?? null
   }
 
@@ -87,12 +90,12 @@ export class Slots {
       callId: filled(item['call_id']),
       form: item,
       parts: [],
-      input: new LongText(),
+      input: new TextMark(),
       current: null,
       closed: false,
     }
     this.#all.push(slot)
-    if (slot.id !== null && !this.#byId.has(slot.id)) this.#byId.set(slot.id, slot)
+    if (this.#byId?.has(slot.id) === false) this.#byId.set(slot.id, slot)
     this.#emit({ kind: 'open', item: slot.item, start: this.#start(slot, item) })
     return slot
   }
@@ -105,6 +108,15 @@ export class Slots {
   /** Adds the rest of a final text, and its log probabilities if the stream had none. */
   complete(slot: Slot, form: Form, index: number, whole: unknown, logprobs: unknown): void {
     if (typeof whole === 'string') this.#complete(slot, this.part(slot, form, index), whole, logprobs)
+  }
+
+  /** Lets go of what the provider said: after a long reply these objects are old, and keep alive what they hold. */
+  forget(): void {
+    for (const slot of this.#all) {
+      slot.form = NOTHING
+      slot.input.forget()
+      for (const { text } of slot.parts) text.forget()
+    }
   }
 
   annotate(slot: Slot, index: number, annotation: unknown): void {
@@ -123,7 +135,7 @@ export class Slots {
 
   completeInput(slot: Slot, whole: unknown): void {
     const text = typeof whole === 'string' || whole == null ? whole : jsonText(whole)
-    if (text == null || text.length <= slot.input.length || !text.startsWith(slot.input.toString())) return
+    if (text == null || text.length <= slot.input.length || !slot.input.begins(text)) return
     this.appendInput(slot, text.slice(slot.input.length))
   }
 
@@ -161,7 +173,7 @@ export class Slots {
       form,
       index,
       part,
-      text: new LongText(),
+      text: new TextMark(),
       logprobs: 0,
       annotations: 0,
       emitted: false,
@@ -232,7 +244,7 @@ export class Slots {
   }
 
   #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
-    const rest = whole.startsWith(part.text.toString()) ? whole.slice(part.text.length) : ''
+    const rest = part.text.begins(whole) ? whole.slice(part.text.length) : ''
     const late = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
     const more = Array.isArray(logprobs) && !late ? logprobs.slice(part.logprobs) : []
     if (rest !== '' || more.length > 0 || !part.emitted) this.#add(slot, part, rest, more)
@@ -274,7 +286,8 @@ interface Part {
   readonly index: number
   /** The gateway's number: counts from 0 in order of appearance. */
   readonly part: number
-  readonly text: LongText
+  /** The mark of the emitted text. */
+  readonly text: TextMark
   logprobs: number
   annotations: number
   emitted: boolean
@@ -321,7 +334,7 @@ function matchingPart(
   if (sameIndex !== undefined) return sameIndex
   return free.find(part => {
     const claimant = finals[part.index]
-    return (claimant === undefined || formOf(claimant) !== form) && whole.startsWith(part.text.toString())
+    return (claimant === undefined || formOf(claimant) !== form) && part.text.begins(whole)
   })
 }
 

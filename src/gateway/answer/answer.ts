@@ -15,6 +15,7 @@ import type {
   ResponseResource,
   ResponseUsage,
 } from '../../protocol/response.ts'
+import type { RequestSignal } from '../../signal.ts'
 import { type Held, UNCOUNTED } from '../exchange.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
@@ -220,6 +221,7 @@ export class Answer {
   /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.#inTurn = false
+    this.#listener = null
     return this.#assembler.closeTurn(reason)
   }
 
@@ -231,7 +233,7 @@ export class Answer {
   /**
    * Lets a turn go that was held back, no faster than the reader takes it. Rejects with the reason of the signal.
    */
-  async pass(signal: AbortSignal): Promise<void> {
+  async pass(signal: RequestSignal): Promise<void> {
     signal.throwIfAborted()
     const draft = this.#draft
     if (draft === null) return
@@ -377,7 +379,7 @@ export class Answer {
     return this.#sink.write(event)
   }
 
-  #writable(signal: AbortSignal): Promise<void> {
+  #writable(signal: RequestSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const abort = (): void => {
         this.#waiting = null

@@ -25,12 +25,14 @@ export const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'con
   content_filter: 'content_filter',
 }
 
+const NONE: readonly never[] = []
+
 export class Assembler {
   readonly #emit: EmitEvent | null
   /** Open items of the running turn, by the numbers of its decoder. */
   readonly #open = new Map<number, ItemBuilder>()
   /** Open items of our own. */
-  readonly #own = new Set<ItemBuilder>()
+  #own: readonly ItemBuilder[] = NONE
   /** By output index; an item is here in its first form until it is done. */
   #output: OutputItem[] = []
   /** Output index at which the running turn begins, and at which the model's own items of it begin. */
@@ -135,7 +137,7 @@ export class Assembler {
     for (const [at, key] of keys.entries()) {
       this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
     }
-    for (const builder of [...this.#own]) this.endItem(builder, null, lastStatus)
+    for (const builder of this.#own) this.endItem(builder, null, lastStatus)
   }
 
   /** Adds finished items of our own before the model says anything in the turn. */
@@ -148,7 +150,7 @@ export class Assembler {
   /** Begins an item of our own between two turns, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
     const builder = buildItem({ type: 'hosted', item }, this.#output.length, this.#emit)
-    this.#own.add(builder)
+    this.#own = [...this.#own, builder]
     this.#add(builder)
     return builder
   }
@@ -156,7 +158,7 @@ export class Assembler {
   /** Ends an item that `addItem` has begun. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     const item = builder.close(fields, status)
-    this.#own.delete(builder)
+    this.leaveItem(builder)
     this.#output[builder.outputIndex] = item
     this.#emit?.({
       type: 'response.output_item.done',
@@ -169,7 +171,7 @@ export class Assembler {
 
   /** Leaves an item of our own open: nothing of this answer ends it. */
   leaveItem(builder: ItemBuilder): void {
-    this.#own.delete(builder)
+    this.#own = this.#own.filter(one => one !== builder)
   }
 
   #add(builder: ItemBuilder): void {

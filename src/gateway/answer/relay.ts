@@ -9,8 +9,7 @@
  * no second implementation.
  */
 import type { StreamEvent } from '../../protocol/events.ts'
-import type { FramePattern } from '../../upstream/scan.ts'
-import { type Place, piecesOf } from '../../upstream/scan.ts'
+import { type FramePattern, type FramePieces, type Place, piecesOf, textsOf } from '../../upstream/scan.ts'
 import type { SseParser } from '../../upstream/sse.ts'
 
 /** The answer as the relay needs it. */
@@ -63,12 +62,13 @@ export interface RelayDeps {
 /** After so many lessons without a relayed frame the rest of the reply takes the general way. */
 const LESSONS_MAX = 32
 /**
- * When the collected texts reach this length, they are passed to the general way. Each open stream holds the bytes:
- * some hundred deltas at once are few enough for thousands of streams.
+ * More texts than this are passed to the general way before the next one is collected. Each open stream holds the
+ * bytes: some hundred deltas at once are few enough for thousands of streams.
  */
-const UNTOLD_MAX_BYTES = 2 * 1024
+const UNTOLD_MAX_BYTES = 1024
 const START_BYTES = 256
-const KEPT_BYTES = 2 * 1024
+/** Of the one buffer of our frames: more than a read of the socket makes. */
+const OURS_KEPT_BYTES = 128 * 1024
 /** Up to this length a loop beats the native copy. */
 const SHORT_BYTES = 32
 
@@ -86,9 +86,9 @@ export class Relay {
   #latest: StreamEvent | null = null
   /** Relayed frames that the general way does not know yet, and their texts. */
   #passed = 0
-  readonly #untold = new ByteList()
-  /** Our frames, where they differ from the provider's. */
-  readonly #written = new ByteList()
+  /** All relayed frames. */
+  #relayed = 0
+  readonly #untold = new ByteList(UNTOLD_MAX_BYTES)
 
   readonly #listener = (event: StreamEvent): void => {
     this.#events++
@@ -117,14 +117,12 @@ export class Relay {
     let at = 0
     while (at < length) {
       if (this.#active !== null && this.#deps.parser.atBorder) {
-        const before = this.#passed
+        const before = this.#relayed
         const end = this.#pass(chunk, at, this.#active)
         if (end > at) {
           this.#lessonsLeft = LESSONS_MAX
-          const frames = this.#active.template === null ? slice(chunk, at, end) : this.#written.take()
-          flowing = this.#deps.answer.relay(frames, this.#passed - before)
-          this.#written.shrink()
-          if (this.#untold.length > UNTOLD_MAX_BYTES) this.settle()
+          const frames = this.#active.template === null ? slice(chunk, at, end) : ours.take()
+          flowing = this.#deps.answer.relay(frames, this.#relayed - before)
           at = end
           continue
         }
@@ -142,6 +140,7 @@ export class Relay {
     this.#latest = null
     this.#deps.decode(event, data)
     if (this.#lessonsLeft > 0) this.#learn(event, data)
+    this.#latest = null
   }
 
   /** Passes the collected texts to decoder and answer. Call it before any other use of them. */
@@ -157,15 +156,19 @@ export class Relay {
 
   /** Relays the frames from `at` that match; returns where they end. */
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
-    const ours = this.#deps.answer.next
+    const { answer } = this.#deps
+    ours.clear()
     let end = at
     while (end < chunk.length) {
-      const number = ours + this.#passed
+      const number = answer.next + this.#passed
       const next = pattern.match(chunk, end, number + ahead)
       if (next === -1) break
-      template?.write(this.#written, chunk, pattern, number)
-      this.#untold.add(chunk, pattern.deltaStart, pattern.deltaEnd)
+      const { deltaStart, deltaEnd } = pattern
+      template?.write(ours, chunk, pattern, number)
+      if (this.#untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
+      this.#untold.add(chunk, deltaStart, deltaEnd)
       this.#passed++
+      this.#relayed++
       end = next
     }
     return end
@@ -187,7 +190,6 @@ export class Relay {
 
   #learn(event: string, data: string): void {
     const last = this.#latest
-    this.#latest = null
     if (last === null || !last.type.endsWith('.delta')) return
     this.#lessonsLeft--
     const { learn, answer } = this.#deps
@@ -199,7 +201,7 @@ export class Relay {
 
 /** Our frame for the texts of a provider: fixed pieces, and slots for the text and for the number of the event. */
 export class FrameTemplate {
-  readonly #pieces: readonly Buffer[]
+  readonly #pieces: FramePieces
   readonly #slots: readonly ('delta' | 'number')[]
 
   /** `slots`: places in `data`, in their order. */
@@ -210,11 +212,13 @@ export class FrameTemplate {
 
   /** Appends the frame for the text that `pattern` has just matched in `chunk`. */
   write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
-    const pieces = this.#pieces
+    const { bytes, ends } = this.#pieces
     const slots = this.#slots
-    for (let index = 0; index < pieces.length; index++) {
-      const piece = pieces[index] as Buffer
-      to.add(piece, 0, piece.length)
+    let from = 0
+    for (let index = 0; index < ends.length; index++) {
+      const end = ends[index] as number
+      to.add(bytes, from, end)
+      from = end
       const slot = slots[index]
       if (slot === 'delta') to.add(chunk, deltaStart, deltaEnd)
       else if (slot === 'number') to.addNumber(number)
@@ -223,14 +227,20 @@ export class FrameTemplate {
 
   /** The frame for a text, as it stands in JSON, without a number. */
   frame(delta: string): string {
-    return this.#pieces.map(piece => piece.toString()).join(delta)
+    return textsOf(this.#pieces).join(delta)
   }
 }
 
 /** Bytes that are appended piece by piece and taken all at once. */
 class ByteList {
+  /** A larger buffer is let go of when its bytes are taken. */
+  readonly #keptBytes: number
   #bytes: Buffer = EMPTY
   #length = 0
+
+  constructor(keptBytes: number) {
+    this.#keptBytes = keptBytes
+  }
 
   get length(): number {
     return this.#length
@@ -257,13 +267,14 @@ class ByteList {
   /** All bytes, valid until the next one is added. */
   take(): Buffer {
     const bytes = this.#bytes.subarray(0, this.#length)
-    this.#length = 0
+    this.clear()
     return bytes
   }
 
-  /** Lets go of a large buffer, whose bytes were taken: a stream that is open for long keeps a small one. */
-  shrink(): void {
-    if (this.#bytes.length > KEPT_BYTES) this.#bytes = EMPTY
+  /** Lets go of a buffer that one long text has made large. */
+  clear(): void {
+    this.#length = 0
+    if (this.#bytes.length > this.#keptBytes) this.#bytes = EMPTY
   }
 
   #grow(length: number): void {
@@ -274,6 +285,12 @@ class ByteList {
     this.#bytes = grown
   }
 }
+
+/**
+ * Our frames, where they differ from those of the provider. One buffer for all relays of the thread: frames are taken
+ * and sent before others are added.
+ */
+const ours = new ByteList(OURS_KEPT_BYTES)
 
 function slice(chunk: Buffer, start: number, end: number): Buffer {
   return end - start === chunk.length ? chunk : chunk.subarray(start, end)

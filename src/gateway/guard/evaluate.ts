@@ -8,6 +8,7 @@ import { joinedTexts, withCrossing } from '../../guardrails/texts/joined-texts.t
 import type { RequestText } from '../../guardrails/texts/request-texts.ts'
 import { TextWindow, type Window, type WindowFindings } from '../../guardrails/window.ts'
 import { isPending, whenReady } from '../../ready.ts'
+import type { RequestSignal } from '../../signal.ts'
 import type { GatewayTasks } from '../../tasks/pool.ts'
 import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
@@ -37,7 +38,7 @@ export function evaluateTexts(
   tasks: GuardTasks,
   rules: GuardRules,
   texts: readonly RequestText[],
-  signal: AbortSignal,
+  signal: RequestSignal,
 ): TextsResult | Promise<TextsResult> {
   const joined = joinedTexts(texts)
   if (joined.length === 0) return evaluateEach(tasks, rules, texts, signal)
@@ -51,7 +52,7 @@ function evaluateEach(
   tasks: GuardTasks,
   rules: GuardRules,
   texts: readonly WrittenText[],
-  signal: AbortSignal,
+  signal: RequestSignal,
 ): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
@@ -133,7 +134,7 @@ export interface WindowEvaluator {
   /** Estimated microseconds on this thread for a window with so many findings. */
   micros(window: Window, found: number): number
   /** A promise never rejects. */
-  evaluate(window: Window, signal: AbortSignal): WindowResult | Promise<WindowResult>
+  evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult>
 }
 
 export function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
@@ -184,7 +185,7 @@ class SplitEvaluator implements WindowEvaluator {
     return this.#builtin.micros(window, found)
   }
 
-  evaluate(window: Window, signal: AbortSignal): WindowResult | Promise<WindowResult> {
+  evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult> {
     const builtin = this.#builtin.evaluate(window)
     if (this.#rules.custom.set.custom.length === 0) return builtin
     return this.#evaluateCustom(window, signal).then(
@@ -193,7 +194,7 @@ class SplitEvaluator implements WindowEvaluator {
     )
   }
 
-  async #evaluateCustom(window: Window, signal: AbortSignal): Promise<readonly Finding[]> {
+  async #evaluateCustom(window: Window, signal: RequestSignal): Promise<readonly Finding[]> {
     const { set, key, field } = this.#rules.custom
     const texts = [{ text: window.text, who: 'other' as const }]
     const input = { rules: set, key, field, texts }

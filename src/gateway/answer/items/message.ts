@@ -18,8 +18,8 @@ interface MessagePart {
 export class MessageBuilder extends ItemBuilder {
   readonly #phase: string | null
   readonly #parts: MessagePart[] = []
-  /** The first part of each key: where annotations of that key go. */
-  readonly #byKey = new Map<number, MessagePart>()
+  /** The first part of each key, where annotations of that key go; made for the first one. */
+  #byKey: Map<number, MessagePart> | null = null
   #current: MessagePart | null = null
 
   constructor(id: string, outputIndex: number, emit: EmitEvent | null, phase: string | null) {
@@ -67,6 +67,7 @@ export class MessageBuilder extends ItemBuilder {
   }
 
   override annotation(key: number, annotation: Annotation): void {
+    this.#byKey ??= new Map(this.#parts.toReversed().map(part => [part.key, part]))
     const part = this.#byKey.get(key) ?? this.#part(key, 'output_text')
     part.annotations.push(annotation)
     // A part that is done has been shown whole; a late annotation is then only in the final object.
@@ -103,7 +104,7 @@ export class MessageBuilder extends ItemBuilder {
       done: false,
     }
     this.#parts.push(part)
-    if (!this.#byKey.has(key)) this.#byKey.set(key, part)
+    if (this.#byKey?.has(key) === false) this.#byKey.set(key, part)
     this.#current = part
     this.#emitPart('response.content_part.added', part)
     return part
