@@ -342,7 +342,7 @@ t.test('a slow reader gets one part after the other, and is cut when it takes no
   const s = await start(t, { kept: { maxBytesPerKey: 67_108_864 }, timeouts: { stallMs: 10_000 } })
   const asking = ask({ ...s.mine, model: MODEL })
   const reply = await s.provider.reply(0)
-  // Each character takes six bytes in a frame. Each frame is a part of its own, and the last four repeat the whole text:
+  // Each character takes six bytes in a frame. Each frame is a part of its own, and the last ones repeat the text:
   // 60 MB in all, more than any kernel takes for a client that reads nothing.
   for (let n = 0; n < 20; n++) reply.say({ content: '\u0001'.repeat(100_000) })
   reply.finish(USAGE)
