@@ -81,12 +81,12 @@ export async function startGateway(
   const log = join(folder, 'errors.log')
   const out = join(folder, 'gateway.log')
   writeFileSync(out, '')
-  const entry = join(bench.root, 'src/main.ts')
+  const entry = join(bench.root, 'bin/sluice.js')
   const lagFile = join(folder, 'lag')
   const preload = extras.watchLag === true ? watcher(lagFile) : extras.preload
   // Standard output is the log. It goes to a file through the shell, so that nobody has to carry it.
   const script = `exec "$@" >>"${out}"`
-  const words = ['-c', script, 'sh', process.execPath, '--disable-warning=ExperimentalWarning', entry]
+  const words = ['-c', script, 'sh', process.execPath, entry, 'start']
   const one = start('sh', [...words, '--config', config], {
     core: bench.proxyCore,
     log,

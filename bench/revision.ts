@@ -9,7 +9,7 @@ export function extract(root: string, revision: string, folder: string): string 
   if (existsSync(tree)) return tree
   mkdirSync(tree, { recursive: true })
   const script =
-    'git archive --format=tar "$1" src package.json package-lock.json >"$2.tar" && tar -xf "$2.tar" -C "$2"'
+    'git archive --format=tar "$1" bin src package.json package-lock.json >"$2.tar" && tar -xf "$2.tar" -C "$2"'
   execFileSync('sh', ['-ec', script, 'sh', revision, tree], { cwd: root })
   return tree
 }
