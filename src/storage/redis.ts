@@ -50,6 +50,8 @@ class RedisConnection implements Redis {
   readonly #giveUpMs: number
   readonly #waiting = new Set<(error: Error) => void>()
   #client: Client | null = null
+  /** The one before, which a new one is copied from: the library makes a class of all commands where it makes one anew. */
+  #last: Client | null = null
   #ready = false
   #closed = false
   /** The outage is in the log. */
@@ -111,15 +113,18 @@ class RedisConnection implements Redis {
       // Most gateways have no Redis, and the library takes 9 MB.
       const library = await import('@redis/client')
       if (this.#closed) return
-      const opened: Client = library.createClient({
-        url,
-        disableOfflineQueue: true,
-        disableClientInfo: true,
-        maintNotifications: 'disabled',
-        socket: { connectTimeout: this.#giveUpMs, reconnectStrategy: false },
-      })
+      const opened: Client =
+        this.#last?.duplicate() ??
+        library.createClient({
+          url,
+          disableOfflineQueue: true,
+          disableClientInfo: true,
+          maintNotifications: 'disabled',
+          socket: { connectTimeout: this.#giveUpMs, reconnectStrategy: false },
+        })
       client = opened
       this.#client = opened
+      this.#last = opened
       opened.on('error', error => this.#lose(opened, error))
       opened.on('end', () => this.#lose(opened, new Error('the connection ended')))
       limit = clock.after(this.#giveUpMs, () => this.#lose(opened, new Error('no connection in time')))
