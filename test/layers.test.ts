@@ -110,7 +110,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ['commands'],
 }
 
-const LEAVES = ['config', 'errors', 'clock', 'ids', 'log', 'metrics', 'money', 'nearest', 'ready', 'signal']
+const LEAVES = [
+  'config',
+  'errors',
+  'clock',
+  'ids',
+  'lists',
+  'log',
+  'metrics',
+  'money',
+  'nearest',
+  'ready',
+  'signal',
+]
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   // The words of provider rows stand beside their types.
@@ -119,6 +131,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   errors: [],
   clock: [],
   ids: [],
+  lists: [],
   metrics: [],
   money: [],
   nearest: [],

@@ -61,8 +61,8 @@ export class EventSink implements Sink {
   #held = ''
   /** True after a write since `hold`. */
   #wrote = false
-  /** Events that repeat the reply, while its reader is slow. As frames they would be several copies of it. */
-  #late: StreamEvent[] = []
+  /** Events that repeat the reply, while its reader is slow; null: none. Frames of them would be copies of it. */
+  #late: StreamEvent[] | null = null
 
   /**
    * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
@@ -89,10 +89,11 @@ export class EventSink implements Sink {
     if (this.#over) return true
     if (this.#stalled && this.#onOpen === null && REPEATS.test(event.type)) {
       this.lastFrames = ''
-      this.#late.push(event)
+      if (this.#late === null) this.#late = [event]
+      else this.#late.push(event)
       return false
     }
-    if (this.#late.length > 0) this.#tellLate()
+    if (this.#late !== null) this.#tellLate(this.#late)
     const frames = this.#frames.write(event)
     this.lastFrames = frames
     if (frames !== '') {
@@ -105,7 +106,7 @@ export class EventSink implements Sink {
 
   relay(frames: Buffer, events: number): boolean {
     if (this.#over) return true
-    if (this.#late.length > 0) this.#tellLate()
+    if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
     if (this.#held === '' && !this.#gathers()) {
       this.#wrote = true
@@ -117,7 +118,7 @@ export class EventSink implements Sink {
 
   /** The writer keeps what it needs of the event. */
   overhear(event: StreamEvent): void {
-    if (this.#late.length > 0) this.#tellLate()
+    if (this.#late !== null) this.#tellLate(this.#late)
     if (this.#frames.overhear === undefined) this.#frames.write(event)
     else this.#frames.overhear(event)
   }
@@ -139,7 +140,7 @@ export class EventSink implements Sink {
   end(): void {
     if (this.#over) return
     if (!this.#reply.started) this.#send('')
-    if (this.#late.length > 0) this.#endSlowly()
+    if (this.#late !== null) this.#endSlowly(this.#late)
     else {
       const last = this.#held + this.#frames.end()
       this.#bytes += Buffer.byteLength(last)
@@ -160,7 +161,7 @@ export class EventSink implements Sink {
       return
     }
     this.#reply.error = error
-    if (this.#late.length > 0) this.#tellLate()
+    if (this.#late !== null) this.#tellLate(this.#late)
     this.#events++
     this.#held += this.#frames.failure(error, details)
     this.end()
@@ -174,17 +175,16 @@ export class EventSink implements Sink {
     this.#resume = null
     // At the end of a long stream this object is old: what it holds would outlive it until the next full collection.
     this.#held = ''
-    this.#late = []
+    this.#late = null
     this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
     this.#deps.metrics.streamBytes.inc(this.#bytes)
   }
 
   /** Ends the stream for a slow reader: makes each of the last frames when the one before it has left. */
-  #endSlowly(): void {
+  #endSlowly(late: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics
-    const late = this.#late
     const held = this.#held
     this.#bytes += Buffer.byteLength(held)
     let at = 0
@@ -208,9 +208,8 @@ export class EventSink implements Sink {
   }
 
   /** Another event follows, or the reader has caught up. */
-  #tellLate(): void {
-    const late = this.#late
-    this.#late = []
+  #tellLate(late: readonly StreamEvent[]): void {
+    this.#late = null
     for (const event of late) {
       const frames = this.#frames.write(event)
       if (frames === '') continue
@@ -290,16 +289,16 @@ export class EventSink implements Sink {
     this.#timer.cancel()
     this.#timer = this.#deps.clock.after(this.#deps.heartbeatMs, this.#tick)
     // Not from within a write: going on may write at once, in the middle of the caller's own events.
-    setImmediate(this.#goOn)
+    setImmediate(EventSink.#goOn, this)
   }
 
-  readonly #goOn = (): void => {
-    if (this.#stalled) return
-    if (this.#late.length > 0) {
-      this.#tellLate()
-      if (this.#held !== '' && !this.#release()) return
+  static #goOn(sink: EventSink): void {
+    if (sink.#stalled) return
+    if (sink.#late !== null) {
+      sink.#tellLate(sink.#late)
+      if (sink.#held !== '' && !sink.#release()) return
     }
-    this.#resume?.()
+    sink.#resume?.()
   }
 
   readonly #tick = (): void => {

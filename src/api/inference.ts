@@ -74,19 +74,21 @@ function run(
   return stream(gateway, call, sink, reply)
 }
 
-async function stream(
+function stream(
   gateway: Gateway,
   call: ClientRequest,
   sink: EventSink | ResumableSink,
   reply: Reply,
 ): Promise<void> {
-  try {
-    const outcome = await gateway.respond(call, sink)
-    reply.summary = outcome.summary
-    if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
-  } finally {
-    sink.close()
-  }
+  // A callback, for it is smaller than an async function that waits as long as the stream is open.
+  return gateway.respond(call, sink).then(outcome => {
+    try {
+      reply.summary = outcome.summary
+      if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
+    } finally {
+      sink.close()
+    }
+  })
 }
 
 /** A last event of Responses has the whole reply. */

@@ -413,11 +413,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
     echo?.push(wire.body)
     const request = requests.address(this.#record, wire, this.#exchange.held.bytes)
     if (isPending(request)) {
-      request.then(this.#send).catch((thrown: unknown) => this.fail(toGatewayError(thrown)))
+      request.then(signed => this.#send(signed)).catch((thrown: unknown) => this.fail(toGatewayError(thrown)))
     } else this.#send(request)
   }
 
-  readonly #send = (request: UpstreamRequest): void => {
+  #send(request: UpstreamRequest): void {
     // The caller may have left while the request was signed.
     if (this.#isOver()) return
     const { clock, client } = this.#deps

@@ -1,7 +1,9 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
+
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'
+import { shortList } from '../lists.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
 import type { StreamEvent } from '../protocol/events.ts'
@@ -228,7 +230,7 @@ export class Exchange implements ClientRequest {
   onModel: ((modelId: string) => void) | null = null
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
-  readonly attempts: AttemptRecord[] = []
+  readonly attempts: AttemptRecord[] = shortList()
   readonly bill: Bill
   /** Of the last turn; null when it failed. */
   finish: Finish | null = null

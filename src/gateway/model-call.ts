@@ -76,6 +76,8 @@ export function askCandidates(
   return new Asking(deps, exchange, call).ask(first)
 }
 
+const NOBODY: readonly never[] = []
+
 /** One model call on its way through the candidates. */
 class Asking {
   /** It has a place in the retry budget. */
@@ -86,9 +88,9 @@ class Asking {
   /** The first attempt of this call among those of the exchange. */
   readonly #from: number
   /** Candidates that were passed over without an attempt. */
-  readonly #passed: RouteCandidate[] = []
+  #passed: readonly RouteCandidate[] = NOBODY
   /** Those of them that must not be asked now. */
-  readonly #waiting: Waiting[] = []
+  #waiting: readonly Waiting[] = NOBODY
 
   constructor(deps: ModelCallDeps, exchange: RoutedExchange, call: ModelCall) {
     this.#deps = deps
@@ -242,11 +244,12 @@ class Asking {
     const entry = health.begin(state)
     if (entry !== null) {
       record.health = entry
-      if (this.isRetrying) entry.onAnswered = this.#endRetry
+      if (this.isRetrying) entry.onAnswered = () => this.#endRetry()
       return true
     }
     const nowMs = this.#deps.clock.monotonicMs()
-    this.#waiting.push({ candidate, isLimited: state.isLimited(nowMs), waitMs: state.waitMs(nowMs) })
+    const waiting = { candidate, isLimited: state.isLimited(nowMs), waitMs: state.waitMs(nowMs) }
+    this.#waiting = [...this.#waiting, waiting]
     return false
   }
 
@@ -264,7 +267,7 @@ class Asking {
   }
 
   #passOver(candidate: RouteCandidate): RouteCandidate | undefined {
-    this.#passed.push(candidate)
+    this.#passed = [...this.#passed, candidate]
     const { bill, candidates, fallbacks } = this.#exchange
     if (!fallbacks) return undefined
     const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
@@ -285,7 +288,7 @@ class Asking {
   }
 
   /** A second attempt that is answered is a request like any other, however long its answer is. */
-  readonly #endRetry = (): void => {
+  #endRetry(): void {
     if (!this.isRetrying) return
     this.isRetrying = false
     this.#deps.retries.release()

@@ -19,17 +19,28 @@ export interface ExchangeStage<Deps, Each extends RoutedExchange> {
   readonly run: (deps: Deps, exchange: Each) => unknown
 }
 
-/** Runs the stages in their order, and times each. Rejects with what one of them throws. */
-export async function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
+/**
+ * Runs the stages in their order, from one on, and times each. Throws or rejects with what one of them throws. Makes a
+ * promise only where one has to be awaited. Callbacks, for they are smaller than an async function that waits as long
+ * as the stream is open.
+ */
+export function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
   stages: readonly ExchangeStage<Deps, Each>[],
   deps: Deps,
   exchange: Each,
-): Promise<void> {
-  for (const { timed, run } of stages) {
+  from = 0,
+): void | Promise<void> {
+  for (let at = from; at < stages.length; at++) {
+    const { timed, run } = stages[at] as ExchangeStage<Deps, Each>
     if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
     const running = run(deps, exchange)
-    const result = running instanceof Promise ? await running : running
-    if (result === SKIPPED) exchange.watch.skip()
+    if (running instanceof Promise) {
+      return running.then(result => {
+        if (result === SKIPPED) exchange.watch.skip()
+        return runStages(stages, deps, exchange, at + 1)
+      })
+    }
+    if (running === SKIPPED) exchange.watch.skip()
   }
 }
 

@@ -22,7 +22,16 @@ export class RefusedTurn {
 }
 
 /** Rejects with a GatewayError, or with RefusedTurn. */
-export async function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+  if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
+  // One turn, and a callback: it is smaller than an async function that waits as long as the stream is open.
+  return askModel(deps, exchange, null).then(reply => {
+    if (reply === null) endUnpaid(exchange)
+    exchange.watch.enter('flush', deps.clock.monotonicMs())
+  })
+}
+
+async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { answer, bill, tools } = exchange
   if (tools !== null) await runDue(deps, exchange, tools)
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return

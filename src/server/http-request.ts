@@ -185,19 +185,22 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     setImmediate(HttpRequest.#start, this)
   }
 
+  /** Callbacks, for they are smaller than an async function that waits as long as the stream is open. */
   static #start(request: HttpRequest): void {
-    void request.#run()
+    request.#serve().then(
+      () => {
+        if (request.#handled && !request.reply.ended && !request.#socket.dead)
+          request.#fail(new Error('handler ended without an answer'))
+        request.#finish()
+      },
+      thrown => {
+        request.#fail(thrown)
+        request.#finish()
+      },
+    )
   }
 
-  /** Never rejects. */
-  async #run(): Promise<void> {
-    try {
-      await this.#serve()
-      if (this.#handled && !this.reply.ended && !this.#socket.dead)
-        throw new Error('handler ended without an answer')
-    } catch (thrown) {
-      this.#fail(thrown)
-    }
+  #finish(): void {
     this.#letGo()
     this.#admission.finish()
   }

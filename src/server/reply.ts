@@ -64,7 +64,8 @@ const NO_CONTEXT: FailureContext = { metadata: null, usage: null, request: null 
 export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
   readonly #owner: ReplyOwner
-  readonly #headers: string[]
+  /** Until they leave: a stream would keep them to its end. */
+  #headers: string[]
   #status = 0
   #ended = false
   summary: Reply['summary']
@@ -143,7 +144,9 @@ export class HttpReply implements Reply {
       this.#socket.sendHead(statusLine(200), this.#headers, null, closes)
       return true
     }
-    return this.#socket.open(statusLine(200), this.#headers, chunk, closes, isEvents)
+    const headers = this.#headers
+    this.#headers = []
+    return this.#socket.open(statusLine(200), headers, chunk, closes, isEvents)
   }
 
   writeStream(chunk: string | Buffer): boolean {

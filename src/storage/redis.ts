@@ -50,7 +50,7 @@ class RedisConnection implements Redis {
   readonly #giveUpMs: number
   readonly #waiting = new Set<(error: Error) => void>()
   #client: Client | null = null
-  /** The one before, which a new one is copied from: the library makes a class of all commands where it makes one anew. */
+  /** Copied for the next try: for a client made anew the library makes a class of all commands. */
   #last: Client | null = null
   #ready = false
   #closed = false

@@ -213,7 +213,8 @@ export function piecesOf(frame: string, slots: readonly Place[], from: number): 
     return length
   })
   const last = length + bytes.write(frame.slice(at), length)
-  return { bytes, ends: [...ends, last] }
+  // A spread list would keep room for more.
+  return { bytes, ends: ends.concat(last) }
 }
 
 export function textsOf({ bytes, ends }: FramePieces): readonly string[] {

@@ -288,21 +288,27 @@ const NO_MATCHES: readonly undefined[] = []
 
 class SlotLookup {
   readonly #slots: Slots
-  /** The current item of each output index of the provider. */
-  readonly #byIndex = new Map<number, Slot>()
+  /** The current item of each output index of the provider; null while the latest item is the only one. */
+  #byIndex: Map<number, Slot> | null = null
   #latest: Slot | null = null
+  #latestIndex = NO_INDEX
 
   constructor(slots: Slots) {
     this.#slots = slots
   }
 
   add(slot: Slot, index: number): void {
-    if (index !== NO_INDEX) this.#byIndex.set(index, slot)
+    if (this.#latest !== null) {
+      this.#byIndex ??= new Map([[this.#latestIndex, this.#latest]])
+      this.#byIndex.set(index, slot)
+    }
     this.#latest = slot
+    this.#latestIndex = index
   }
 
   at(index: number): Slot | null {
-    return this.#byIndex.get(index) ?? null
+    if (index === NO_INDEX) return null
+    return index === this.#latestIndex ? this.#latest : (this.#byIndex?.get(index) ?? null)
   }
 
   find(event: Json): Slot | null {
@@ -340,7 +346,7 @@ class SlotLookup {
     const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
     pass(final => ids.get(filled(final['id']) ?? ''))
     pass(final => calls.get(filled(final['call_id']) ?? ''))
-    pass((_, at) => this.#byIndex.get(at))
+    pass((_, at) => this.at(at) ?? undefined)
     const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
     pass(final => byKind.get(kindOf(startType(final), final))?.shift())
     return matches

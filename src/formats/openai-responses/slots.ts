@@ -5,6 +5,7 @@
  * Streamed text stands, because it may have reached the client. A final text that continues it adds its rest; the slots
  * ignore a final text that contradicts it.
  */
+import { shortList } from '../../lists.ts'
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
@@ -59,7 +60,7 @@ const NOTHING: Json = {}
 export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
-  readonly #all: Slot[] = []
+  readonly #all: Slot[] = shortList()
   /** Items by id; a repeated id means the first item. Made for the first event that names its item by id alone. */
   #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
@@ -89,7 +90,7 @@ export class Slots {
       id: filled(item['id']) ?? filled(item['item_id']),
       callId: filled(item['call_id']),
       form: item,
-      parts: [],
+      parts: shortList(),
       input: new TextMark(),
       current: null,
       closed: false,

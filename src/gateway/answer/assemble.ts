@@ -2,8 +2,10 @@
  * Assembler: turns the deltas of an answer into output items and their events. It sets item ids and output indexes;
  * the Answer numbers the events. Hot path.
  */
+
 import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
 import { itemId } from '../../ids.ts'
+import { shortList } from '../../lists.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
 import { CallBuilder } from './items/call.ts'
 import {
@@ -29,12 +31,11 @@ const NONE: readonly never[] = []
 
 export class Assembler {
   readonly #emit: EmitEvent | null
-  /** Open items of the running turn, by the numbers of its decoder. */
-  readonly #open = new Map<number, ItemBuilder>()
+  readonly #open = new OpenItems()
   /** Open items of our own. */
   #own: readonly ItemBuilder[] = NONE
   /** By output index; an item is here in its first form until it is done. */
-  #output: OutputItem[] = []
+  #output: OutputItem[] = shortList()
   /** Output index at which the running turn begins, and at which the model's own items of it begin. */
   #turnFrom = 0
   #saidFrom = 0
@@ -101,7 +102,7 @@ export class Assembler {
         break
       case 'open': {
         const item = buildItem(delta.start, this.#output.length, this.#emit)
-        this.#open.set(delta.item, item)
+        this.#open.add(delta.item, item)
         this.#add(item)
         break
       }
@@ -133,7 +134,7 @@ export class Assembler {
 
   /** Closes what is open. Only the last item can have been cut off: the model itself left those before it behind. */
   closeAll(lastStatus: ClosingStatus): void {
-    const keys = [...this.#open.keys()]
+    const keys = this.#open.keys()
     for (const [at, key] of keys.entries()) {
       this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
     }
@@ -186,8 +187,8 @@ export class Assembler {
   }
 
   #item(key: number): ItemBuilder {
-    const item = this.#open.get(key)
-    if (item === undefined) throw new TypeError(`decoder addressed item ${key}, which is not open`)
+    const item = this.#open.of(key)
+    if (item === null) throw new TypeError(`decoder addressed item ${key}, which is not open`)
     return item
   }
 
@@ -204,8 +205,45 @@ export class Assembler {
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {
     const builder = this.#item(key)
-    this.#open.delete(key)
+    this.#open.remove(key)
     this.endItem(builder, fields, status)
+  }
+}
+
+/** Open items of the running turn, by the numbers of its decoder. Most replies have one at a time. */
+class OpenItems {
+  #lastKey = -1
+  #last: ItemBuilder | null = null
+  /** Those that were opened before the last one, in their order. */
+  #earlier: Map<number, ItemBuilder> | null = null
+
+  add(key: number, item: ItemBuilder): void {
+    if (this.#last !== null) {
+      this.#earlier ??= new Map()
+      this.#earlier.set(this.#lastKey, this.#last)
+    }
+    this.#lastKey = key
+    this.#last = item
+  }
+
+  of(key: number): ItemBuilder | null {
+    return key === this.#lastKey ? this.#last : (this.#earlier?.get(key) ?? null)
+  }
+
+  remove(key: number): void {
+    if (key === this.#lastKey) this.#last = null
+    else this.#earlier?.delete(key)
+  }
+
+  /** In the order in which they were opened. */
+  keys(): readonly number[] {
+    const earlier = this.#earlier === null ? [] : [...this.#earlier.keys()]
+    return this.#last === null ? earlier : [...earlier, this.#lastKey]
+  }
+
+  clear(): void {
+    this.#last = null
+    this.#earlier = null
   }
 }
 

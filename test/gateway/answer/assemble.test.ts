@@ -85,6 +85,37 @@ t.test('parallel calls interleave and keep their places', async t => {
   })
 })
 
+t.test('items that stay open through the end of later ones are ended in their order', async t => {
+  const call = (item: number) =>
+    open(item, { type: 'function_call', id: null, callId: `call_${item}`, name: 'f', extra: null })
+  const args = (item: number, piece: string): Content => ({ kind: 'arguments', item, text: piece })
+  const close = (item: number): Content => ({ kind: 'close', item, fields: null })
+  const events = assemble(
+    [
+      ...[call(0), call(1), args(1, '{"b":1}'), close(1), args(0, '{"a"')],
+      ...[call(2), args(0, ':0}'), call(3), args(2, '{"c":2}'), close(2), args(3, '{}')],
+    ],
+    finish('length'),
+  )
+  t.same(grammarViolations(events), [])
+  const done = events.flatMap(event =>
+    event.type === 'response.output_item.done' ? [event.output_index] : [],
+  )
+  t.same(done, [1, 2, 0, 3])
+  t.match(events.at(-1), {
+    response: {
+      output: [
+        { arguments: '{"a":0}', status: 'completed' },
+        { arguments: '{"b":1}', status: 'completed' },
+        { arguments: '{"c":2}', status: 'completed' },
+        { arguments: '{}', status: 'incomplete' },
+      ],
+    },
+  })
+  t.throws(() => assemble([call(0), close(0), args(0, '1')], finish('stop')), /not open/)
+  t.throws(() => assemble([call(0), call(1), close(0), args(0, '1')], finish('stop')), /not open/)
+})
+
 t.test('a call without arguments has an empty object, in a delta too', async t => {
   const events = assemble(
     [open(0, { type: 'function_call', id: null, callId: null, name: 'now', extra: null })],

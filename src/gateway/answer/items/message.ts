@@ -1,5 +1,7 @@
 /** Builder of a message: text parts, refusals and their annotations. Hot path. */
+
 import { LongText } from '../../../formats/long-text.ts'
+import { shortList } from '../../../lists.ts'
 import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
@@ -17,7 +19,7 @@ interface MessagePart {
 
 export class MessageBuilder extends ItemBuilder {
   readonly #phase: string | null
-  readonly #parts: MessagePart[] = []
+  readonly #parts: MessagePart[] = shortList()
   /** The first part of each key, where annotations of that key go; made for the first one. */
   #byKey: Map<number, MessagePart> | null = null
   #current: MessagePart | null = null

@@ -1,5 +1,7 @@
 /** Builder of a reasoning item: raw thinking as content, summaries as summary. Hot path. */
+
 import { LongText } from '../../../formats/long-text.ts'
+import { shortList } from '../../../lists.ts'
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
@@ -16,7 +18,7 @@ interface ReasoningPart {
 
 export class ReasoningBuilder extends ItemBuilder {
   readonly #format: string | null
-  readonly #parts: ReasoningPart[] = []
+  readonly #parts: ReasoningPart[] = shortList()
   readonly #counts: Record<Form, number> = { text: 0, summary: 0 }
   #current: ReasoningPart | null = null
 
