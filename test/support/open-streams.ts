@@ -8,6 +8,13 @@ import type { AddressInfo } from 'node:net'
 import { parentPort } from 'node:worker_threads'
 import { awsMessage } from './aws-events.ts'
 
+interface OpenStream {
+  readonly script: Script
+  readonly isAws: boolean
+  readonly number: number
+  sent: number
+}
+
 export type OpenKind = 'text' | 'reasoning' | 'call'
 
 export type ToStreams =
@@ -15,13 +22,17 @@ export type ToStreams =
   | { readonly deltas: number }
   | { readonly end: true }
 
-/** Five characters, found nowhere else in a frame. */
-const TEXT = 'wxyz '
+/** Begins every text, and is found nowhere else in a frame. */
+const MARK = '~~'
 const EVENTS_AT_ONCE = 50
+
+/** Five characters. Each stream says others, and always others: equal texts may share their memory. */
+const textOf = (stream: number, delta: number): string =>
+  MARK + ((stream * 1_009 + delta) % 46_656).toString(36).padStart(3, '0')
 
 interface Script {
   readonly begin: readonly [type: string, data: object][]
-  delta(number: number): readonly [type: string, data: object]
+  delta(text: string, number: number): readonly [type: string, data: object]
 }
 
 const chat = (delta: object): Script['begin'][number] => [
@@ -81,12 +92,12 @@ const responsesText: Script = {
       part: { type: 'output_text', text: '', annotations: [] },
     }),
   ),
-  delta: number =>
+  delta: (text, number) =>
     responses('response.output_text.delta', {
       sequence_number: number + 3,
       ...ofItem('msg_1'),
       content_index: 0,
-      delta: TEXT,
+      delta: text,
       logprobs: [],
     }),
 }
@@ -104,70 +115,71 @@ export const SCRIPTS: Readonly<Record<string, Script>> = {
         part: { type: 'summary_text', text: '' },
       }),
     ),
-    delta: number =>
+    delta: (text, number) =>
       responses('response.reasoning_summary_text.delta', {
         sequence_number: number + 3,
         ...ofItem('rs_1'),
         summary_index: 0,
-        delta: TEXT,
+        delta: text,
       }),
   },
   'openai-responses/call': {
     begin: began({ id: 'fc_1', type: 'function_call', call_id: 'c', name: 'f', arguments: '' }),
-    delta: number =>
+    delta: (text, number) =>
       responses('response.function_call_arguments.delta', {
         sequence_number: number + 2,
         ...ofItem('fc_1'),
-        delta: TEXT,
+        delta: text,
       }),
   },
   'openai-chat/text': {
     begin: [chat({ role: 'assistant', content: '' })],
-    delta: () => chat({ content: TEXT }),
+    delta: text => chat({ content: text }),
   },
   'openai-chat/reasoning': {
     begin: [chat({ role: 'assistant', content: '' })],
-    delta: () => chat({ reasoning_content: TEXT }),
+    delta: text => chat({ reasoning_content: text }),
   },
   'openai-chat/call': {
     begin: [chat({ role: 'assistant', tool_calls: [call] })],
-    delta: () => chat({ tool_calls: [{ index: 0, function: { arguments: TEXT } }] }),
+    delta: text => chat({ tool_calls: [{ index: 0, function: { arguments: text } }] }),
   },
   'anthropic-messages/text': {
     begin: messages({ type: 'text', text: '' }),
-    delta: () => block({ type: 'text_delta', text: TEXT }),
+    delta: text => block({ type: 'text_delta', text }),
   },
   'anthropic-messages/reasoning': {
     begin: messages({ type: 'thinking', thinking: '', signature: '' }),
-    delta: () => block({ type: 'thinking_delta', thinking: TEXT }),
+    delta: text => block({ type: 'thinking_delta', thinking: text }),
   },
   'anthropic-messages/call': {
     begin: messages({ type: 'tool_use', id: 'c', name: 'f', input: {} }),
-    delta: () => block({ type: 'input_json_delta', partial_json: TEXT }),
+    delta: text => block({ type: 'input_json_delta', partial_json: text }),
   },
-  'google-gemini/text': { begin: [], delta: () => gemini({ text: TEXT }) },
-  'google-gemini/reasoning': { begin: [], delta: () => gemini({ text: TEXT, thought: true }) },
+  'google-gemini/text': { begin: [], delta: text => gemini({ text }) },
+  'google-gemini/reasoning': { begin: [], delta: text => gemini({ text, thought: true }) },
   'bedrock-converse/text': {
     begin: [['messageStart', { role: 'assistant' }]],
-    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { text: TEXT } }],
+    delta: text => ['contentBlockDelta', { contentBlockIndex: 0, delta: { text } }],
   },
   'bedrock-converse/reasoning': {
     begin: [['messageStart', { role: 'assistant' }]],
-    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { reasoningContent: { text: TEXT } } }],
+    delta: text => ['contentBlockDelta', { contentBlockIndex: 0, delta: { reasoningContent: { text } } }],
   },
   'bedrock-converse/call': {
     begin: [
       ['messageStart', { role: 'assistant' }],
       ['contentBlockStart', { contentBlockIndex: 0, start: { toolUse: { toolUseId: 'c', name: 'f' } } }],
     ],
-    delta: () => ['contentBlockDelta', { contentBlockIndex: 0, delta: { toolUse: { input: TEXT } } }],
+    delta: text => ['contentBlockDelta', { contentBlockIndex: 0, delta: { toolUse: { input: text } } }],
   },
 }
 
 if (parentPort !== null) await serve(parentPort)
 
 async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
-  const open = new Map<ServerResponse, { script: Script; isAws: boolean; sent: number }>()
+  const open = new Map<ServerResponse, OpenStream>()
+  let begun = 0
   const server = createServer((asked, response) => {
     asked.resume().on('end', () => {
       const [, format = '', kind = ''] = (asked.url ?? '').split('/')
@@ -181,7 +193,7 @@ async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
         'content-type': isAws ? 'application/vnd.amazon.eventstream' : 'text/event-stream',
       })
       for (const event of script.begin) response.write(written(event, isAws))
-      const stream = { script, isAws, sent: 0 }
+      const stream = { script, isAws, number: begun++, sent: 0 }
       open.set(response, stream)
       send(response, stream, 1)
       response.on('close', () => open.delete(response))
@@ -205,9 +217,9 @@ async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
     const sent = request(`${url}/responses`, { agent, method: 'POST', headers }, reply => {
       reply.setEncoding('latin1').on('data', (more: string) => {
         const text = one.tail + more
-        const parts = text.split(TEXT)
+        const parts = text.split(MARK)
         one.texts += parts.length - 1
-        one.tail = (parts.at(-1) ?? '').slice(-TEXT.length + 1)
+        one.tail = (parts.at(-1) ?? '').slice(-MARK.length + 1)
         tell()
       })
       reply.on('error', () => undefined)
@@ -234,10 +246,7 @@ async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
 }
 
 /** A few events for each stream in turn, up to so many. */
-function pour(
-  open: ReadonlyMap<ServerResponse, { script: Script; isAws: boolean; sent: number }>,
-  deltas: number,
-): void {
+function pour(open: ReadonlyMap<ServerResponse, OpenStream>, deltas: number): void {
   let missing = false
   for (const [response, stream] of open) {
     send(response, stream, Math.min(EVENTS_AT_ONCE, deltas - stream.sent))
@@ -246,13 +255,11 @@ function pour(
   if (missing) setImmediate(() => pour(open, deltas))
 }
 
-function send(
-  response: ServerResponse,
-  stream: { script: Script; isAws: boolean; sent: number },
-  count: number,
-): void {
-  for (let sent = 0; sent < count; sent++)
-    response.write(written(stream.script.delta(stream.sent++), stream.isAws))
+function send(response: ServerResponse, stream: OpenStream, count: number): void {
+  for (let sent = 0; sent < count; sent++, stream.sent++) {
+    const text = textOf(stream.number, stream.sent)
+    response.write(written(stream.script.delta(text, stream.sent), stream.isAws))
+  }
 }
 
 function written([type, data]: readonly [type: string, data: object], isAws: boolean): string | Buffer {
