@@ -81,14 +81,20 @@ function stream(
   reply: Reply,
 ): Promise<void> {
   // A callback, for it is smaller than an async function that waits as long as the stream is open.
-  return gateway.respond(call, sink).then(outcome => {
-    try {
-      reply.summary = outcome.summary
-      if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
-    } finally {
+  return gateway.respond(call, sink).then(
+    outcome => {
+      try {
+        reply.summary = outcome.summary
+        if (!outcome.answered) sink.fail(outcome.error, failureDetails(call, outcome))
+      } finally {
+        sink.close()
+      }
+    },
+    thrown => {
       sink.close()
-    }
-  })
+      throw thrown
+    },
+  )
 }
 
 /** A last event of Responses has the whole reply. */

@@ -494,6 +494,26 @@ t.test('an event stream', async t => {
     client.destroy()
   })
 
+  t.test('breaks off where the pipeline fails against all rules, and keeps no timer', async t => {
+    for (const before of [0, 1]) {
+      const front = await start(t, async (_call, sink) => {
+        if (before === 1) sink.write(delta(0))
+        await turns(1)
+        throw new Error('never rejects')
+      })
+      const client = new RawClient(front.port)
+      await client.send(ask({ stream: true }))
+      await front.logged(1)
+      if (before === 0) await client.until(text => parseReplies(text).length === 1)
+      else await client.untilClosed()
+      t.match(client.text, before === 0 ? /^HTTP\/1.1 500 / : /^HTTP\/1.1 200 .*"token 0"/s)
+      t.notMatch(client.text, /\r\n0\r\n\r\n$/, 'it has no proper end')
+      t.equal(front.clock.armed, 0)
+      t.equal(front.faults.length, 1)
+      client.destroy()
+    }
+  })
+
   t.test('ends the work when the client leaves', async t => {
     const CLIENTS = 50
     const front = await start(t, async (call, sink) => {

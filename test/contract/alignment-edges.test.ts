@@ -397,12 +397,13 @@ t.test('a request without the plugin shows nothing of it', async t => {
 
 t.test('a reader who is slower than the release of a long message gets all of it', async t => {
   const { ask, gateway, script } = await start(t)
-  const sealed = Array.from({ length: 40 }, (_, n) => `${n}${'x'.repeat(250_000)}`)
+  const sealed = Array.from({ length: 60 }, (_, n) => `${n}${'x'.repeat(400_000)}`)
   script([{ text: GOOD.text, sealed }], [KEPT])
   const reply = await ask({ stream: true })
   const { streamBytes } = gateway.serving.metrics
   t.ok(reply.body)
-  // Nobody reads: what the kernel does not take has to wait in the gateway, where it already is.
+  // Nobody reads: what the kernel does not take has to wait in the gateway, where it already is. 24 MB, and the last
+  // event has them again: more than any kernel takes.
   for (let idle = 0; idle < 200; idle++) await new Promise(resolve => setImmediate(resolve))
   t.equal((await streamBytes.get()).values[0]?.value ?? 0, 0, 'the stream is not over')
   const text = await reply.text()

@@ -65,7 +65,7 @@ const LESSONS_MAX = 32
  * More texts than this are passed to the general way before the next one is collected. Each open stream holds the
  * bytes: some hundred deltas at once are few enough for thousands of streams.
  */
-const UNTOLD_MAX_BYTES = 512
+const UNTOLD_MAX_BYTES = 1024
 const START_BYTES = 256
 /** Of the one buffer of our frames: more than a read of the socket makes. */
 const OURS_KEPT_BYTES = 128 * 1024
