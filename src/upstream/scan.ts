@@ -161,10 +161,10 @@ export class FramePattern {
 
   /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
   match(bytes: Buffer, at: number, sequence: number): number {
-    const { bytes: fixed, ends } = this.#fixed
+    const { bytes: fixed, start: first, ends } = this.#fixed
     const slots = this.#slots
     let end = at
-    let from = 0
+    let from = first
     for (let index = 0; index < ends.length; index++) {
       const until = ends[index] as number
       if (end + until - from > bytes.length) return -1
@@ -195,30 +195,58 @@ export class FramePattern {
   }
 }
 
-/** The bytes of a frame between its slots, one piece after the other, and where each piece ends. */
+/** The bytes of a frame between its slots, one piece after the other from `start` on, and where each piece ends. */
 export interface FramePieces {
+  /** Other frames may be beside them. */
   readonly bytes: Buffer
+  readonly start: number
   readonly ends: readonly number[]
 }
 
+/**
+ * Frames of some streams share this much memory, for making it costs more than filling it. An open stream may keep all
+ * of it: Node's own pool would be too large.
+ */
+const SHARED_BYTES = 2048
+/** A longer frame gets memory of its own. */
+const SHARING_MAX_BYTES = 512
+let shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
+let sharedEnd = 0
+
 /** `from`: where the text begins in which the slots have their places. */
 export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
-  // Not of the pool: an open stream would keep all of it.
-  const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(frame))
-  let at = 0
-  let length = 0
-  const ends = slots.map(({ start, end }) => {
-    length += bytes.write(frame.slice(at, from + start), length)
-    at = from + end
-    return length
-  })
-  const last = length + bytes.write(frame.slice(at), length)
-  // A spread list would keep room for more.
-  return { bytes, ends: ends.concat(last) }
+  const most = Buffer.byteLength(frame)
+  if (most > SHARING_MAX_BYTES) return written(Buffer.allocUnsafeSlow(most), 0, frame, slots, from)
+  if (sharedEnd + most > SHARED_BYTES) {
+    shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
+    sharedEnd = 0
+  }
+  const pieces = written(shared, sharedEnd, frame, slots, from)
+  sharedEnd = pieces.ends.at(-1) ?? sharedEnd
+  return pieces
 }
 
-export function textsOf({ bytes, ends }: FramePieces): readonly string[] {
-  return ends.map((end, index) => bytes.toString('utf8', ends[index - 1] ?? 0, end))
+function written(
+  bytes: Buffer,
+  start: number,
+  frame: string,
+  slots: readonly Place[],
+  from: number,
+): FramePieces {
+  let at = 0
+  let to = start
+  const ends = slots.map(slot => {
+    to += bytes.write(frame.slice(at, from + slot.start), to)
+    at = from + slot.end
+    return to
+  })
+  const last = to + bytes.write(frame.slice(at), to)
+  // A spread list would keep room for more.
+  return { bytes, start, ends: ends.concat(last) }
+}
+
+export function textsOf({ bytes, start, ends }: FramePieces): readonly string[] {
+  return ends.map((end, index) => bytes.toString('utf8', ends[index - 1] ?? start, end))
 }
 
 /** A frame up to its data. */

@@ -13,7 +13,7 @@ const STREAMS = 100
 const DELTAS = 2_000
 const TEXT_BYTES = DELTAS * 5
 /**
- * The request, the connections, the state of decoders and relay. The target is 20 KiB; rows hold 16.5 to 19.7, and
+ * The request, the connections, the state of decoders and relay. The target is 20 KiB; rows hold 16.6 to 19.4, and
  * runs differ by half a KiB.
  */
 const CONSTANT_BYTES = 20.5 * 1024

@@ -66,7 +66,8 @@ const LESSONS_MAX = 32
  * bytes: some hundred deltas at once are few enough for thousands of streams.
  */
 const UNTOLD_MAX_BYTES = 1024
-const START_BYTES = 256
+/** At once: three buffers, each larger than the one before, would cost more than the rest of a lesson. */
+const START_BYTES = UNTOLD_MAX_BYTES
 /** Of the one buffer of our frames: more than a read of the socket makes. */
 const OURS_KEPT_BYTES = 128 * 1024
 /** Up to this length a loop beats the native copy. */
@@ -212,9 +213,9 @@ export class FrameTemplate {
 
   /** Appends the frame for the text that `pattern` has just matched in `chunk`. */
   write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
-    const { bytes, ends } = this.#pieces
+    const { bytes, start, ends } = this.#pieces
     const slots = this.#slots
-    let from = 0
+    let from = start
     for (let index = 0; index < ends.length; index++) {
       const end = ends[index] as number
       to.add(bytes, from, end)
