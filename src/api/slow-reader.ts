@@ -1,5 +1,4 @@
 /** Waits for a client that reads a long answer slowly. */
-
 import type { RequestSignal } from '../signal.ts'
 import type { Reply } from './operation.ts'
 

@@ -1,5 +1,4 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
-
 import type { GatewayError } from '../errors.ts'
 import type { FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'

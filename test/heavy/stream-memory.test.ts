@@ -18,7 +18,7 @@ const TEXT_BYTES = DELTAS * 5
  */
 const CONSTANT_BYTES = 20.5 * 1024
 /** Records of usage, and what the heap had not settled: half of the rows end below zero or near it. */
-const LEFT_BYTES = 8 * 1024
+const LEFT_BYTES = 10 * 1024
 
 t.setTimeout(600_000)
 

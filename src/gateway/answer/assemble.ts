@@ -2,7 +2,6 @@
  * Assembler: turns the deltas of an answer into output items and their events. It sets item ids and output indexes;
  * the Answer numbers the events. Hot path.
  */
-
 import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
 import { itemId } from '../../ids.ts'
 import { shortList } from '../../lists.ts'

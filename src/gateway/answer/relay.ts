@@ -66,7 +66,7 @@ const LESSONS_MAX = 32
  * bytes: some hundred deltas at once are few enough for thousands of streams.
  */
 const UNTOLD_MAX_BYTES = 1024
-/** At once: three buffers, each larger than the one before, would cost more than the rest of a lesson. */
+/** All of it at once: each step to a larger buffer would take some microseconds. */
 const START_BYTES = UNTOLD_MAX_BYTES
 /** Of the one buffer of our frames: more than a read of the socket makes. */
 const OURS_KEPT_BYTES = 128 * 1024
