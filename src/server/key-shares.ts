@@ -5,8 +5,8 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { type EndUserShare, FairQueue, type QueueEntry } from './fair-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */

@@ -1,7 +1,7 @@
 /** Shares of end users: the queue alone, and the shares of a key that is at its limit, with a clock of the test. */
 import t from 'tap'
+import { FairQueue, type QueueEntry } from '../../src/fairness/fair-queue.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { FairQueue, type QueueEntry } from '../../src/server/fair-queue.ts'
 import { type KeyPlace, KeyShares } from '../../src/server/key-shares.ts'
 import { turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
