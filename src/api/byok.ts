@@ -7,6 +7,7 @@ import { GatewayError } from '../errors.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import { displayName, whyNotOffered } from '../providers/table.ts'
 import type { AuditObject } from '../storage/audit.ts'
 import type { CredentialRecord, Store } from '../storage/store.ts'
 import { audited } from './audit.ts'
@@ -43,12 +44,13 @@ export function createCredential(deps: ByokDeps): Handler {
       toObject,
     )
     publish(deps, record)
-    reply.json(201, { data: toDocument(record) })
+    reply.json(201, { data: toDocument(deps, record) })
   }
 }
 
 /** Lists one workspace; without a name, the default one. */
-export function listCredentials({ store }: ByokDeps): Handler {
+export function listCredentials(deps: ByokDeps): Handler {
+  const { store } = deps
   return async (request, reply) => {
     const { query, key } = request
     const page = pageOf(query)
@@ -61,12 +63,12 @@ export function listCredentials({ store }: ByokDeps): Handler {
       provider === undefined ? filter : { ...filter, provider },
       page,
     )
-    reply.json(200, { data: items.map(toDocument), total_count: total })
+    reply.json(200, { data: items.map(record => toDocument(deps, record)), total_count: total })
   }
 }
 
 export function findCredential(deps: ByokDeps): Handler {
-  return async (request, reply) => reply.json(200, { data: toDocument(await findNamed(deps, request)) })
+  return async (request, reply) => reply.json(200, { data: toDocument(deps, await findNamed(deps, request)) })
 }
 
 export function changeCredential(deps: ByokDeps): Handler {
@@ -78,7 +80,7 @@ export function changeCredential(deps: ByokDeps): Handler {
       await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
       const change = credentialChange(deps, current, body)
       if (Object.keys(change).length === 0) {
-        reply.json(200, { data: toDocument(current) })
+        reply.json(200, { data: toDocument(deps, current) })
         return
       }
       const changed = await audited(
@@ -91,7 +93,7 @@ export function changeCredential(deps: ByokDeps): Handler {
       // Another request changed or deleted it meanwhile: the update is checked again against the new record.
       if (changed === null) continue
       publish(deps, changed)
-      reply.json(200, { data: toDocument(changed) })
+      reply.json(200, { data: toDocument(deps, changed) })
       return
     }
     throw new GatewayError('conflict', 'The credential was changed by other requests meanwhile')
@@ -151,7 +153,15 @@ function isoNow({ clock }: ByokDeps): string {
   return isoInstant(clock.nowMs())
 }
 
-function toDocument(record: CredentialRecord) {
+/** Why no request can use a key for this provider; null: requests can. */
+function whyUnusable({ providerName }: ByokDeps, slug: string): string | null {
+  if (providerName(slug) !== null) return null
+  const why = whyNotOffered(slug) ?? 'the configuration has no row for it'
+  return `${displayName(slug) ?? slug} is not offered: ${why}. No request can use the key until the operator of this gateway adds a row for ${slug} under providers`
+}
+
+function toDocument(deps: ByokDeps, record: CredentialRecord) {
+  const unusable = whyUnusable(deps, record.provider)
   return {
     id: record.id,
     name: record.name,
@@ -169,5 +179,7 @@ function toDocument(record: CredentialRecord) {
     allowed_user_ids: record.allowedUserIds,
     declared_region: record.declaredRegion,
     declared_zdr: record.declaredZdr,
+    usable: unusable === null,
+    unusable_reason: unusable,
   }
 }

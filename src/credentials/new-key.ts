@@ -1,11 +1,10 @@
 /**
- * Reads a key that is about to be stored, and refuses one that could never be used: of a provider that is not offered,
- * or for an address that the provider's row does not have. Pure. Errors name the field and never repeat the key.
+ * Reads a key that is about to be stored, and refuses one for an address that the provider's row does not have. Pure.
+ * Errors name the field and never repeat the key.
  */
 import { GatewayError } from '../errors.ts'
 import { allowsHost, baseUrlFor, gapsOf } from '../providers/address.ts'
 import type { KeyForm, Provider } from '../providers/provider.ts'
-import { displayName, whyNotOffered } from '../providers/table.ts'
 import { type KeyDescription, maskKey, type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 
 /** The missing part of a plain key, by the form of the provider's keys. */
@@ -15,23 +14,14 @@ const LACKS: Readonly<Partial<Record<KeyForm, string>>> = {
 }
 
 /**
- * The parts of a key that are stored unencrypted. `provider`: as the catalogue has it; undefined: it has none.
- * @throws GatewayError `invalid_request` that begins with `key: ` or `provider: `
+ * The parts of a key that are stored unencrypted. `provider`: as the catalogue has it; undefined: it has none, so
+ * that no request uses the key until the operator adds a row.
+ * @throws GatewayError `invalid_request` that begins with `key: `
  */
 export function describeNewKey(slug: string, provider: Provider | undefined, text: string): KeyDescription {
-  if (provider === undefined) refuseUnoffered(slug)
   const key = parseProviderKey(slug, text)
   if (provider !== undefined) checkAddress(key, provider)
   return { label: maskKey(key), region: key.region }
-}
-
-function refuseUnoffered(slug: string): void {
-  const why = whyNotOffered(slug)
-  if (why === null) return
-  throw new GatewayError(
-    'invalid_request',
-    `provider: ${displayName(slug) ?? slug} is not offered: ${why}. No request could use the key; the operator of this gateway can add a row for ${slug} under providers`,
-  )
 }
 
 function checkAddress(key: ProviderKey, provider: Provider): void {

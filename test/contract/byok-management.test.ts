@@ -61,6 +61,8 @@ t.test('a minimal credential has every field, with its default', async t => {
     allowed_user_ids: null,
     declared_region: null,
     declared_zdr: null,
+    usable: true,
+    unusable_reason: null,
   })
   const found = await ask('GET', `/byok/${String(data['id'])}`)
   t.equal(found.status, 200)

@@ -38,6 +38,10 @@ export const Credential = Type.Object({
   allowed_user_ids: texts,
   declared_region: nullable(oneOf('global', 'europe', 'us')),
   declared_zdr: nullable(flagged),
+  usable: Type.Boolean({ description: 'False: the provider cannot be asked, and routing ignores the key' }),
+  unusable_reason: nullable(
+    Type.String({ description: 'Why no request can use the key; null: requests can' }),
+  ),
 })
 
 const CREDENTIAL = {
@@ -57,6 +61,8 @@ const CREDENTIAL = {
   allowed_user_ids: null,
   declared_region: null,
   declared_zdr: null,
+  usable: true,
+  unusable_reason: null,
 }
 
 const credentials: Descriptions = {
