@@ -51,13 +51,18 @@ function allowedFunctions(
   functions: ReadonlyMap<string, DeclaredFunction>,
   serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
+  const all = [...functions]
+  const allowed = new Set<string>()
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     if (server === null) return [tool]
-    const names = [...functions].filter(([, each]) => each.server === server && isChosen(tool, each))
+    const names = all.filter(([, each]) => each.server === server && isChosen(tool, each))
     // The provider runs it itself.
     if (names.length === 0) return [tool]
-    return names.map(([name]) => ({ type: 'function', name }))
+    // Entries may mean the same functions, of which a server has hundreds.
+    const further = names.filter(([name]) => !allowed.has(name))
+    for (const [name] of further) allowed.add(name)
+    return further.map(([name]) => ({ type: 'function', name }))
   })
   return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }

@@ -8,6 +8,7 @@ import {
   FUSION_MODELS_MAX,
   FUSION_TOOL_STEPS_MAX,
   FUSION_TOOLS_MAX,
+  NAMED_TOOLS_MAX,
   SEARCH_HANDLES_MAX,
   SEARCH_RESULT_MAX_CHARS,
   SEARCH_RESULTS_MAX,
@@ -144,7 +145,7 @@ const PARAMETERS = {
     reasoning,
     temperature,
     inherit_functions: flag,
-    inherited_function_names: texts,
+    inherited_function_names: maybe(Type.Array(Type.String(), { maxItems: NAMED_TOOLS_MAX })),
   }),
   files: Type.Object({}),
   file_search: Type.Object({

@@ -29,6 +29,8 @@ export const TEMPERATURE_MAX = 2
 export const TOP_P_MAX = 1
 /** Server tools in one request; each is a function that the model has to read. */
 export const SERVER_TOOLS_MAX = 64
+/** Tools that one list of names allows, asks about or hands on: several times what a server lists. */
+export const NAMED_TOOLS_MAX = 1_024
 /** Stop sequences of one request. */
 export const STOPS_MAX = 4
 export const PENALTY_MAX = 2

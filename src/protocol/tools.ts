@@ -7,7 +7,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
-import { NAME_PATTERN } from './limits.ts'
+import { NAME_PATTERN, NAMED_TOOLS_MAX } from './limits.ts'
 import { AnyObject, mapOf, maybe, oneOf, variants } from './schema.ts'
 
 const name = Type.String({ pattern: NAME_PATTERN })
@@ -112,7 +112,8 @@ const CodeInterpreter = Type.Object({
   ]),
 })
 
-const ToolNames = Type.Object({ tool_names: maybe(texts), read_only: maybe(Type.Boolean()) })
+const toolNames = Type.Array(Type.String(), { maxItems: NAMED_TOOLS_MAX })
+const ToolNames = Type.Object({ tool_names: maybe(toolNames), read_only: maybe(Type.Boolean()) })
 
 /** `server_url` or a connector of the provider names the server. */
 const Mcp = Type.Object({
@@ -133,7 +134,7 @@ const Mcp = Type.Object({
   ),
   authorization: maybe(Type.String()),
   headers: maybe(mapOf(Type.String())),
-  allowed_tools: maybe(Type.Union([texts, ToolNames])),
+  allowed_tools: maybe(Type.Union([toolNames, ToolNames])),
   require_approval: maybe(
     Type.Union([
       oneOf('always', 'never'),
@@ -209,7 +210,7 @@ const ForcedTool = variants(
     allowed_tools: Type.Object({
       type: Type.Literal('allowed_tools'),
       mode: oneOf('auto', 'required'),
-      tools: Type.Array(AnyObject),
+      tools: Type.Array(AnyObject, { maxItems: NAMED_TOOLS_MAX }),
     }),
     ...forcedHostedTools,
     ...forcedGatewayTools,

@@ -12,11 +12,11 @@ import { abortSignalOf } from '../signal.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
 import type { ResolveName } from '../upstream/resolve-name.ts'
-import { type DecidedCall, decidedCalls, needsApproval } from './mcp/approval.ts'
+import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
 import { createMcpConnection, type McpConnection } from './mcp/connection.ts'
 import { contentText } from './mcp/content.ts'
 import { McpFailure, type McpItemError } from './mcp/failure.ts'
-import { isAllowed, listTools, type McpTool, mcpTool } from './mcp/listing.ts'
+import { listTools, type McpTool, type ToolFilter, ToolListing } from './mcp/listing.ts'
 import { type NamedServer, namedServers } from './mcp/servers.ts'
 import type {
   DueCall,
@@ -42,6 +42,8 @@ export interface McpDeps {
 /** Time for all tools of a server, and for one call: less than a call of any tool may take. */
 const LISTING_MS = 15_000
 const CALL_MS = 55_000
+/** Calls that one request approves or refuses; no reply asks for more. */
+const DECIDED_MAX = 128
 
 export function createMcp(deps: McpDeps): ServerTool {
   let session: SessionDeps | null = null
@@ -71,9 +73,17 @@ interface SessionDeps {
 /** A server at work in the exchange. */
 interface OpenServer extends NamedServer {
   readonly connection: McpConnection | null
-  /** Its allowed tools by the names of their functions; null before the first question. */
-  listed: Promise<ReadonlyMap<string, McpTool>> | null
+  /** Its allowed tools; null before the first question. */
+  listed: Promise<NamedFunctions> | null
 }
+
+/** The tools of a server by the names of their functions, and these names by its own. */
+interface NamedFunctions {
+  readonly byFunction: ReadonlyMap<string, McpTool>
+  readonly functionOf: ReadonlyMap<string, string>
+}
+
+const NO_FUNCTIONS: NamedFunctions = { byFunction: new Map(), functionOf: new Map() }
 
 function openSession(
   deps: SessionDeps,
@@ -90,22 +100,20 @@ function openSession(
   /** Calls that the caller has approved, by their ids. */
   const approved = new Map<string, DecidedCall>()
 
-  const toolsOf = (server: OpenServer): Promise<ReadonlyMap<string, McpTool>> => {
+  const toolsOf = (server: OpenServer): Promise<NamedFunctions> => {
     server.listed ??= toolsOfServer(deps.clock, server, exchange, display)
     return server.listed
   }
   const found = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
     const server = byTool.get(tool)
-    const one = server === undefined ? undefined : (await toolsOf(server)).get(name)
+    const one = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
     return server === undefined || one === undefined ? null : { server, one }
   }
   /** Tools that were declared, for what must be known at once. */
   const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
   const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
     const one = declared.get(tool)?.get(name)
-    return (
-      one !== undefined && !approved.has(callId) && needsApproval(one, byTool.get(tool)?.approval ?? null)
-    )
+    return one !== undefined && !approved.has(callId) && byTool.get(tool)?.asksFirst(one) !== false
   }
   const fieldsOf = (call: ToolCall): Readonly<Record<string, unknown>> => ({
     type: asksFirst(call) ? 'mcp_approval_request' : 'mcp_call',
@@ -121,9 +129,9 @@ function openSession(
       for (const server of servers) checkServed(server, exchange)
       const lists = await Promise.all(servers.map(toolsOf))
       return servers.flatMap((server, at) => {
-        const list = lists[at] ?? new Map<string, McpTool>()
-        declared.set(server.tool, list)
-        return [...list].map(([name, tool]) => declarationOf(server, name, tool))
+        const { byFunction } = lists[at] ?? NO_FUNCTIONS
+        declared.set(server.tool, byFunction)
+        return [...byFunction].map(([name, tool]) => declarationOf(server, name, tool))
       })
     },
     async due(place) {
@@ -131,13 +139,19 @@ function openSession(
       if (typeof input === 'string') return []
       const hosted = place.hosts('mcp')
       const due: DueCall[] = []
-      for (const call of decidedCalls(input)) {
+      const decided = decidedCalls(input)
+      if (decided.length > DECIDED_MAX)
+        throw new GatewayError(
+          'invalid_request',
+          `input: must decide on at most ${DECIDED_MAX} calls at once`,
+        )
+      for (const call of decided) {
         const server = servers.find(({ label }) => label === call.serverLabel)
         // The provider runs what it has asked for itself.
         if (server === undefined || server.connection === null || (hosted && !call.id.startsWith('st_')))
           continue
         const list = await toolsOf(server)
-        declared.set(server.tool, list)
+        declared.set(server.tool, list.byFunction)
         const one = dueCall(server, list, call)
         if (one.refusal === undefined) approved.set(call.id, call)
         due.push(one)
@@ -162,13 +176,13 @@ function openSession(
 }
 
 /** @throws GatewayError for what only a provider, or another API, can do */
-function checkServed({ path, connection, approval }: OpenServer, { dialect }: Exchange): void {
+function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exchange): void {
   if (connection === null)
     throw new GatewayError(
       'invalid_request',
       `${path}.connector_id: this provider has no connectors; name the server by server_url`,
     )
-  if (approval !== 'never' && dialect !== 'responses')
+  if (mayAsk && dialect !== 'responses')
     throw new GatewayError(
       'invalid_request',
       `${path}.require_approval: must be never on this API, which cannot ask for approvals; /responses can`,
@@ -178,13 +192,13 @@ function checkServed({ path, connection, approval }: OpenServer, { dialect }: Ex
 /** The tools of a server, from an earlier answer where the conversation has them. They are shown as an item once. */
 async function toolsOfServer(
   clock: Clock,
-  { label, connection, allowed }: OpenServer,
+  { label, connection, allows }: OpenServer,
   { prompt, signal }: Exchange,
   display: ToolDisplay,
-): Promise<ReadonlyMap<string, McpTool>> {
-  const known = replayedTools(prompt.input, label)
-  if (known !== null) return namedTools(known.filter(tool => isAllowed(tool, allowed)))
-  if (connection === null) return new Map()
+): Promise<NamedFunctions> {
+  const known = replayedTools(prompt.input, label, allows)
+  if (known !== null) return namedTools(known)
+  if (connection === null) return NO_FUNCTIONS
   let tools: readonly McpTool[] = []
   let error: McpItemError | null = null
   const endsMs = clock.monotonicMs() + LISTING_MS
@@ -195,7 +209,7 @@ async function toolsOfServer(
           limitMs: Math.max(1, endsMs - clock.monotonicMs()),
           signal: abortSignalOf(signal),
         }),
-      allowed,
+      allows,
     )
   } catch (thrown) {
     signal.throwIfAborted()
@@ -206,25 +220,43 @@ async function toolsOfServer(
   return namedTools(tools)
 }
 
-/** The tools that an earlier answer has listed; null: none has. */
-function replayedTools(input: Exchange['prompt']['input'], label: string): readonly McpTool[] | null {
+/**
+ * The tools that an earlier answer has listed; null: none has.
+ * @throws GatewayError for more than a server may list
+ */
+function replayedTools(
+  input: Exchange['prompt']['input'],
+  label: string,
+  allows: ToolFilter,
+): readonly McpTool[] | null {
   if (typeof input === 'string') return null
-  const item = input.findLast(
+  const at = input.findLastIndex(
     one => one.type === 'mcp_list_tools' && one.server_label === label && one.error == null,
-  ) as { tools?: readonly unknown[] } | undefined
-  return item?.tools === undefined ? null : item.tools.flatMap(one => mcpTool(one) ?? [])
+  )
+  const { tools } = (input[at] ?? {}) as { tools?: readonly unknown[] }
+  if (tools === undefined) return null
+  const listing = new ToolListing(allows)
+  const fault = listing.add(tools)
+  if (fault === null) return listing.tools
+  throw new GatewayError('invalid_request', `input[${at}].tools: has ${fault}`)
 }
 
-/** By names of functions; two tools whose names become the same get different ones. */
-function namedTools(tools: readonly McpTool[]): ReadonlyMap<string, McpTool> {
-  const named = new Map<string, McpTool>()
+/** Two tools whose names become the same get different ones. */
+function namedTools(tools: readonly McpTool[]): NamedFunctions {
+  const byFunction = new Map<string, McpTool>()
+  const functionOf = new Map<string, string>()
+  /** The last suffix of each name, so that no search begins anew. */
+  const used = new Map<string, number>()
   for (const tool of tools) {
     const name = functionName(tool.name)
+    const stem = name.slice(0, 60)
     let free = name
-    for (let count = 2; named.has(free); count++) free = `${name.slice(0, 60)}_${count}`
-    named.set(free, tool)
+    for (let count = used.get(stem) ?? 1; byFunction.has(free); used.set(stem, count))
+      free = `${stem}_${++count}`
+    byFunction.set(free, tool)
+    functionOf.set(tool.name, free)
   }
-  return named
+  return { byFunction, functionOf }
 }
 
 function declarationOf(
@@ -247,8 +279,8 @@ function isApproval({ type }: InputItem): boolean {
 }
 
 /** The call that the caller has decided about. */
-function dueCall(server: NamedServer, list: ReadonlyMap<string, McpTool>, decided: DecidedCall): DueCall {
-  const name = [...list].find(([, tool]) => tool.name === decided.name)?.[0]
+function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: DecidedCall): DueCall {
+  const name = functionOf.get(decided.name)
   const args = objectOf(decided.arguments)
   const call = {
     tool: server.tool,

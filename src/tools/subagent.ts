@@ -116,8 +116,9 @@ function inherited(
   if (all === false) return []
   const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
   if (named == null) return functions
+  const byName = new Map(functions.toReversed().map(tool => [tool.name, tool]))
   return named.map((name, at) => {
-    const found = functions.find(each => each.name === name)
+    const found = byName.get(name)
     if (found !== undefined) return found
     throw new GatewayError('invalid_request', `${path}.${field}[${at}]: tools has no function of this name`)
   })

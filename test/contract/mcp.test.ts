@@ -367,6 +367,15 @@ t.test('what a request cannot have is refused by its path', async t => {
   await refused([mcp({ authorization: 'a-secret-value\n' })], /^tools\[0\]\.authorization: must be a token/)
   const many = Array.from({ length: 17 }, (_, at) => mcp({ server_label: `s${at}` }))
   await refused(many, /^tools\[16\]: is one more than 16 MCP servers/)
+  const names = Array.from({ length: 1025 }, (_, at) => `t${at}`)
+  await refused(
+    [mcp({ allowed_tools: names })],
+    /^tools\[0\]\.allowed_tools: must have at most 1024 elements/,
+  )
+  await refused(
+    [mcp({ require_approval: { never: { tool_names: names } } })],
+    /^tools\[0\]\.require_approval\.never\.tool_names: must have at most 1024 elements/,
+  )
   t.equal(server.requests.length, 0)
   t.equal(provider.asked.length, 0)
 
@@ -383,6 +392,60 @@ t.test('what a request cannot have is refused by its path', async t => {
   t.match(await chat.json(), {
     error: { message: /^tools\[0\]\.require_approval: must be never on this API/ },
   })
+})
+
+t.test(
+  'a replayed listing has the bounds of a listed one, and a request decides on so many calls',
+  async t => {
+    const { ask, provider, server } = await start(t)
+    const listing = (count: number) => ({
+      type: 'mcp_list_tools',
+      id: 'mcpl_1',
+      server_label: 'maths',
+      tools: Array.from({ length: count }, (_, at) => ({ name: `t${at}`, input_schema: {} })),
+    })
+    const message = { role: 'user', content: 'Hi' }
+    const refused = await ask([ANSWERS], { input: [message, listing(257)] })
+    t.equal(refused.status, 400)
+    t.match(await refused.json(), { error: { message: 'input[1].tools: has more than 256 tools' } })
+    t.equal((await ask([ANSWERS], { input: [message, listing(256)] })).status, 200)
+    t.equal(namesOf(provider.asked.at(-1)).length, 256)
+    const { tools } = listing(1)
+    const alike = { ...listing(1), tools: Array.from({ length: 30_000 }, () => tools[0]) }
+    t.equal((await ask([ANSWERS], { input: [message, alike] })).status, 200)
+    t.same(namesOf(provider.asked.at(-1)), ['t0'])
+
+    const decided = (count: number) => [
+      message,
+      listing(1),
+      ...Array.from({ length: count }, (_, at) => [
+        { type: 'mcp_approval_request', id: `a${at}`, server_label: 'maths', name: 't0', arguments: '{}' },
+        { type: 'mcp_approval_response', approval_request_id: `a${at}`, approve: false },
+      ]).flat(),
+    ]
+    const tooMany = await ask([ANSWERS], { input: decided(129) })
+    t.equal(tooMany.status, 400)
+    t.match(await tooMany.json(), { error: { message: 'input: must decide on at most 128 calls at once' } })
+    t.equal((await ask([ANSWERS], { input: decided(128) })).status, 200)
+    t.equal(server.requests.filter(({ rpc }) => rpc === 'tools/list').length, 0)
+  },
+)
+
+t.test('tools whose names become the same have names of their own', async t => {
+  const long = 'x'.repeat(70)
+  const { ask, provider } = await start(
+    t,
+    OPEN,
+    [`${long}1`, `${long}2`, 'a b', 'a.b', 'a_b'].map(name => ({
+      name,
+      run: () => ({ content: [{ type: 'text' as const, text: name }] }),
+    })),
+  )
+  t.equal((await ask([ANSWERS])).status, 200)
+  const names = namesOf(provider.asked.at(-1))
+  t.equal(new Set(names).size, 5)
+  t.ok(names.every(name => name.length <= 64))
+  t.ok(names.includes('a_b_3'))
 })
 
 t.test('private addresses are not asked unless the configuration says so', async t => {

@@ -97,6 +97,11 @@ t.test('settings that cannot be are refused by their path', async t => {
     { tools: [subagent({ inherited_function_names: ['find', 'other'] }), FIND] },
     at('inherited_function_names\\[1\\]: tools has no function'),
   )
+  const names = Array.from({ length: 1025 }, () => 'find')
+  await refused(
+    { tools: [subagent({ inherited_function_names: names }), FIND] },
+    at('inherited_function_names: must have at most 1024 elements'),
+  )
   const messages = [{ role: 'user', content: 'Hi' }]
   const chatTool = { type: 'function', function: { name: 'find', parameters: {} } }
   const chat = { messages, tools: [subagent({ inherit_functions: true }), chatTool] }

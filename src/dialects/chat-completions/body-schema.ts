@@ -1,7 +1,7 @@
 /** The body of POST /chat/completions as a schema. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
-import { NAME_PATTERN } from '../../protocol/limits.ts'
+import { NAME_PATTERN, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
@@ -76,6 +76,7 @@ const ForcedTool = variants(
             },
             { noun: 'allowed tool', open: true },
           ),
+          { maxItems: NAMED_TOOLS_MAX },
         ),
       }),
     }),

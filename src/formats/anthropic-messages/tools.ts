@@ -51,11 +51,8 @@ export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
 export function toolbox(request: ResponsesRequest, given: readonly LocatedTool[], strict: boolean): Toolbox {
   const choice = request.tool_choice
   const allowed =
-    typeof choice === 'object' && choice.type === 'allowed_tools' ? listOrEmpty(choice.tools) : null
-  const kept =
-    allowed === null
-      ? given
-      : given.filter(({ tool }) => allowed.some(one => names(recordOrEmpty(one), tool)))
+    typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedTools(choice.tools) : null
+  const kept = allowed === null ? given : given.filter(({ tool }) => allowed(tool))
   const translated = kept.map(({ tool, path }) => translate(tool, path, strict))
   const tools = translated.map(one => one.wire)
   return {
@@ -145,11 +142,19 @@ function toolSearch(): Translated {
   return { wire: { type: 'tool_search_tool_regex_20251119', name: 'tool_search_tool_regex' } }
 }
 
-/** True if an entry of `allowed_tools` names this tool. */
-function names(entry: Json, tool: Tool): boolean {
-  if (entry['type'] !== tool.type) return false
-  const { name } = tool as { readonly name?: unknown }
-  return name === undefined || entry['name'] === name
+/** True for a tool that an entry of `allowed_tools` names; one without a name is named by its type. */
+function allowedTools(tools: unknown): (tool: Tool) => boolean {
+  const named = new Map<unknown, Set<unknown>>()
+  for (const { type, name } of listOrEmpty(tools).map(recordOrEmpty)) {
+    const names = named.get(type)
+    if (names === undefined) named.set(type, new Set([name]))
+    else names.add(name)
+  }
+  return tool => {
+    const { name } = tool as { readonly name?: unknown }
+    const names = named.get(tool.type)
+    return names !== undefined && (name === undefined || names.has(name))
+  }
 }
 
 function toolChoice(choice: ToolChoice | undefined, oneAtATime: boolean): MessagesBlock | null {

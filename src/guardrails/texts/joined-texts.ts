@@ -67,19 +67,23 @@ function inReadingOrder(texts: readonly RequestText[]): readonly number[] {
   return first.length + later.length < 2 ? [] : [...first, ...later]
 }
 
-/** Adds the findings that cross from one text into another to those of the texts, each with its part of them. */
+/**
+ * Adds the findings that cross from one text into another to those of the texts, each with its part of them. Findings
+ * come sorted by start. Linear: there may be as many findings as stretches.
+ */
 export function withCrossing(
   findings: readonly (readonly Finding[])[],
   joined: readonly JoinedText[],
   crossing: readonly (readonly Finding[])[],
 ): readonly (readonly Finding[])[] {
-  let all: (readonly Finding[])[] | null = null
+  const added = new Map<number, Finding[]>()
   for (const [number, { stretches }] of joined.entries()) {
+    let first = 0
     for (const finding of crossing[number] ?? []) {
-      const parts = stretches.filter(({ at, length }) => at < finding.end && finding.start < at + length)
+      while (endOf(stretches[first]) <= finding.start) first++
+      const parts = partsOf(finding, stretches, first)
       if (parts.length < 2 || parts.some(part => hasItself(findings[part.index] ?? [], finding, part)))
         continue
-      all ??= [...findings]
       for (const [place, { index, from, at, length }] of parts.entries()) {
         const part: Finding = {
           ...finding,
@@ -88,13 +92,31 @@ export function withCrossing(
           // The rest of the finding stands once.
           replacement: place === 0 ? finding.replacement : '',
         }
-        all[index] = [...(all[index] ?? []), part].sort(
-          (a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule,
-        )
+        const list = added.get(index)
+        if (list === undefined) added.set(index, [part])
+        else list.push(part)
       }
     }
   }
-  return all ?? findings
+  if (added.size === 0) return findings
+  const all = [...findings]
+  for (const [index, parts] of added) {
+    all[index] = [...(all[index] ?? []), ...parts].sort(
+      (a, b) => a.start - b.start || b.end - a.end || a.rule - b.rule,
+    )
+  }
+  return all
+}
+
+function endOf(stretch: Stretch | undefined): number {
+  return stretch === undefined ? Number.POSITIVE_INFINITY : stretch.at + stretch.length
+}
+
+/** The stretches that a finding touches, the first of which is at `first`. */
+function partsOf({ end }: Finding, stretches: readonly Stretch[], first: number): readonly Stretch[] {
+  let last = first
+  for (let next = stretches[last]; next !== undefined && next.at < end; next = stretches[last]) last++
+  return stretches.slice(first, last)
 }
 
 /**

@@ -1,23 +1,25 @@
 /** Approvals of MCP calls: which tools need one, and what a replayed conversation says about those asked for. Pure. */
-import { type McpTool, matches, type ToolFilter } from './listing.ts'
+import { type McpTool, type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
 
 /** `require_approval` of a request. */
 export type RequireApproval =
   | 'always'
   | 'never'
-  | { readonly always?: ToolFilter | null; readonly never?: ToolFilter | null }
+  | { readonly always?: ToolSelection | null; readonly never?: ToolSelection | null }
 
 /**
- * True where the caller has to approve each call of the tool. The default is `always`. With filters: what `always`
- * names needs an approval, what only `never` names does not, and other tools need one unless `always` stands alone.
+ * True for tools whose calls the caller has to approve. The default is `always`. With filters: what `always` names
+ * needs an approval, what only `never` names does not, and other tools need one unless `always` stands alone.
  */
-export function needsApproval(tool: McpTool, rule: RequireApproval | null): boolean {
-  if (rule === null || rule === 'always') return true
-  if (rule === 'never') return false
-  const { always = null, never = null } = rule
-  if (always !== null && matches(tool, always)) return true
-  if (never !== null) return !matches(tool, never)
-  return always === null
+export function approvalFilter(rule: RequireApproval | null): ToolFilter {
+  if (rule === null || rule === 'always') return () => true
+  if (rule === 'never') return () => false
+  const always = rule.always == null ? null : toolFilter(rule.always)
+  const never = rule.never == null ? null : toolFilter(rule.never)
+  return (tool: McpTool) => {
+    if (always?.(tool) === true) return true
+    return never === null ? always === null : !never(tool)
+  }
 }
 
 /** A call that the caller has approved or refused, and that has had no result yet. */

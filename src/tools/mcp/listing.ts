@@ -13,13 +13,13 @@ export interface McpTool {
   readonly annotations: Readonly<Record<string, boolean>> | null
 }
 
-/** `allowed_tools` of a request: names, or what a filter says. */
-export type ToolAllowance = readonly string[] | ToolFilter
+/** Names of tools, or what they have to be, as a request says it. */
+export type ToolSelection =
+  | readonly string[]
+  | { readonly tool_names?: readonly string[] | null; readonly read_only?: boolean | null }
 
-export interface ToolFilter {
-  readonly tool_names?: readonly string[] | null
-  readonly read_only?: boolean | null
-}
+/** True for the tools that a request means. */
+export type ToolFilter = (tool: McpTool) => boolean
 
 /** Tools that a server may list; more of them would fill the context of a model. */
 export const LISTED_MAX = 256
@@ -34,28 +34,45 @@ const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
 /** All allowed tools of a server. Rejects with an McpFailure where it lists too many. */
-export async function listTools(page: Page, allowed: ToolAllowance | null): Promise<readonly McpTool[]> {
-  const names = new Set<string>()
-  const tools: McpTool[] = []
-  let chars = 0
+export async function listTools(page: Page, allows: ToolFilter): Promise<readonly McpTool[]> {
+  const listing = new ToolListing(allows)
   let cursor: string | null = null
   for (let pages = 0; pages < PAGES_MAX; pages++) {
     const { tools: listed, nextCursor } = await page(cursor)
     if (!Array.isArray(listed)) throw new McpFailure('The server lists no tools')
-    for (const one of listed) {
-      const tool = mcpTool(one)
-      if (tool === null || names.has(tool.name)) continue
-      names.add(tool.name)
-      if (names.size > LISTED_MAX) throw new McpFailure(`The server lists more than ${LISTED_MAX} tools`)
-      if (!isAllowed(tool, allowed)) continue
-      chars += JSON.stringify(tool).length
-      if (chars > LISTED_MAX_CHARS) throw new McpFailure('The tools of the server have too long descriptions')
-      tools.push(tool)
-    }
-    if (typeof nextCursor !== 'string' || nextCursor === '') return tools
+    const fault = listing.add(listed)
+    if (fault !== null) throw new McpFailure(`The server lists ${fault}`)
+    if (typeof nextCursor !== 'string' || nextCursor === '') return listing.tools
     cursor = nextCursor
   }
   throw new McpFailure(`The server lists its tools on more than ${PAGES_MAX} pages`)
+}
+
+/** The allowed tools of a server, under the bounds that hold wherever its listing comes from. */
+export class ToolListing {
+  readonly tools: McpTool[] = []
+  readonly #allows: ToolFilter
+  readonly #names = new Set<string>()
+  #chars = 0
+
+  constructor(allows: ToolFilter) {
+    this.#allows = allows
+  }
+
+  /** Of two tools of one name the first counts. Null, or what is too much of them; then the listing is of no use. */
+  add(listed: readonly unknown[]): string | null {
+    for (const one of listed) {
+      const tool = mcpTool(one)
+      if (tool === null || this.#names.has(tool.name)) continue
+      this.#names.add(tool.name)
+      if (this.#names.size > LISTED_MAX) return `more than ${LISTED_MAX} tools`
+      if (!this.#allows(tool)) continue
+      this.#chars += JSON.stringify(tool).length
+      if (this.#chars > LISTED_MAX_CHARS) return `tools of more than ${LISTED_MAX_CHARS} characters`
+      this.tools.push(tool)
+    }
+    return null
+  }
 }
 
 /** A listed tool without what we do not know; null for one that no model could call. */
@@ -96,16 +113,15 @@ function plainText(text: string): string {
   return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
 }
 
-export function isAllowed(tool: McpTool, allowed: ToolAllowance | null): boolean {
-  return allowed === null || matches(tool, isNames(allowed) ? { tool_names: allowed } : allowed)
+/** The filter of `allowed_tools`, or of one side of `require_approval`: by name, and as read-only as it says. */
+export function toolFilter(asked: ToolSelection): ToolFilter {
+  const { tool_names = null, read_only = null } = isNames(asked) ? { tool_names: asked } : asked
+  const names = tool_names === null ? null : new Set(tool_names)
+  return ({ name, annotations }) =>
+    names?.has(name) !== false &&
+    (read_only === null || (annotations?.['readOnlyHint'] === true) === read_only)
 }
 
-/** True where the tool is among the names, if there are any, and as read-only as the filter says. */
-export function matches({ name, annotations }: McpTool, { tool_names, read_only }: ToolFilter): boolean {
-  if (tool_names != null && !tool_names.includes(name)) return false
-  return read_only == null || (annotations?.['readOnlyHint'] === true) === read_only
-}
-
-function isNames(allowed: ToolAllowance): allowed is readonly string[] {
-  return Array.isArray(allowed)
+function isNames(asked: ToolSelection): asked is readonly string[] {
+  return Array.isArray(asked)
 }

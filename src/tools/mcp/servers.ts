@@ -4,9 +4,9 @@ import { GatewayError } from '../../errors.ts'
 import { checkUrl, type LinkRules, PageError } from '../../upstream/fetch-page.ts'
 import { isPublicAddress } from '../../upstream/resolve-name.ts'
 import type { RequestedTool, ToolEntry } from '../tool.ts'
-import type { RequireApproval } from './approval.ts'
+import { approvalFilter, type RequireApproval } from './approval.ts'
 import type { McpServer } from './connection.ts'
-import type { ToolAllowance } from './listing.ts'
+import { type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
 
 /** An entry of type `mcp`, checked. */
 export interface NamedServer {
@@ -15,8 +15,11 @@ export interface NamedServer {
   readonly label: string
   /** Null: a connector of the provider. */
   readonly server: McpServer | null
-  readonly allowed: ToolAllowance | null
-  readonly approval: RequireApproval | null
+  readonly allows: ToolFilter
+  /** True for tools whose calls wait for the caller. */
+  readonly asksFirst: ToolFilter
+  /** False: it asks for none of its calls. */
+  readonly mayAsk: boolean
   /** The caller's description of it. */
   readonly description: string | null
 }
@@ -69,13 +72,16 @@ export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): r
       )
     labels.add(label)
     const description = tool['server_description']
+    const allowed = tool['allowed_tools'] as ToolSelection | null | undefined
+    const approval = (tool['require_approval'] ?? null) as RequireApproval | null
     return {
       tool,
       path,
       label,
       server: typeof tool['server_url'] === 'string' ? serverOf(tool, tool['server_url'], path, rules) : null,
-      allowed: (tool['allowed_tools'] ?? null) as ToolAllowance | null,
-      approval: (tool['require_approval'] ?? null) as RequireApproval | null,
+      allows: allowed == null ? () => true : toolFilter(allowed),
+      asksFirst: approvalFilter(approval),
+      mayAsk: approval !== 'never',
       description:
         typeof description === 'string' ? description.slice(0, DESCRIPTION_MAX_CHARS).toWellFormed() : null,
     }

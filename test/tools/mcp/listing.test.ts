@@ -1,9 +1,9 @@
 /** What of a server's list of tools reaches the model, and which approvals a conversation holds. */
 import t from 'tap'
 import { functionName } from '../../../src/protocol/tools.ts'
-import { decidedCalls, needsApproval } from '../../../src/tools/mcp/approval.ts'
+import { approvalFilter, decidedCalls } from '../../../src/tools/mcp/approval.ts'
 import { contentText } from '../../../src/tools/mcp/content.ts'
-import { isAllowed, type McpTool, mcpTool } from '../../../src/tools/mcp/listing.ts'
+import { type McpTool, mcpTool, ToolListing, toolFilter } from '../../../src/tools/mcp/listing.ts'
 
 const tool = (name: string, readOnlyHint?: boolean): McpTool => ({
   name,
@@ -58,9 +58,9 @@ t.test('allowed tools are named, or as read-only as the filter says', async t =>
   const reads = tool('read', true)
   const writes = tool('write', false)
   const unknown = tool('other')
-  const allowed = (rule: Parameters<typeof isAllowed>[1]) =>
-    [reads, writes, unknown].filter(each => isAllowed(each, rule)).map(({ name }) => name)
-  t.same(allowed(null), ['read', 'write', 'other'])
+  const allowed = (rule: Parameters<typeof toolFilter>[0]) =>
+    [reads, writes, unknown].filter(toolFilter(rule)).map(({ name }) => name)
+  t.same(allowed({}), ['read', 'write', 'other'])
   t.same(allowed(['write']), ['write'])
   t.same(allowed([]), [])
   t.same(allowed({ read_only: true }), ['read'])
@@ -69,9 +69,26 @@ t.test('allowed tools are named, or as read-only as the filter says', async t =>
   t.same(allowed({ tool_names: ['read', 'other'], read_only: true }), ['read'])
 })
 
+t.test('a listing has bounds, and the first of two tools of one name counts', async t => {
+  const listing = new ToolListing(toolFilter(['a', 'b']))
+  t.equal(listing.add([tool('a'), tool('a', true), tool('c')]), null)
+  t.equal(listing.add([tool('b')]), null)
+  t.same(listing.tools, [tool('a'), tool('b')])
+  const many = Array.from({ length: 257 }, (_, at) => tool(`t${at}`))
+  t.equal(new ToolListing(() => true).add(many.slice(1)), null)
+  t.equal(new ToolListing(() => true).add(many), 'more than 256 tools')
+  t.equal(new ToolListing(() => false).add(many), 'more than 256 tools')
+  const long = Array.from({ length: 17 }, (_, at) => ({
+    ...tool(`t${at}`),
+    input_schema: { type: 'object', description: 'x'.repeat(32_000) },
+  }))
+  t.equal(new ToolListing(() => true).add(long.slice(1)), null)
+  t.equal(new ToolListing(() => true).add(long), 'tools of more than 524288 characters')
+})
+
 t.test('a call needs an approval unless the request says never', async t => {
-  const needs = (rule: Parameters<typeof needsApproval>[1]) =>
-    [tool('a'), tool('b'), tool('c', true)].map(each => needsApproval(each, rule))
+  const needs = (rule: Parameters<typeof approvalFilter>[0]) =>
+    [tool('a'), tool('b'), tool('c', true)].map(approvalFilter(rule))
   t.same(needs(null), [true, true, true])
   t.same(needs('always'), [true, true, true])
   t.same(needs('never'), [false, false, false])
