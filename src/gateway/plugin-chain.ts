@@ -6,6 +6,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import { type RouterName, routerOf, routerSlug } from '../protocol/routers.ts'
@@ -184,6 +185,11 @@ export class PluginChain {
   /** Annotations that plugins add to the first text of the answer. */
   annotations(): readonly Annotation[] {
     return this.#plugins.flatMap(plugin => plugin.report?.().annotations ?? [])
+  }
+
+  /** Results of searches that plugins have put into the prompt. */
+  found(): readonly Citable[] {
+    return this.#plugins.flatMap(plugin => plugin.report?.().found ?? [])
   }
 
   async #inspect(text: string, exchange: Exchange, guard: InputGuard | null): Promise<string> {

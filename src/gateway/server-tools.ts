@@ -415,6 +415,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
       answer.flush()
     },
     annotate: annotations => answer.note(annotations),
+    cite: results => answer.cite(results, false),
   }
 }
 

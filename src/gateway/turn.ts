@@ -19,6 +19,7 @@ import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
 import type { OpenedAttempt } from './hedge.ts'
 import { askCandidates, Deferred, type ModelCall, type ModelCallDeps } from './model-call.ts'
+import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { type DeclaredFunction, placeOf, ToolCalls } from './tool-calls.ts'
@@ -197,10 +198,16 @@ function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promis
   const { answer, guarding, plugins } = exchange
   if (plugins === null) return
   if (!plugins.fits) {
-    answer.annotate(plugins.annotations())
+    annotate(answer, plugins)
     return
   }
-  return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => answer.annotate(plugins.annotations()))
+  return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => annotate(answer, plugins))
+}
+
+function annotate(answer: Answer, plugins: PluginChain): void {
+  answer.annotate(plugins.annotations())
+  const found = plugins.found()
+  if (found.length > 0) answer.cite(found, true)
 }
 
 /** Null unless client and provider speak alike, a relay exists for it, and the content may pass unread. */
@@ -210,7 +217,7 @@ function relayOf(
   { endpoint }: RouteCandidate,
 ): AttemptTerms['relay'] {
   const { relays } = answer
-  if (guarding?.reply != null || relays === null) return null
+  if (guarding?.reply != null || relays === null || answer.cites) return null
   if (format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')) return null
   const learn = RELAYS[relays]
   return learn === undefined ? null : { to: answer, learn }

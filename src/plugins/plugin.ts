@@ -9,6 +9,7 @@ import type { Ask, AskAs, AttemptRecord, Candidate, Exchange, Turn } from '../ga
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -87,7 +88,7 @@ export type PolicyAgainst = (
 export interface WebFindings {
   /** JSON for the model. */
   readonly text: string
-  readonly citations: readonly Annotation[]
+  readonly results: readonly Citable[]
   /** The name of the engine. */
   readonly engine: string
 }
@@ -166,6 +167,8 @@ export interface PluginReport {
   readonly failure?: Readonly<Record<string, unknown>>
   /** They go with the first text of the answer. */
   readonly annotations?: readonly Annotation[]
+  /** Results of a search in the prompt: a text of the answer cites those that it names. */
+  readonly found?: readonly Citable[]
 }
 
 /** A plugin at work on one exchange; may keep state from turn to turn. All verbs are optional. */

@@ -5,7 +5,8 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
-import type { Annotation, InputItem } from '../protocol/items.ts'
+import type { InputItem } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -39,7 +40,7 @@ class ActiveWeb implements ActivePlugin {
   readonly id = 'web'
   readonly #deps: WebDeps
   readonly #settings: Settings
-  #citations: readonly Annotation[] = []
+  #found: readonly Citable[] = []
 
   constructor(deps: WebDeps, settings: Settings) {
     this.#deps = deps
@@ -47,7 +48,7 @@ class ActiveWeb implements ActivePlugin {
   }
 
   report(): PluginReport {
-    return this.#citations.length === 0 ? {} : { annotations: this.#citations }
+    return this.#found.length === 0 ? {} : { found: this.#found }
   }
 
   async prepare(exchange: Exchange): Promise<void> {
@@ -71,14 +72,14 @@ class ActiveWeb implements ActivePlugin {
       this.#path(exchange),
       exchange,
     )
-    this.#citations = found.citations
+    this.#found = found.results
     const prompt = this.#settings.search_prompt ?? defaultPrompt(clock)
     exchange.prompt = withResults(exchange.prompt, prompt, found.text)
     exchange.pipeline.push({
       type: 'plugin',
       name: 'web-search',
       summary: 'the web was searched',
-      data: { engine: found.engine, results: found.citations.length },
+      data: { engine: found.engine, results: found.results.length },
     })
   }
 

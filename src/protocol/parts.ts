@@ -189,6 +189,9 @@ export interface UrlCitationAnnotation {
   content?: string
 }
 
+/** A result of a search that a text may cite. */
+export type Citable = Omit<UrlCitationAnnotation, 'start_index' | 'end_index'>
+
 export interface FileCitationAnnotation {
   type: 'file_citation'
   file_id: string

@@ -5,6 +5,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Annotation } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
 import type { Tool } from '../protocol/tools.ts'
 
 /** A server tool as the request names it: by `gateway:<name>`, or by the spelling of a provider. */
@@ -82,6 +83,8 @@ export interface ToolDisplay {
   item(item: { readonly type: string; readonly [field: string]: unknown }): void
   /** The next text of the model gets these annotations. */
   annotate(annotations: readonly Annotation[]): void
+  /** Results of a search that later texts of the model may cite; gives the numbers by which they may do so. */
+  cite(results: readonly Citable[]): readonly number[]
 }
 
 export interface ToolOutcome {

@@ -20,7 +20,7 @@ import type {
 } from './tool.ts'
 import { EngineFailure } from './web/call-engine.ts'
 import type { WebEngine, WebEngines } from './web/engines.ts'
-import { citationsOf, foundText } from './web/found-text.ts'
+import { citableOf, foundText } from './web/found-text.ts'
 import {
   fieldsOf,
   nativeTool,
@@ -73,7 +73,6 @@ class WebSearchSession implements ToolSession {
   readonly #organizationId: string
   readonly #display: ToolDisplay
   readonly #searching: readonly Searching[]
-  readonly #cited = new Set<string>()
 
   constructor(
     deps: WebSearchDeps,
@@ -143,12 +142,12 @@ class WebSearchSession implements ToolSession {
         signal,
       })
       searching.resultsLeft += maxResults - results.length
-      this.#display.annotate(citationsOf(results, this.#cited))
+      const numbers = this.#display.cite(citableOf(results))
       if (isProviders(call.tool)) progress({ name: 'web_search_call.completed', fields: {} })
       const sources = results.map(({ url }) => ({ type: 'url', url }))
       return {
         item: { action: { type: 'search', query, sources } },
-        result: foundText(query, results),
+        result: foundText(query, results, numbers),
         cost,
         searches: 1,
       }

@@ -26,7 +26,14 @@ t.test('it searches once for the last user message, and the model gets the resul
   const response = (await reply.json()) as ResponseResource
   t.equal(response.status, 'completed')
   t.match(response.output[0], {
-    content: [{ text: 'Tea.', annotations: [{ type: 'url_citation', url: 'https://a.test/1', title: 'A' }] }],
+    content: [
+      {
+        text: 'Tea.',
+        annotations: [
+          { type: 'url_citation', url: 'https://a.test/1', title: 'A', start_index: 0, end_index: 4 },
+        ],
+      },
+    ],
   })
   t.match(response.usage, { server_tool_use_details: { web_search_requests: 1, tool_calls_requested: 0 } })
   t.ok(((response.usage as { cost?: number }).cost ?? 0) > 0.007)

@@ -56,9 +56,16 @@ t.test('a search is one item, gives the model its results, cites them and is cha
     type: 'message',
     content: [
       {
+        text: 'It is [a.test](https://a.test/1).',
         annotations: [
-          { type: 'url_citation', url: 'https://a.test/1', title: 'A', content: 'the text of a' },
-          { type: 'url_citation', url: 'https://b.test/2' },
+          {
+            type: 'url_citation',
+            url: 'https://a.test/1',
+            title: 'A',
+            content: 'the text of a',
+            start_index: 6,
+            end_index: 32,
+          },
         ],
       },
     ],
@@ -71,7 +78,7 @@ t.test('a search is one item, gives the model its results, cites them and is cha
   t.match(provider.asked[0]?.body, { tools: [{ function: { name: 'web_search' } }] })
   t.match(resultIn(provider.asked[1]?.body), {
     query: 'tea',
-    results: [{ url: 'https://a.test/1', text: 'the text of a' }, {}],
+    results: [{ number: 1, url: 'https://a.test/1', text: 'the text of a' }, { number: 2 }],
   })
   t.match(JSON.parse(engine.seen[0]?.body ?? ''), { query: 'tea', numResults: 5, type: 'auto' })
   t.equal(engine.seen[0]?.headers['x-api-key'], ENGINE_KEY)
@@ -92,12 +99,83 @@ t.test('the same streamed, in the spelling of the caller', async t => {
   const events = parseEventStream(await reply.text())
   t.same(grammarViolations(events), [])
   const types = events.map(({ type }) => type)
-  t.equal(types.filter(type => type === 'response.output_text.annotation.added').length, 2)
+  t.equal(types.filter(type => type === 'response.output_text.annotation.added').length, 1)
   t.notOk(types.some(type => type.includes('web_search_call')))
   const final = (events.at(-1) as StreamEvent & { response: ResponseResource }).response
   t.same(
     final.output.map(({ type }) => type),
     ['openrouter:web_search', 'message'],
+  )
+})
+
+/** Places of the citations in a text, as it says them. */
+type Cited = { readonly url: string; readonly start_index: number; readonly end_index: number }
+
+const TWICE: ScriptedReply = {
+  text: '😀 It is so [1]. See ([a.test](https://a.test/1)), not https://c.test/.',
+  tokens: { input: 20, output: 3 },
+}
+const PLACES = ['[1]', '([a.test](https://a.test/1))']
+
+t.test('each place that names a result is cited, whole and streamed, on every API', async t => {
+  const engine = await startEngine(t)
+  engine.results = FOUND
+  const { gateway, provider } = await startWebWorld(t, { engines: [engine.row] })
+  const ask = async (path: string, fields: object): Promise<Response> => {
+    provider.script('model', [asks('tea'), TWICE])
+    const reply = await fetch(`${gateway.url}${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, tools: [TOOL], ...fields }),
+    })
+    t.equal(reply.status, 200, path)
+    return reply
+  }
+  const placesOf = (cited: readonly Cited[]) =>
+    cited.map(each => (TWICE.text ?? '').slice(each.start_index, each.end_index))
+
+  const whole = await body(await ask('/responses', { input: 'tea?' }))
+  const { annotations } = (whole.output[1] as unknown as { content: [{ annotations: Cited[] }] }).content[0]
+  t.same(placesOf(annotations), PLACES)
+  const events = parseEventStream(await (await ask('/responses', { input: 'tea?', stream: true })).text())
+  t.same(grammarViolations(events), [])
+  const told = events.filter(({ type }) => type === 'response.output_text.annotation.added')
+  t.same(placesOf(told.map(event => (event as StreamEvent & { annotation: Cited }).annotation)), PLACES)
+
+  const messages = [{ role: 'user', content: 'tea?' }]
+  const chat = (await (await ask('/chat/completions', { messages })).json()) as {
+    choices: [{ message: { annotations: { url_citation: Cited }[] } }]
+  }
+  t.same(placesOf(chat.choices[0].message.annotations.map(each => each.url_citation)), PLACES)
+  const chunks = await (await ask('/chat/completions', { messages, stream: true })).text()
+  const delivered = [...chunks.matchAll(/"url_citation":(\{[^}]*\})/g)].map(
+    ([, json = '']) => JSON.parse(json) as Cited,
+  )
+  t.same(placesOf(delivered), PLACES)
+
+  const message = (await (await ask('/messages', { messages, max_tokens: 100 })).json()) as {
+    content: { type: string; text: string; citations: { url: string }[] | null }[]
+  }
+  const texts = message.content.filter(({ type }) => type === 'text')
+  t.equal(texts.map(({ text }) => text).join(''), TWICE.text)
+  t.same(
+    texts.filter(({ citations }) => (citations?.length ?? 0) > 0).map(({ text }) => text),
+    PLACES,
+  )
+  const frames = await (await ask('/messages', { messages, max_tokens: 100, stream: true })).text()
+  t.equal([...frames.matchAll(/"citations_delta"/g)].length, 2)
+})
+
+t.test('an answer that names no result cites none: the item has the sources', async t => {
+  const engine = await startEngine(t)
+  engine.results = FOUND
+  const { gateway, provider } = await startWebWorld(t, { engines: [engine.row] })
+  provider.script('model', [asks('tea'), { text: 'Nothing fits.', tokens: { input: 20, output: 3 } }])
+  const response = await body(await gateway.respond({ model: MODEL, input: 'tea?', tools: [TOOL] }))
+  t.match(response.output, [{ action: { sources: [{}, {}] } }, { content: [{ annotations: [] }] }])
+  t.same(
+    (response.output[1] as unknown as { content: [{ annotations: unknown[] }] }).content[0].annotations,
+    [],
   )
 })
 
@@ -168,9 +246,9 @@ t.test('domains, number and length are held here, whatever the engine says', asy
   })
   const [, second, third, last] = provider.asked.map(({ body }) => resultIn(body))
   t.same(second?.['results'], [
-    { title: 'A', url: 'https://docs.a.test/x', text: 'x'.repeat(10) },
-    { title: 'a.test', url: 'https://a.test/docs/1', text: 'one' },
-    { title: 'a.test', url: 'https://a.test/docs/2', text: 'two' },
+    { number: 1, title: 'A', url: 'https://docs.a.test/x', text: 'x'.repeat(10) },
+    { number: 2, title: 'a.test', url: 'https://a.test/docs/1', text: 'one' },
+    { number: 3, title: 'a.test', url: 'https://a.test/docs/2', text: 'two' },
   ])
   t.match(third, { results: { length: 1 } })
   t.match(last, { error: 'web_search may give 4 results in this request' })

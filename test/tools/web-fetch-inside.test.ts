@@ -164,6 +164,7 @@ async function setup(t: Test, parts: Partial<PageFetcherDeps> = {}) {
     const session = await createWebFetch(deps).open([{ tool, path: 'tools[0]' }], exchange, {
       item: () => undefined,
       annotate: () => undefined,
+      cite: () => [],
     })
     const call = { callId: 'c', name: 'web_fetch', arguments: { url }, tool }
     const { result } = await session.run(call, () => undefined, new AbortController().signal)

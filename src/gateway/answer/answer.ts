@@ -9,6 +9,7 @@ import { GatewayError, INTERNAL_MESSAGE, overloaded } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import type { Citable } from '../../protocol/parts.ts'
 import type {
   GatewayMetadata,
   ResponseErrorCode,
@@ -167,6 +168,16 @@ export class Answer {
   /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
   annotate(annotations: readonly Annotation[]): void {
     this.#assembler.annotate(annotations)
+  }
+
+  /** Results of a search that later texts may cite; gives their numbers. `ofWhole`: as `CitableResults` says. */
+  cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
+    return this.#assembler.cite(results, ofWhole)
+  }
+
+  /** True if texts are searched for citations: then every text has to be read. */
+  get cites(): boolean {
+    return this.#assembler.cites
   }
 
   /** Gives the next text of the answer these annotations. */

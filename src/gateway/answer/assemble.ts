@@ -6,6 +6,8 @@ import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/
 import { itemId } from '../../ids.ts'
 import { shortList } from '../../lists.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import type { Citable } from '../../protocol/parts.ts'
+import { CitableResults } from './citations.ts'
 import { CallBuilder } from './items/call.ts'
 import {
   type ClosingFields,
@@ -47,6 +49,8 @@ export class Assembler {
   readonly #found: Annotation[] = []
   #toldFrom = 0
   #toldBefore = 0
+  /** Null: no result of a search may be cited. */
+  #citable: CitableResults | null = null
 
   /** `emit`: null where nobody reads the events; then none is made. */
   constructor(emit: EmitEvent | null) {
@@ -65,6 +69,7 @@ export class Assembler {
     this.#saidFrom = this.#output.length
     this.#notedBefore = this.#noted
     this.#toldBefore = this.#toldFrom
+    this.#citable?.openTurn()
   }
 
   /** Drops the running turn. */
@@ -74,6 +79,7 @@ export class Assembler {
     this.#saidFrom = this.#turnFrom
     this.#noted = this.#notedBefore
     this.#toldFrom = this.#toldBefore
+    this.#citable?.dropTurn()
   }
 
   /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
@@ -86,10 +92,21 @@ export class Assembler {
     this.#found.push(...annotations)
   }
 
+  /** Results that later texts may cite; gives their numbers. `ofWhole`: as `CitableResults` says. */
+  cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
+    this.#citable ??= new CitableResults()
+    return this.#citable.add(results, ofWhole)
+  }
+
+  get cites(): boolean {
+    return this.#citable !== null
+  }
+
   take(delta: Content): void {
     switch (delta.kind) {
       case 'text':
         this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)
+        if (this.#citable !== null) this.#item(delta.item).cite(delta.part, delta.text, this.#citable)
         if (!this.#noted && this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
         if (this.#toldFrom < this.#found.length) this.#tellFound(this.#item(delta.item), delta.part)
         break

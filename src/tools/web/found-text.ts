@@ -1,5 +1,5 @@
-/** Search results as a model reads them, and as citations of the answer. Pure. */
-import type { UrlCitationAnnotation } from '../../protocol/parts.ts'
+/** Search results as a model reads them, and as the answer may cite them. Pure. */
+import type { Citable } from '../../protocol/parts.ts'
 import type { SearchResult } from './engine.ts'
 import { cutText } from './shown-text.ts'
 
@@ -8,12 +8,17 @@ const TEXT_MAX_CHARS = 150_000
 /** Characters of a result in its citation. */
 const CITED_MAX_CHARS = 500
 
-/** The results as JSON; long ones are cut so that all fit. */
-export function foundText(query: string, results: readonly SearchResult[]): string {
+/** The results as JSON, with their numbers; long ones are cut so that all fit. */
+export function foundText(
+  query: string,
+  results: readonly SearchResult[],
+  numbers: readonly number[],
+): string {
   const share = Math.floor(TEXT_MAX_CHARS / Math.max(1, results.length))
   return JSON.stringify({
     query,
-    results: results.map(({ title, url, text, publishedAt }) => ({
+    results: results.map(({ title, url, text, publishedAt }, at) => ({
+      number: numbers[at],
       title,
       url,
       ...(publishedAt === undefined ? {} : { published: publishedAt }),
@@ -22,21 +27,10 @@ export function foundText(query: string, results: readonly SearchResult[]): stri
   })
 }
 
-/** Citations of results that are not in `cited` yet; they join it. The model says itself where it used which. */
-export function citationsOf(results: readonly SearchResult[], cited: Set<string>): UrlCitationAnnotation[] {
-  return results.flatMap(({ title, url, text }) => {
-    if (cited.has(url)) return []
-    cited.add(url)
+/** The results as the answer may cite them. */
+export function citableOf(results: readonly SearchResult[]): readonly Citable[] {
+  return results.map(({ title, url, text }) => {
     const content = cutText(text, CITED_MAX_CHARS)
-    return [
-      {
-        type: 'url_citation',
-        url,
-        title,
-        start_index: 0,
-        end_index: 0,
-        ...(content === '' ? {} : { content }),
-      } as const,
-    ]
+    return { type: 'url_citation', url, title, ...(content === '' ? {} : { content }) }
   })
 }

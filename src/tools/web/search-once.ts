@@ -2,11 +2,11 @@
 import { GatewayError } from '../../errors.ts'
 import type { Bill } from '../../gateway/bill.ts'
 import type { Log } from '../../log/log.ts'
-import type { UrlCitationAnnotation } from '../../protocol/parts.ts'
+import type { Citable } from '../../protocol/parts.ts'
 import type { Caller } from '../../protocol/records.ts'
 import { EngineFailure } from './call-engine.ts'
 import type { WebEngines } from './engines.ts'
-import { citationsOf, foundText } from './found-text.ts'
+import { citableOf, foundText } from './found-text.ts'
 import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
 
 export interface OneSearch {
@@ -26,7 +26,7 @@ export async function searchOnce(
   engines: WebEngines,
   log: Log,
   { query, parameters, path, signal, bill, caller: { organizationId } }: OneSearch,
-): Promise<{ text: string; citations: UrlCitationAnnotation[]; engine: string }> {
+): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines)
   const asked = searchQuery(settings, engine, {
@@ -44,11 +44,8 @@ export async function searchOnce(
     })
     bill.dropFee(fee)
     bill.addSearch(cost)
-    return {
-      text: foundText(query, results),
-      citations: citationsOf(results, new Set()),
-      engine: engine.name,
-    }
+    const numbers = results.map((_, at) => at + 1)
+    return { text: foundText(query, results, numbers), results: citableOf(results), engine: engine.name }
   } catch (thrown) {
     if (!(thrown instanceof EngineFailure)) throw thrown
     bill.dropFee(fee)

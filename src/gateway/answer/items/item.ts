@@ -6,6 +6,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../../../errors.ts'
 import type { HostedStart } from '../../../formats/format.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
+import type { CitableResults } from '../citations.ts'
 
 /** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
 export type EmitEvent = (event: StreamEvent) => void
@@ -33,6 +34,11 @@ export abstract class ItemBuilder {
   refusal(_part: number, _text: string): void {
     throw misplacedError('refusal')
   }
+  /** Tells the citations of results in this piece of text, which `text` has taken. */
+  cite(_part: number, _text: string, _results: CitableResults): void {
+    throw misplacedError('text')
+  }
+
   annotation(_part: number, _annotation: Annotation): void {
     throw misplacedError('annotation')
   }

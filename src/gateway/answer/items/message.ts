@@ -3,7 +3,10 @@ import { LongText } from '../../../formats/long-text.ts'
 import { shortList } from '../../../lists.ts'
 import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
+import { type CitableResults, CitationScanner } from '../citations.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
+
+const NO_CITATIONS: readonly Annotation[] = []
 
 interface MessagePart {
   /** The decoder's number of the part. */
@@ -13,6 +16,8 @@ interface MessagePart {
   readonly text: LongText
   logprobs: Logprob[] | null
   readonly annotations: Annotation[]
+  /** Made for the first text that may cite results of searches. */
+  citations: CitationScanner | null
   done: boolean
 }
 
@@ -69,7 +74,10 @@ export class MessageBuilder extends ItemBuilder {
 
   override annotation(key: number, annotation: Annotation): void {
     this.#byKey ??= new Map(this.#parts.toReversed().map(part => [part.key, part]))
-    const part = this.#byKey.get(key) ?? this.#part(key, 'output_text')
+    this.#annotate(this.#byKey.get(key) ?? this.#part(key, 'output_text'), annotation)
+  }
+
+  #annotate(part: MessagePart, annotation: Annotation): void {
     part.annotations.push(annotation)
     // A part that is done has been shown whole; a late annotation is then only in the final object.
     if (part.done) return
@@ -82,6 +90,12 @@ export class MessageBuilder extends ItemBuilder {
       annotation_index: part.annotations.length - 1,
       annotation,
     })
+  }
+
+  override cite(key: number, text: string, results: CitableResults): void {
+    const part = this.#part(key, 'output_text')
+    part.citations ??= new CitationScanner(results)
+    for (const citation of part.citations.push(text)) this.#annotate(part, citation)
   }
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
@@ -102,6 +116,7 @@ export class MessageBuilder extends ItemBuilder {
       text: new LongText(),
       logprobs: null,
       annotations: [],
+      citations: null,
       done: false,
     }
     this.#parts.push(part)
@@ -114,6 +129,7 @@ export class MessageBuilder extends ItemBuilder {
   #finishPart(): void {
     const part = this.#current
     if (part === null) return
+    for (const citation of part.citations?.end() ?? NO_CITATIONS) this.#annotate(part, citation)
     this.#current = null
     part.done = true
     if (part.type === 'output_text') {
