@@ -3,13 +3,14 @@
  * Whatever fails on the way, nothing is left that anybody sees. Serve threads; the work is done by task workers.
  */
 import { type Clock, isoInstant } from '../clock.ts'
+import type { Config } from '../config/config.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/batch-creation.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import type { AcceptedBatch, BatchRecord, OpeningBatch } from '../storage/batches.ts'
+import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../storage/batches.ts'
 import { StoreError } from '../storage/store.ts'
 import { BATCH_START, type BatchProgress } from '../tasks/batches/batch-reader.ts'
 import type { CheckedBatch } from '../tasks/check-batch.ts'
@@ -44,8 +45,15 @@ export interface AcceptDeps {
   /** Rejects with the error that a live request would get whose model cannot be served to its caller. */
   readonly admit: (request: ClientRequest) => Promise<void>
   readonly storageUrl: string
+  readonly bounds: BatchBounds
   readonly clock: Clock
 }
+
+/** Bounds of one batch, and of all batches of a workspace that the Store keeps. */
+export type BatchBounds = Pick<
+  Config['batches'],
+  'maxRequests' | 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'
+>
 
 /** `completion_window`. */
 const WINDOW_MS = 24 * 3_600_000
@@ -57,6 +65,8 @@ const RUN_MS = 25_000
 const WAIT_MS = 25_000
 /** How long a batch that is being accepted is not taken for abandoned: each job extends it when it begins. */
 const LEASE_MS = 2 * (WAIT_MS + RUN_MS)
+/** Deleted batches are removed once an hour. */
+const REMOVED_AFTER_SECONDS = 3_600
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
   '/v1/chat/completions': 'chat-completions',
@@ -118,6 +128,7 @@ class Acceptance {
       const checked = await this.#check()
       await this.#admit(checked)
       if (!this.#isOpen) await this.#open()
+      await this.#reserve(checked)
       await this.#addLines(checked)
       return { batch: await this.#accept(checked), isReplayed: false }
     } catch (thrown) {
@@ -150,12 +161,13 @@ class Acceptance {
     )
   }
 
-  /** @throws GatewayError `invalid_request`, `unprocessable` */
+  /** @throws GatewayError `invalid_request`, `unprocessable`, `payload_too_large` */
   async #check(): Promise<CheckedBatch> {
     const { file } = this.#upload
+    const { maxRequests } = this.#deps.bounds
     let progress: BatchProgress = BATCH_START
     for (;;) {
-      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS })
+      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS, maxRequests })
       if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)
       if (checked.outcome === 'whole') return checked
       progress = checked.progress
@@ -182,6 +194,18 @@ class Acceptance {
       // Its requests wait for their turn; only money that is spent never comes back.
       if (!(refused instanceof GatewayError) || refused.code !== 'rate_limit_exceeded') throw refused
     }
+  }
+
+  /** Takes room for the batch in its workspace, before the first line is stored. @throws GatewayError `conflict` */
+  async #reserve({ requests }: CheckedBatch): Promise<void> {
+    const { caller, workspaceId } = this.#incoming
+    const { maxStored, maxStoredRequests, maxStoredBytes } = this.#deps.bounds
+    const { organizationId } = caller
+    const { bytes } = this.#upload.file
+    const room = { batches: maxStored, requests: maxStoredRequests, bytes: maxStoredBytes }
+    const batch = { id: this.#id, organizationId, workspaceId, requests, bytes }
+    const { reserved } = only('room', await this.#store({ verb: 'reserve', batch, room }))
+    if (reserved !== 'reserved') throw noRoom(reserved, room)
   }
 
   /** @throws GatewayError `invalid_request`, `service_unavailable` */
@@ -260,6 +284,26 @@ class Acceptance {
   #terms(): RunOptions {
     return { deadlineMs: RUN_MS, waitMs: WAIT_MS, key: this.#incoming.caller.keyHash, long: true }
   }
+}
+
+/** @param lacking what the workspace has no more room for */
+function noRoom(lacking: keyof BatchRoom | 'removing', room: BatchRoom): GatewayError {
+  if (lacking === 'removing') {
+    return new GatewayError(
+      'conflict',
+      'Too many batches of the workspace were deleted lately: send this one when they are removed from the disk',
+      { retryAfterSeconds: REMOVED_AFTER_SECONDS },
+    )
+  }
+  const limit = {
+    batches: `${room.batches} batches`,
+    requests: `${room.requests} requests in its batches`,
+    bytes: `${room.bytes} bytes of requests and results in its batches`,
+  }[lacking]
+  return new GatewayError(
+    'conflict',
+    `The workspace may have ${limit}: delete batches that are no longer needed`,
+  )
 }
 
 function preferencesOf({ provider }: BatchCreation): BatchPreferences | null {

@@ -263,6 +263,26 @@ export const Settings = group({
       "greatest body of `POST /batches`, in bytes; a larger one is answered 413 before it is stored. Bodies wait on this machine's disk until their requests are in the database: in `uploads` beside the spool, without names, at most eight times as much for each serve thread",
       { default: 209_715_200 },
     ),
+    maxRequests: setting(
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      'requests that one batch may have; more are answered 413',
+      { default: 50_000 },
+    ),
+    maxStored: setting(
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      'batches that the database keeps for one workspace, in all states; more are answered 409. They are kept until they are deleted, or for `retention.batchDays` after their end',
+      { default: 10_000 },
+    ),
+    maxStoredRequests: setting(
+      Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
+      'requests that these batches may have together; more are answered 409. The row of a request takes about 500 bytes beside its text',
+      { default: 2_000_000 },
+    ),
+    maxStoredBytes: setting(
+      Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
+      'bytes that the requests without a result, and the results, of these batches may have together; a batch for which no room is left is answered 409. Results of accepted batches are stored all the same',
+      { default: 10_737_418_240 },
+    ),
     priceFactor: setting(
       Type.String({ pattern: '^\\d(?:\\.\\d{1,6})?$', expected: 'a decimal number below 10, as a string' }),
       'share of the prices of the catalogue that is charged for requests of [batches](batches.md), e.g. `"0.5"` for half',

@@ -58,6 +58,27 @@ export type Opening =
   /** A batch was accepted under this idempotency key: `bodyHash` tells whether from the same body. */
   | { readonly outcome: 'known'; readonly batch: BatchRecord; readonly bodyHash: string }
 
+/** What the batches of one workspace may take together, or what a new one takes. */
+export interface BatchRoom {
+  readonly batches: number
+  readonly requests: number
+  /** Of requests without a result, and of results. */
+  readonly bytes: number
+}
+
+/** The place of a new batch, and what it will take. */
+export interface ReservingBatch extends Omit<BatchRoom, 'batches'> {
+  readonly id: string
+  readonly organizationId: string
+  readonly workspaceId: string
+}
+
+/**
+ * `lost`: it was taken for abandoned. `removing`: batches that were deleted, and whose rows are still being removed,
+ * take too much. Others: what the workspace has no more room for.
+ */
+export type Reserved = 'reserved' | 'lost' | 'removing' | keyof BatchRoom
+
 /** One request of a batch. */
 export interface NewLine {
   /** Place in the body, from 0. */
@@ -168,6 +189,11 @@ export interface BatchAcceptance {
   open(batch: OpeningBatch, nowMs: number): Promise<Opening>
   /** Extends the lease. False: it was taken for abandoned. */
   keepOpen(id: string, leaseUntilMs: number): Promise<boolean>
+  /**
+   * Takes room for an invisible batch among those of its workspace: rows of all states count until they are removed. A
+   * caller who did not hear the outcome may ask again.
+   */
+  reserve(batch: ReservingBatch, room: BatchRoom): Promise<Reserved>
   /**
    * Adds lines behind those that are there: one call after the other, all numbers in order and without a gap. After an
    * error nobody knows how many lines are there: the batch is given up.

@@ -236,6 +236,10 @@ export interface BatchesTable {
   leaseUntilMs: BigInteger
   /** 1: terminal, with bodies of lines that have no result. */
   hasBodies: Flag
+  /** Requests for which it has taken room in its workspace. */
+  roomRequests: number
+  /** Bytes of its bodies and results. */
+  roomBytes: BigInteger
 }
 
 /** Small rows that change often; their long texts have tables of their own, where rows never change. */

@@ -1,11 +1,20 @@
 /**
- * Writes a new batch to the Store, far from the event loops that serve: opens it, adds its lines from the file of its
- * body, accepts it or gives it up. Lines are added for a short time, in small transactions, so that other writers and
- * the files of others get their turn. Task worker.
+ * Writes a new batch to the Store, far from the event loops that serve: opens it, takes room for it, adds its lines
+ * from the file of its body, accepts it or gives it up. Lines are added for a short time, in small transactions, so
+ * that other writers and the files of others get their turn. Task worker.
  */
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { blankSecrets } from '../protocol/tool-secrets.ts'
-import type { AcceptedBatch, BatchRecord, NewLine, Opening, OpeningBatch } from '../storage/batches.ts'
+import type {
+  AcceptedBatch,
+  BatchRecord,
+  BatchRoom,
+  NewLine,
+  Opening,
+  OpeningBatch,
+  Reserved,
+  ReservingBatch,
+} from '../storage/batches.ts'
 import { ConflictError, type Store, StoreError } from '../storage/store.ts'
 import { BATCH_START, BatchReader, type FoundRequest } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
@@ -29,6 +38,7 @@ interface Verbs {
     /** After this long it ends. */
     readonly budgetMs: number
   }
+  readonly reserve: { readonly batch: ReservingBatch; readonly room: BatchRoom }
   readonly accept: { readonly batch: AcceptedBatch }
   readonly abandon: { readonly id: string }
 }
@@ -38,6 +48,7 @@ export type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 
 export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }
+  | { readonly outcome: 'room'; readonly reserved: Exclude<Reserved, 'lost'> }
   /** `next`: the first request that was not added; null: all are there. */
   | { readonly outcome: 'added'; readonly next: RequestPlace | null }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
@@ -79,6 +90,10 @@ async function carryOut(batches: Store['batches'], input: StoreBatchInput): Prom
   switch (input.verb) {
     case 'open':
       return { outcome: 'opening', opening: await batches.open(input.batch, input.nowMs) }
+    case 'reserve': {
+      const reserved = await batches.reserve(input.batch, input.room)
+      return reserved === 'lost' ? { outcome: 'lost' } : { outcome: 'room', reserved }
+    }
     case 'add':
       return await add(batches, input)
     case 'accept':

@@ -201,6 +201,7 @@ function operationsOf(
       tasks,
       admit: built.requestCheck,
       storageUrl: config.storage.url,
+      bounds: config.batches,
       clock,
     }),
     batchMaxBytes: config.batches.maxBytes,

@@ -30,7 +30,13 @@ t.test('a batch is checked, admitted, stored and only then made', async t => {
   })
   t.equal(Date.parse(made.createdAt), inline.clock.nowMs())
   t.equal(Date.parse(made.expiresAt) - Date.parse(made.createdAt), 86_400_000)
-  t.same(inline.jobs, ['check-batch', 'store-batch open', 'store-batch add', 'store-batch accept'])
+  t.same(inline.jobs, [
+    'check-batch',
+    'store-batch open',
+    'store-batch reserve',
+    'store-batch add',
+    'store-batch accept',
+  ])
   t.same(await inline.visible(), [made.id])
   t.equal(inline.uploads.bytes, 0)
   const lines = await inline.store.batches.work.unchecked(made.id, { limit: 10 })
@@ -85,6 +91,53 @@ t.test('an endpoint that is not offered is refused', async t => {
   t.equal((await inline.visible()).length, refused === null ? 1 : 0)
 })
 
+t.test('a batch with too many requests is refused before it is stored', async t => {
+  const inline = await startInlineAcceptance(t, { bounds: { maxRequests: 2 } })
+  t.equal(await inline.refused(BATCH), null)
+  t.match(await inline.refused(batch([request('a'), request('b'), request('c')])), {
+    code: 'payload_too_large',
+    message: /^requests: must have at most 2 elements: send the others in further batches$/,
+  })
+  t.same(inline.jobs.slice(-1), ['check-batch'])
+})
+
+t.test('a workspace without room is a conflict, and its other batches stay', async t => {
+  for (const [bounds, limit] of [
+    [{ maxStored: 1 }, '1 batches'],
+    [{ maxStoredRequests: 3 }, '3 requests in its batches'],
+    [{ maxStoredBytes: 200 }, '200 bytes of requests and results in its batches'],
+  ] as const) {
+    const inline = await startInlineAcceptance(t, { bounds })
+    const { batch: first } = await inline.accept(BATCH)
+    t.match(await inline.refused(BATCH, { idempotencyKey: 'k' }), {
+      code: 'conflict',
+      message: `The workspace may have ${limit}: delete batches that are no longer needed`,
+    })
+    t.equal(inline.jobs.at(-1), 'store-batch abandon')
+    t.same(await inline.visible(), [first.id])
+    t.equal(
+      await inline.refused(BATCH, { workspaceId: 'other' }),
+      null,
+      'other workspaces have room of their own',
+    )
+    await inline.store.batches.work.move(first.id, ['validating'], 'failed', first.createdAt)
+    await inline.store.batches.remove(first.organizationId, first.workspaceId, first.id)
+    t.equal(await inline.refused(BATCH, { idempotencyKey: 'k' }), null, 'deleting makes room at once')
+  }
+})
+
+t.test('batches that are made and deleted in turns are stopped until their rows are gone', async t => {
+  const inline = await startInlineAcceptance(t, { bounds: { maxStored: 2 } })
+  for (let times = 0; times < 4; times++) {
+    const { batch: made } = await inline.accept(BATCH)
+    await inline.store.batches.work.move(made.id, ['validating'], 'failed', made.createdAt)
+    await inline.store.batches.remove(made.organizationId, made.workspaceId, made.id)
+  }
+  t.match(await inline.refused(BATCH), { code: 'conflict', retryAfterSeconds: 3_600 })
+  while ((await inline.store.batches.work.prune('', inline.clock.nowMs(), 100)) > 0);
+  t.equal(await inline.refused(BATCH), null)
+})
+
 t.test('a batch with a repeated id leaves nothing', async t => {
   const inline = await startInlineAcceptance(t)
   t.match(await inline.refused(batch([request('a'), request('b'), request('a')]), { idempotencyKey: 'k' }), {
@@ -136,7 +189,13 @@ t.test(
     const sound = await startInlineAcceptance(t)
     await sound.accept(BATCH, { idempotencyKey: 'k' })
     const calls = sound.calls()
-    t.same(calls, ['batches.open', 'batches.keepOpen', 'batches.addLines', 'batches.accept'])
+    t.same(calls, [
+      'batches.open',
+      'batches.reserve',
+      'batches.keepOpen',
+      'batches.addLines',
+      'batches.accept',
+    ])
     for (const [at, verb] of calls.entries()) {
       for (const tookEffect of [false, true]) {
         for (const error of [awayError(), fullDiskError()]) {
@@ -176,7 +235,7 @@ t.test('a client that leaves before any job leaves nothing', async t => {
   const sound = await startInlineAcceptance(t)
   await sound.accept(BATCH, { idempotencyKey: 'k' })
   const { jobs } = sound
-  t.equal(jobs.length, 5)
+  t.equal(jobs.length, 6)
   for (const [at, job] of jobs.entries()) {
     const leaving = new AbortController()
     const reason = new GatewayError('client_closed', 'gone')
@@ -197,7 +256,14 @@ t.test('a client that leaves before any job leaves nothing', async t => {
 })
 
 t.test('a job without a worker, or whose worker dies, may be tried again', async t => {
-  const jobs = ['hash-file', 'store-batch open', 'check-batch', 'store-batch add', 'store-batch accept']
+  const jobs = [
+    'hash-file',
+    'store-batch open',
+    'check-batch',
+    'store-batch reserve',
+    'store-batch add',
+    'store-batch accept',
+  ]
   for (const job of jobs) {
     for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
       let isBroken = true

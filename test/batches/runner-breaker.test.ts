@@ -1,9 +1,10 @@
 /** Batches while a provider fails or asks to wait: lines wait, and are not used up by tries that cannot succeed. */
 import t from 'tap'
+import { loadConfig } from '../../src/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
 import type { LineAnswer } from '../support/line-provider.ts'
 
-const ONE_AT_A_TIME = { maxBytes: 209_715_200, priceFactor: '1', concurrency: 1 }
+const ONE_AT_A_TIME = { ...loadConfig([], {}).batches, concurrency: 1 }
 const LINES = Array.from({ length: 40 }, (_, at) => `line ${at}`)
 
 t.test('while the breaker is open, lines wait: an outage of half a minute fails hardly any', async t => {

@@ -7,6 +7,7 @@ import { batchInterleavingsContract } from './contract/batch-interleavings.ts'
 import { batchLinesContract } from './contract/batch-lines.ts'
 import { batchPruningContract } from './contract/batch-pruning.ts'
 import { batchReadingContract } from './contract/batch-reading.ts'
+import { batchRoomContract } from './contract/batch-room.ts'
 import { batchWorkContract } from './contract/batch-work.ts'
 import { catalogueContract } from './contract/catalogue.ts'
 import { credentialContract } from './contract/credentials.ts'
@@ -40,6 +41,7 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await ledgerContract(t, opened)
   await auditContract(t, opened)
   await batchAcceptanceContract(t, opened)
+  await batchRoomContract(t, opened)
   await batchReadingContract(t, opened)
   await batchWorkContract(t, opened)
   await batchLinesContract(t, opened)

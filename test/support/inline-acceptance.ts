@@ -3,7 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { type AcceptDeps, BatchAcceptances, type IncomingBatch } from '../../src/batches/accept.ts'
+import {
+  type AcceptDeps,
+  BatchAcceptances,
+  type BatchBounds,
+  type IncomingBatch,
+} from '../../src/batches/accept.ts'
 import { Uploads } from '../../src/batches/uploads.ts'
 import { type GatewayError, toGatewayError } from '../../src/errors.ts'
 import type { ClientRequest } from '../../src/gateway/exchange.ts'
@@ -45,6 +50,7 @@ export interface InlineAcceptance {
 export interface InlineOptions {
   readonly fails?: Fails
   readonly admit?: AcceptDeps['admit']
+  readonly bounds?: Partial<BatchBounds>
   /** Called before each job with its name; an outcome ends it so. */
   readonly onJob?: (name: string) => Exclude<TaskOutcome, 'ok'> | null
 }
@@ -89,6 +95,13 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       await options.admit?.(request)
     },
     storageUrl: '',
+    bounds: {
+      maxRequests: 50_000,
+      maxStored: 10_000,
+      maxStoredRequests: 2_000_000,
+      maxStoredBytes: 10_737_418_240,
+      ...options.bounds,
+    },
     clock,
   })
   const accept: InlineAcceptance['accept'] = (body, fields = {}) =>

@@ -1,11 +1,19 @@
 /** Acceptance of batches: rows that nobody sees until all lines are stored. */
 import { type Kysely, sql } from 'kysely'
-import type { BatchAcceptance, NewLine, Opening, OpeningBatch } from '../batches.ts'
+import type {
+  BatchAcceptance,
+  BatchRoom,
+  NewLine,
+  Opening,
+  OpeningBatch,
+  Reserved,
+  ReservingBatch,
+} from '../batches.ts'
 import type { Engine } from '../engine.ts'
 import { ConflictError } from '../store.ts'
 import type { Tables } from '../tables.ts'
-import { type BatchRow, partsOf, recordOf } from './batch-rows.ts'
-import { flag, inRelaxedTransaction, inTransaction } from './rows.ts'
+import { type BatchRow, inWorkspace, partsOf, recordOf } from './batch-rows.ts'
+import { COUNTED, flag, inRelaxedTransaction, inTransaction } from './rows.ts'
 
 /** Other requests may take the key of an abandoned batch first, but not for ever. */
 const OPEN_TRIES = 5
@@ -34,6 +42,21 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         .where('status', '=', 'opening')
         .executeTakeFirst()
       return numUpdatedRows > 0n
+    },
+    reserve(batch, room) {
+      return inTransaction(db, async transaction => {
+        const { id, organizationId, workspaceId, requests, bytes } = batch
+        await engine.serialize(transaction, `batches ${organizationId} ${workspaceId}`)
+        const lacking = await lackingRoom(transaction, batch, room)
+        if (lacking !== null) return lacking
+        const { numUpdatedRows } = await transaction
+          .updateTable('batches')
+          .set({ workspaceId, roomRequests: requests, roomBytes: bytes })
+          .where('id', '=', id)
+          .where('status', '=', 'opening')
+          .executeTakeFirst()
+        return numUpdatedRows > 0n ? 'reserved' : 'lost'
+      })
     },
     async addLines(id, lines) {
       const [first] = lines
@@ -91,6 +114,43 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
   }
 }
 
+/** Deleted batches whose rows are not removed yet may take as much again, so that deleting makes room at once. */
+const WITH_REMOVED = 2
+
+/** What the workspace has no room for, if the batch comes to its others; null: it has. */
+async function lackingRoom(
+  transaction: Kysely<Tables>,
+  { id, organizationId, workspaceId, requests, bytes }: ReservingBatch,
+  room: BatchRoom,
+): Promise<Exclude<Reserved, 'reserved' | 'lost'> | null> {
+  const kept = { batches: 1, requests, bytes }
+  const all = { ...kept }
+  const rows = await transaction
+    .selectFrom('batches')
+    .where(inWorkspace(organizationId, workspaceId))
+    .where('id', '!=', id)
+    .groupBy('status')
+    .select(['status', COUNTED])
+    .select([
+      sql<number | string>`sum(room_requests)`.as('requests'),
+      sql<number | string>`sum(room_bytes)`.as('bytes'),
+    ])
+    .execute()
+  for (const row of rows) {
+    for (const sums of row.status === 'removed' ? [all] : [all, kept]) {
+      sums.batches += Number(row.counted)
+      sums.requests += Number(row.requests)
+      // Batches from before room was counted may come to less than nothing.
+      sums.bytes += Math.max(0, Number(row.bytes))
+    }
+  }
+  for (const name of ['batches', 'requests', 'bytes'] as const) {
+    if (kept[name] > room[name]) return name
+    if (all[name] > WITH_REMOVED * room[name]) return 'removing'
+  }
+  return null
+}
+
 /** A batch must end with as many lines as it says, or it would never be complete. */
 function gap(): RangeError {
   return new RangeError('the lines of a batch are added in order and without a gap')
@@ -128,6 +188,8 @@ async function insertOpening(transaction: Kysely<Tables>, batch: OpeningBatch): 
     fence: 0,
     leaseUntilMs,
     hasBodies: 0,
+    roomRequests: 0,
+    roomBytes: 0,
   }
   const { numInsertedOrUpdatedRows } = await transaction
     .insertInto('batches')

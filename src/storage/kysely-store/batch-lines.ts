@@ -81,7 +81,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         if (given.size === 0) return []
         const open = await transaction
           .selectFrom('batches')
-          .select(['id', 'completed', 'failed', 'usage'])
+          .select(['id', 'completed', 'failed', 'usage', 'roomBytes'])
           .where('id', 'in', [...given.keys()])
           .where('status', 'not in', ENDED)
           .orderBy('id')

@@ -1,5 +1,5 @@
 /** Pruning of batches: what nobody sees is hidden first, then removed in bounded parts. */
-import type { ExpressionBuilder, Kysely } from 'kysely'
+import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
 import { TERMINAL_STATUSES } from '../../protocol/batches.ts'
 import type { BatchWork } from '../batches.ts'
 import type { Engine } from '../engine.ts'
@@ -72,8 +72,9 @@ async function hide(
 
 /** Returns the number of lines that were removed. */
 async function removeLines(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
-  const last = await lastOf(transaction, 'batchLines', batchId, limit)
-  if (last === null) return 0
+  const found = await firstOf(transaction, 'batchLines', batchId, limit)
+  if (found === null) return 0
+  const { last } = found
   for (const table of ['batchResults', 'batchBodies'] as const)
     await transaction.deleteFrom(table).where('batchId', '=', batchId).where('number', '<=', last).execute()
   const { numDeletedRows } = await transaction
@@ -85,23 +86,38 @@ async function removeLines(transaction: Kysely<Tables>, batchId: string, limit: 
 }
 
 async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
-  const last = await lastOf(transaction, 'batchBodies', batchId, limit)
-  if (last === null) return 0
+  const found = await firstOf(transaction, 'batchBodies', batchId, limit)
+  if (found === null) return 0
+  const { first, last } = found
   const { numDeletedRows } = await transaction
     .deleteFrom('batchBodies')
     .where('batchId', '=', batchId)
     .where('number', '<=', last)
     .executeTakeFirst()
+  const { bytes } = await transaction
+    .selectFrom('batchLines')
+    .select(sql<number | string>`coalesce(sum(body_bytes), 0)`.as('bytes'))
+    .where('batchId', '=', batchId)
+    .where('number', '>=', first)
+    .where('number', '<=', last)
+    // Those with a result have lost their body before.
+    .where('readyMs', 'is not', null)
+    .executeTakeFirstOrThrow()
+  await transaction
+    .updateTable('batches')
+    .set({ roomBytes: sql`room_bytes - ${Number(bytes)}` })
+    .where('id', '=', batchId)
+    .execute()
   return Number(numDeletedRows)
 }
 
-/** The number of the last of the first `limit` rows. */
-async function lastOf(
+/** The numbers of the first and the last of the first `limit` rows; null: there are none. */
+async function firstOf(
   transaction: Kysely<Tables>,
   table: 'batchLines' | 'batchBodies',
   batchId: string,
   limit: number,
-): Promise<number | null> {
+): Promise<{ readonly first: number; readonly last: number } | null> {
   const rows = await transaction
     .selectFrom(table)
     .select('number')
@@ -110,5 +126,7 @@ async function lastOf(
     .orderBy('number')
     .limit(limit)
     .execute()
-  return rows.at(-1)?.number ?? null
+  const [first] = rows
+  const last = rows.at(-1)
+  return first === undefined || last === undefined ? null : { first: first.number, last: last.number }
 }

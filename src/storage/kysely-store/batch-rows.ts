@@ -123,7 +123,7 @@ export function isAmong(numbers: readonly number[]): Expression<SqlBool> {
 export interface Settled {
   readonly results: readonly Omit<LineResult, 'batchId' | 'fence'>[]
   /** The batch as it is before, locked. */
-  readonly batch: Pick<BatchRow, 'id' | 'completed' | 'failed' | 'usage'>
+  readonly batch: Pick<BatchRow, 'id' | 'completed' | 'failed' | 'usage' | 'roomBytes'>
 }
 
 /**
@@ -132,6 +132,7 @@ export interface Settled {
  */
 export async function settle(transaction: Kysely<Tables>, { batch, results }: Settled): Promise<void> {
   const batchId = batch.id
+  let roomBytes = Number(batch.roomBytes)
   for (const part of partsOf(results, ({ result }) => result.length)) {
     const numbers = part.map(({ number }) => number)
     const rows: BatchResultsTable[] = part.map(({ number, outcome, result }) => ({
@@ -142,12 +143,15 @@ export async function settle(transaction: Kysely<Tables>, { batch, results }: Se
       result,
     }))
     await transaction.insertInto('batchResults').values(rows).execute()
-    await transaction
+    const lines = await transaction
       .updateTable('batchLines')
       .set({ readyMs: null, owner: null })
       .where('batchId', '=', batchId)
       .where(isAmong(numbers))
+      .returning('bodyBytes')
       .execute()
+    for (const { resultBytes } of rows) roomBytes += resultBytes
+    for (const { bodyBytes } of lines) roomBytes -= bodyBytes
     // Nobody needs a request that has its result, and its text may be private.
     await transaction
       .deleteFrom('batchBodies')
@@ -163,6 +167,7 @@ export async function settle(transaction: Kysely<Tables>, { batch, results }: Se
       completed: batch.completed + results.length - failed,
       failed: batch.failed + failed,
       usage: usage === NO_USAGE ? null : JSON.stringify(usage),
+      roomBytes,
     })
     .where('id', '=', batchId)
     .execute()

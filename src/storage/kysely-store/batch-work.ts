@@ -112,7 +112,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       return inTransaction(db, async transaction => {
         const batch = await transaction
           .selectFrom('batches')
-          .select(['id', 'completed', 'failed', 'usage', 'checkedThrough', 'total'])
+          .select(['id', 'completed', 'failed', 'usage', 'roomBytes', 'checkedThrough', 'total'])
           .where('id', '=', id)
           .where('status', '=', 'validating')
           .where('owner', '=', claim.owner)

@@ -105,3 +105,18 @@ export const batches: Migration = {
       .execute()
   },
 }
+
+/** Adds what each batch takes in its workspace. What batches take that are there already is their requests alone. */
+export const batchRoom: Migration = {
+  async up(db) {
+    await db.schema
+      .alterTable('batches')
+      .addColumn('room_requests', 'integer', column => column.notNull().defaultTo(0))
+      .execute()
+    await db.schema
+      .alterTable('batches')
+      .addColumn('room_bytes', 'bigint', column => column.notNull().defaultTo(0))
+      .execute()
+    await sql`update batches set room_requests = total`.execute(db)
+  },
+}

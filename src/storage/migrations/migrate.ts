@@ -8,7 +8,7 @@ import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { audit } from './audit.ts'
-import { batches } from './batches.ts'
+import { batches, batchRoom } from './batches.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { files, memory } from './files.ts'
@@ -43,6 +43,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0018-workspace-tools': workspaceTools,
   '0019-files': files,
   '0020-memory': memory,
+  '0021-batch-room': batchRoom,
 }
 
 /**
