@@ -88,7 +88,7 @@ class ActiveWeb implements ActivePlugin {
     const { engine, include_domains, exclude_domains, x_search } = this.#settings
     if (engine != null) return engine === 'native'
     const { webSearcher } = this.#deps
-    if (x_search != null && !webSearcher.hasEngine) return true
+    if (x_search != null) return !webSearcher.hasEngine
     const limits = (include_domains?.length ?? 0) + (exclude_domains?.length ?? 0) > 0
     return candidates.length > 0 && candidates.every(({ endpoint }) => webSearcher.hosts(endpoint, limits))
   }

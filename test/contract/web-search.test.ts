@@ -179,6 +179,46 @@ t.test('an answer that names no result cites none: the item has the sources', as
   )
 })
 
+t.test('x_search finds posts of X alone, by handles and days', async t => {
+  const engine = await startEngine(t)
+  // Posted on 2026-01-10 and 2026-03-01.
+  const [january, march] = [2_009_951_000_000_000_000n, 2_028_070_000_000_000_000n]
+  engine.results = [
+    { url: 'https://a.test/1', text: 'not X' },
+    { url: 'https://notx.com/sluice/status/1', text: 'not X' },
+    { url: `https://x.com/Sluice/status/${january}`, text: 'a post' },
+    { url: `https://mobile.twitter.com/sluice/status/${january + 1n}/photo/1`, text: 'another' },
+    { url: `https://x.com/sluice/status/${march}`, text: 'too late' },
+    { url: 'https://x.com/sluice', text: 'no post' },
+    { url: `https://x.com/other/status/${january}`, text: 'someone else' },
+  ]
+  const { gateway, provider } = await startWebWorld(t, { engines: [engine.row] })
+  const urlsFor = async (x_search: object): Promise<unknown[]> => {
+    provider.script('model', [asks('tea'), ANSWERS])
+    await body(
+      await gateway.respond({
+        model: MODEL,
+        input: 'tea?',
+        tools: [{ ...TOOL, parameters: { x_search, max_results: 10, excluded_domains: ['y.test'] } }],
+      }),
+    )
+    const { results } = resultIn(provider.asked.at(-1)?.body) as { results: { text: string }[] }
+    return results.map(({ text }) => text)
+  }
+  t.same(await urlsFor({ allowed_x_handles: ['@SLUICE'], from_date: '2026-01-01', to_date: '2026-01-31' }), [
+    'a post',
+    'another',
+  ])
+  t.match(JSON.parse(engine.seen[0]?.body ?? ''), {
+    query: 'tea @sluice',
+    includeDomains: ['x.com', 'twitter.com'],
+    startPublishedDate: '2026-01-01T00:00:00.000Z',
+    endPublishedDate: '2026-01-31T23:59:59.999Z',
+  })
+  t.same(await urlsFor({ excluded_x_handles: ['sluice'] }), ['someone else'])
+  t.same(await urlsFor({}), ['a post', 'another', 'too late', 'no post', 'someone else'])
+})
+
 t.test("a provider's spelling is served by the default engine where the provider has no search", async t => {
   const engine = await startEngine(t)
   engine.results = FOUND
@@ -358,8 +398,8 @@ t.test('what nobody can serve is refused by its field', async t => {
   )
   await refused(
     one,
-    parameters({ x_search: { from_date: '2026-01-01' } }),
-    /^tools\[0\]\.parameters\.x_search: the engine own does not search X$/,
+    parameters({ x_search: { from_date: 'May' } }),
+    /^tools\[0\]\.parameters\.x_search\.from_date: must be a day as YYYY-MM-DD$/,
   )
   t.equal(none.provider.asked.length + one.provider.asked.length, 0)
   t.equal(engine.seen.length, 0)

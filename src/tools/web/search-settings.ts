@@ -7,6 +7,7 @@ import type { RequestedTool, ToolPlace } from '../tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
 import type { WebEngine, WebEngines } from './engines.ts'
+import { type XSearch, xQuery, xSearchOf } from './x-search.ts'
 
 export interface SearchSettings {
   /** For errors, e.g. `tools[0].parameters`. */
@@ -20,7 +21,8 @@ export interface SearchSettings {
   readonly allowedDomains: readonly string[]
   readonly excludedDomains: readonly string[]
   readonly location: SearchLocation | null
-  readonly hasXSearch: boolean
+  /** Null: the whole web. */
+  readonly xSearch: XSearch | null
 }
 
 /** The place of one search: the provider or a search engine. */
@@ -58,7 +60,9 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
     allowedDomains: allowed,
     excludedDomains: excluded,
     location: (fields['user_location'] ?? null) as SearchLocation | null,
-    hasXSearch: fields['x_search'] != null,
+    xSearch: xSearchOf(fields['x_search'], (field, why) => {
+      throw refused(`${path}.x_search.${field}`, why)
+    }),
   }
 }
 
@@ -78,7 +82,9 @@ export function searchPlace(
       throw refused(`${path}.engine`, "the provider's own web search cannot be limited to domains")
     return { native: true }
   }
-  if (asked === 'auto' && hosted && canLimit) return { native: true }
+  // No provider's web search takes the settings of x_search.
+  const searchesX = settings.xSearch === null || engines.byDefault === null
+  if (asked === 'auto' && hosted && canLimit && searchesX) return { native: true }
   return { native: false, engine: engineFor(settings, engines) }
 }
 
@@ -94,8 +100,7 @@ export function engineFor(
     const not = asked === 'auto' ? 'is configured' : 'is not configured'
     throw refused(`${path}.engine`, `${which} ${not}; the operator sets tools.webSearch.engines`)
   }
-  if (settings.hasXSearch) throw refused(`${path}.x_search`, `the engine ${engine.name} does not search X`)
-  const both = allowedDomains.length > 0 && excludedDomains.length > 0
+  const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
   if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')
     throw refused(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
   return engine
@@ -111,6 +116,7 @@ export function searchQuery(
   // Perplexity takes one list: the allowed domains win.
   const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
   const query = { ...asked, mode, maxChars, allowedDomains, excludedDomains, location }
+  if (settings.xSearch !== null) return xQuery(settings.xSearch, query)
   return { query, admits: createAdmits(allowedDomains, excludedDomains) }
 }
 

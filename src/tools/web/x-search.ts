@@ -1,0 +1,95 @@
+/**
+ * `x_search`: a search of posts on X by an engine that finds web pages. The engine is limited to the domains of X;
+ * handles and days are held here, by the address of each result. Pure.
+ */
+import type { Admits } from './domains.ts'
+import type { SearchQuery } from './engine.ts'
+
+/** The settings as the caller gives them, checked. */
+export interface XSearch {
+  /** In lower case, without `@`; null: no list. */
+  readonly allowed: ReadonlySet<string> | null
+  readonly excluded: ReadonlySet<string>
+  /** `YYYY-MM-DD`, both included. */
+  readonly from: string | null
+  readonly to: string | null
+}
+
+const DOMAINS = ['x.com', 'twitter.com']
+const HOST = /^(?:www\.|mobile\.)?(?:x|twitter)\.com$/
+/** Ids of posts count milliseconds since this moment, shifted by 22 bits. */
+const FIRST_MS = 1_288_834_974_657n
+const SHIFT = 22n
+const POST = /^\/([^/]+)\/status\/(\d{1,19})(?:\/|$)/
+const DAY_MS = 86_400_000
+
+/** Null: the setting is absent. `refuse` names a field below it. */
+export function xSearchOf(value: unknown, refuse: (field: string, why: string) => never): XSearch | null {
+  if (typeof value !== 'object' || value === null) return null
+  const given = value as Readonly<Record<string, unknown>>
+  const handles = (name: string): ReadonlySet<string> => {
+    const list = given[name]
+    return new Set(Array.isArray(list) ? list.map(each => String(each).replace(/^@/, '').toLowerCase()) : [])
+  }
+  const day = (name: string): string | null => {
+    const text = given[name]
+    if (typeof text !== 'string' || text === '') return null
+    const found = /^\d{4}-\d\d-\d\d(?=T|$)/.exec(text)?.[0] ?? ''
+    return Number.isNaN(Date.parse(found)) ? refuse(name, 'must be a day as YYYY-MM-DD') : found
+  }
+  const allowed = handles('allowed_x_handles')
+  return {
+    allowed: allowed.size === 0 ? null : allowed,
+    excluded: handles('excluded_x_handles'),
+    from: day('from_date'),
+    to: day('to_date'),
+  }
+}
+
+/** The query for the engine, and what its results have to be. */
+export function xQuery(
+  { allowed, excluded, from, to }: XSearch,
+  query: SearchQuery,
+): { query: SearchQuery; admits: Admits } {
+  const publishedAfter = later(query.publishedAfter, from)
+  const publishedBefore = earlier(query.publishedBefore, to)
+  const words = allowed === null ? [] : [...allowed].map(handle => `@${handle}`)
+  return {
+    query: {
+      ...query,
+      query: [query.query, ...words].join(' '),
+      allowedDomains: DOMAINS,
+      excludedDomains: [],
+      publishedAfter,
+      publishedBefore,
+    },
+    admits(url) {
+      if (!HOST.test(url.hostname)) return false
+      const handle = url.pathname.split('/', 2)[1]?.toLowerCase() ?? ''
+      if (excluded.has(handle) || (allowed !== null && !allowed.has(handle))) return false
+      return isWithin(url, publishedAfter, publishedBefore)
+    },
+  }
+}
+
+/** Days are told by the id of a post; a page that is no post has none. */
+function isWithin({ pathname }: URL, after: string | null, before: string | null): boolean {
+  if (after === null && before === null) return true
+  const id = POST.exec(pathname)?.[2]
+  if (id === undefined) return false
+  const postedMs = Number((BigInt(id) >> SHIFT) + FIRST_MS)
+  return (
+    (after === null || postedMs >= Date.parse(after)) &&
+    (before === null || postedMs < Date.parse(before) + DAY_MS)
+  )
+}
+
+function later(one: string | null, other: string | null): string | null {
+  if (one === null || other === null) return one ?? other
+  return one > other ? one : other
+}
+
+function earlier(one: string | null, other: string | null): string | null {
+  if (one === null || other === null) return one ?? other
+  return one < other ? one : other
+}
