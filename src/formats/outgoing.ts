@@ -200,6 +200,9 @@ function without(fields: Fields, name: string): Fields {
   return rest
 }
 
+/** Asks for JSON in words, where a format has no mode for it without a schema. */
+export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
+
 /** The error for an item that an encoder must not omit. */
 export function refuseItem(type: string, path: string): GatewayError {
   return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)

@@ -54,8 +54,9 @@ function faultOf(
 }
 
 /** The functions that the request declares; empty if it may have others, such as those of a namespace. */
-function namesOf({ tools }: ResponsesRequest): ReadonlySet<string> {
+function namesOf({ tools, input }: ResponsesRequest): ReadonlySet<string> {
   const names = new Set<string>()
+  if (typeof input !== 'string' && input.some(({ type }) => type === 'additional_tools')) return names
   for (const tool of tools ?? []) {
     if (tool.type !== 'function' || !('name' in tool) || typeof tool.name !== 'string') return new Set()
     names.add(tool.name)

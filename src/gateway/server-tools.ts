@@ -25,6 +25,7 @@ import type {
   ToolSession,
 } from '../tools/tool.ts'
 import type { Answer } from './answer/answer.ts'
+import { withAddedTools } from './control-items.ts'
 import { createDeclarationGuard } from './declaration-guard.ts'
 import type { Exchange } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
@@ -73,10 +74,14 @@ export function openServerTools(
   deps: ServerToolDeps,
   exchange: ToolExchange,
 ): ServerTools | null | Promise<ServerTools> {
+  const added = withAddedTools(exchange.prompt, tool => isServed(deps, exchange, tool))
+  if (added !== null) exchange.prompt = added.prompt
   const { tools } = exchange.prompt
   if (tools == null || !tools.some(tool => isServed(deps, exchange, tool))) return null
-  return ServerTools.open(deps, exchange, tools)
+  return ServerTools.open(deps, exchange, tools, added?.toolPaths ?? NO_PATHS)
 }
+
+const NO_PATHS: readonly string[] = []
 
 function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
   return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
@@ -122,6 +127,7 @@ export class ServerTools {
     deps: ServerToolDeps,
     exchange: ToolExchange,
     tools: readonly Tool[],
+    paths: readonly string[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
     const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
@@ -131,9 +137,10 @@ export class ServerTools {
         for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
         continue
       }
-      if (disabled.has(server.name)) throw disabledError(`tools[${index}]`, server.name)
+      const path = paths[index] ?? `tools[${index}]`
+      if (disabled.has(server.name)) throw disabledError(path, server.name)
       const list = entries.get(server) ?? []
-      list.push({ tool: tool as RequestedTool, path: `tools[${index}]` })
+      list.push({ tool: tool as RequestedTool, path })
       entries.set(server, list)
     }
     const display = displayOf(exchange)

@@ -14,7 +14,7 @@ import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
 import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
 import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
-import { CustomCalls, customAsFunctions } from './custom-calls.ts'
+import { ClientCalls, type FittedRequest, fitTools, withClientPaths } from './client-tools.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
 import type { OpenedAttempt } from './hedge.ts'
@@ -143,20 +143,23 @@ class TurnCall implements ModelCall {
     const exchange = this.#exchange
     this.calls = calls
     const format = deps.formats[textFormat(candidate.endpoint)]
-    const custom = format.customTools ? null : customAsFunctions(uncapped)
-    const fitting = custom?.prompt ?? uncapped
+    const fitted = fitTools(uncapped, format)
+    const fitting = fitted?.prompt ?? uncapped
     const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }
-    const isPlain = calls === null && custom === null
+    const isPlain = calls === null && fitted === null
     if (isPlain && isDeferred(deps, exchange, record, format, prompt, reserved)) throw new Deferred()
     const attempt = new Attempt(deps, exchange, record, {
-      encode: () => deps.requests.encode(exchange, record, format, prompt),
+      encode: () =>
+        withClientPaths(fitted?.toolPaths ?? null, () =>
+          deps.requests.encode(exchange, record, format, prompt),
+        ),
       format,
       body: null,
       relay: isPlain ? relayOf(format, exchange, candidate) : null,
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls, custom?.names ?? null) }
+    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls, fitted) }
   }
 }
 
@@ -234,7 +237,7 @@ function targetOf(
   attempt: Attempt,
   record: AttemptRecord,
   calls: ToolCalls | null,
-  customTools: ReadonlySet<string> | null,
+  fitted: FittedRequest | null,
 ): AnswerTarget {
   const { answer, debug, guarding } = exchange
   const { endpoint } = record
@@ -248,7 +251,7 @@ function targetOf(
     provider: endpoint.provider.name,
     guarding: guarding?.reply ?? null,
     calls,
-    customTools,
+    fitted,
     debug,
   })
 }
@@ -267,8 +270,8 @@ export interface AnswerTargetDeps {
   readonly guarding: ReplyGuarding | null
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** Names of functions that stand for custom tools; absent or null: none. */
-  readonly customTools?: ReadonlySet<string> | null
+  /** Tools of the client that go out in another form; absent or null: none. */
+  readonly fitted?: FittedRequest | null
   /** Upstream bodies to echo. */
   readonly debug: readonly Readonly<Record<string, unknown>>[]
 }
@@ -277,14 +280,14 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
   readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #guard: OutputGuard | null
-  readonly #custom: CustomCalls | null
+  readonly #client: ClientCalls | null
   #hasContent = false
 
   constructor(deps: AnswerTargetDeps) {
     this.#deps = deps
     this.#answer = deps.answer
-    const { answer, customTools = null } = deps
-    this.#custom = customTools === null ? null : new CustomCalls(customTools, delta => answer.take(delta))
+    const { answer, fitted = null } = deps
+    this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
     this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
     this.#answer.follow(this)
     deps.attempt.lead()
@@ -306,7 +309,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     }
     // The body of `deliver`, one call less for each delta.
     if (!this.#hasContent) this.#begin()
-    if (this.#deps.calls?.take(delta) !== true && this.#custom?.take(delta) !== true) this.#answer.take(delta)
+    if (this.#deps.calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
   }
 
   end(done: () => void): void {
@@ -325,7 +328,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
 
   deliver(delta: Content): void {
     if (!this.#hasContent) this.#begin()
-    if (this.#deps.calls?.take(delta) === true || this.#custom?.take(delta) === true) return
+    if (this.#deps.calls?.take(delta) === true || this.#client?.take(delta) === true) return
     this.#answer.take(delta)
   }
 

@@ -62,7 +62,6 @@ const RULES: readonly Rule[] = [
   nothingStored,
   oneChoice,
   toolSteps,
-  prompt,
   tools,
   plugins,
   inputItems,
@@ -188,17 +187,19 @@ function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: Resp
   return `max_tool_calls: must be an integer from 1 to ${TOOL_STEPS_MAX} or null, unless stop_server_tools_when is set`
 }
 
-function prompt(request: ResponsesRequest): string | null {
-  return request.prompt == null ? null : `prompt: a stored prompt template ${NOT_OFFERED}`
-}
-
 function tools(request: ResponsesRequest, offered: Offered): string | null {
   const list = request.tools ?? []
   const refused = toolsRefusal(list, 'tools', offered.tools) ?? choiceRefusal(request, offered.tools)
   if (refused !== null) return refused
+  return serversIn(list) > SERVER_TOOLS_MAX
+    ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools`
+    : null
+}
+
+function serversIn(tools: readonly Tool[]): number {
   let servers = 0
-  for (const { type } of list) if (serverToolName(type) !== null) servers++
-  return servers > SERVER_TOOLS_MAX ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools` : null
+  for (const { type } of tools) if (serverToolName(type) !== null) servers++
+  return servers
 }
 
 function choiceRefusal(
@@ -296,9 +297,15 @@ function totalLength(texts: readonly string[]): number {
 function inputItems(request: ResponsesRequest, offered: Offered): string | null {
   if (typeof request.input === 'string') return null
   let previous: InputItem | undefined
+  let servers: number | null = null
   for (const [index, item] of request.input.entries()) {
     const found = itemRefusal(item, previous, offered.tools)
     if (found !== null) return `input[${index}]${found}`
+    if (item.type === 'additional_tools') {
+      servers = (servers ?? serversIn(request.tools ?? [])) + serversIn(item.tools)
+      if (servers > SERVER_TOOLS_MAX)
+        return `input[${index}].tools: a request must name at most ${SERVER_TOOLS_MAX} server tools`
+    }
     previous = item
   }
   return null

@@ -106,7 +106,7 @@ const REFUSED: readonly (readonly [item: Item, at: readonly FormatName[]])[] = [
   [{ type: 'mcp_approval_response', approval_request_id: 'mcpr_1', approve: true }, OTHERS],
   [{ type: 'computer_call', call_id: 'c', status: 'completed', pending_safety_checks: [] }, OTHERS],
   [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot' } }, OTHERS],
-  [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, NAMES],
+  [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, OTHERS],
 ]
 
 t.test('a shell command and its output go to every provider', async t => {

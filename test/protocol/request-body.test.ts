@@ -181,7 +181,6 @@ t.test('fields of the body that are refused', t => {
       body({ prompt: { id: 'p', variables: { city: 1 } } }),
       'prompt.variables.city',
     ],
-    ['a stored prompt', body({ prompt: { id: 'p' } }), 'prompt', /not offered/],
     ['no stop conditions', body({ stop_server_tools_when: [] }), 'stop_server_tools_when'],
     [
       'a stop condition of another kind',

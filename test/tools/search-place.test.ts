@@ -3,6 +3,7 @@ import t from 'tap'
 import { toolbox } from '../../src/formats/anthropic-messages/tools.ts'
 import { encodeTools } from '../../src/formats/openai-responses/tools.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import type { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { ToolPlace } from '../../src/tools/tool.ts'
 import type { WebEngine } from '../../src/tools/web/engines.ts'
 import { nativeTool, searchPlace, searchSettings } from '../../src/tools/web/search-settings.ts'
@@ -90,8 +91,8 @@ t.test("a provider gets the tool in its own form, without the gateway's settings
     { type: 'web_search', search_context_size: 'low', filters: { allowed_domains: ['a.test'] } },
   ])
   const fetching = { type: 'gateway:web_fetch', parameters: { max_uses: 1, max_content_tokens: 9 } }
-  const located = [native, fetching].map((tool, at) => ({ tool: tool as never, path: `tools[${at}]` }))
-  t.same(toolbox({ input: 'x' }, located, false).tools, [
+  const tools = [native, fetching] as unknown as NonNullable<ResponsesRequest['tools']>
+  t.same(toolbox({ input: 'x', tools }, false).tools, [
     { type: 'web_search_20250305', name: 'web_search', max_uses: 2, allowed_domains: ['a.test'] },
     { type: 'web_fetch_20250910', name: 'web_fetch', max_uses: 1, max_content_tokens: 9 },
   ])

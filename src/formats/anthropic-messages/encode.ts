@@ -9,10 +9,10 @@ import { withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { strings } from '../json.ts'
-import { isUnknownField } from '../outgoing.ts'
+import { isUnknownField, JSON_HINT } from '../outgoing.ts'
 import { generation } from './generation.ts'
 import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
-import { type LocatedTool, toolbox } from './tools.ts'
+import { toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
 export const API_VERSION = '2023-06-01'
@@ -35,14 +35,9 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
 export function encodeMessages({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
   refuseUnknownModes(request)
-  const { system, turns, tools: added, effort, compacted } = conversation(request)
-  const own = (request.tools ?? []).map((tool, index): LocatedTool => ({ tool, path: `tools[${index}]` }))
+  const { system, turns, effort, compacted } = conversation(request)
   const { quirks } = endpoint.provider
-  const { tools, tool_choice, container } = toolbox(
-    request,
-    [...own, ...added],
-    !quirks.includes('no-strict-tools'),
-  )
+  const { tools, tool_choice, container } = toolbox(request, !quirks.includes('no-strict-tools'))
   const {
     max_tokens,
     thinking,
@@ -71,7 +66,8 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const put = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
-  put('system', systemPrompt(system))
+  const hint = request.text?.format?.type === 'json_object' ? [{ type: 'text', text: JSON_HINT }] : []
+  put('system', systemPrompt([...system, ...hint]))
   put('stream', stream ? true : null)
   put('thinking', thinking)
   put('tools', tools.length === 0 ? null : tools)
@@ -139,9 +135,6 @@ function trimEnd(content: readonly MessagesBlock[]): readonly MessagesBlock[] {
 
 function outputConfig(request: ResponsesRequest, effort: string | null): MessagesBlock | null {
   const format = request.text?.format
-  if (format?.type === 'json_object') {
-    throw inexpressible('text.format', 'this provider writes JSON only to a schema: use json_schema')
-  }
   const schema =
     format?.type === 'json_schema' ? { format: { type: 'json_schema', schema: format.schema } } : null
   if (schema === null && effort === null) return null

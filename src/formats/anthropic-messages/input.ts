@@ -11,7 +11,6 @@
  */
 import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Tool } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { recordOrEmpty, records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
@@ -26,8 +25,6 @@ export interface MessagesTurn {
 interface MessagesConversation {
   readonly system: readonly MessagesBlock[]
   readonly turns: readonly MessagesTurn[]
-  /** Tools in the input, which join the request's own, with their paths. */
-  readonly tools: readonly { readonly tool: Tool; readonly path: string }[]
   /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
   /** True if a turn holds a compaction, which needs a beta flag. */
@@ -56,7 +53,6 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
 class Writer {
   readonly system: MessagesBlock[] = []
   readonly turns: MessagesTurn[] = []
-  readonly tools: { tool: Tool; path: string }[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
 
@@ -118,10 +114,6 @@ class Writer {
       case 'compaction':
       case 'context_compaction':
         this.#compaction(item, path)
-        return
-      case 'additional_tools':
-        for (const [index, tool] of item.tools.entries())
-          this.tools.push({ tool, path: `${path}.tools[${index}]` })
         return
       case 'configuration_update':
         this.effort = item.reasoning.effort

@@ -19,12 +19,6 @@ export interface Toolbox {
   readonly container: string | null
 }
 
-/** A tool of the request with its path for errors. */
-export interface LocatedTool {
-  readonly tool: Tool
-  readonly path: string
-}
-
 interface Translated {
   readonly wire: MessagesBlock
   readonly container?: string
@@ -48,7 +42,8 @@ export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
  * The tools that the tool choice allows, and the choice.
  * @throws GatewayError `unprocessable` that names the tool without a form in this API
  */
-export function toolbox(request: ResponsesRequest, given: readonly LocatedTool[], strict: boolean): Toolbox {
+export function toolbox(request: ResponsesRequest, strict: boolean): Toolbox {
+  const given = (request.tools ?? []).map((tool, index) => ({ tool, path: `tools[${index}]` }))
   const choice = request.tool_choice
   const allowed =
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedTools(choice.tools) : null

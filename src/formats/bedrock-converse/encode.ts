@@ -7,6 +7,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { generation } from '../anthropic-messages/generation.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { JSON_HINT } from '../outgoing.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
@@ -35,7 +36,9 @@ export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endp
   const put = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
-  put('system', talk.system.length === 0 ? null : talk.system)
+  const hint = request.text?.format?.type === 'json_object' ? [{ text: JSON_HINT }] : []
+  const system = [...talk.system, ...hint]
+  put('system', system.length === 0 ? null : system)
   put('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
   put('toolConfig', config)
   put('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
@@ -167,9 +170,6 @@ function effortOf({ request, endpoint, talk }: SettingsWishes): Effort | null {
 
 function outputConfig({ text }: ResponsesRequest): ConverseBlock | null {
   const format = text?.format
-  if (format?.type === 'json_object') {
-    throw inexpressible('text.format', 'this provider writes JSON only to a schema: use json_schema')
-  }
   if (format?.type !== 'json_schema') return null
   const jsonSchema: ConverseBlock = { schema: JSON.stringify(format.schema), name: format.name }
   if (format.description != null) jsonSchema['description'] = format.description

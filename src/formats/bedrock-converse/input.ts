@@ -109,8 +109,6 @@ class Writer {
       case 'local_shell_call_output':
         this.#result(item.id, textBlocks(item.output))
         return
-      case 'additional_tools':
-        throw inexpressible(path, 'this provider takes tools in the field tools only')
       case 'configuration_update':
         this.effort = item.reasoning.effort
         return

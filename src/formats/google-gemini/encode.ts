@@ -3,7 +3,8 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { filled, type Json, record, strings } from '../json.ts'
+import { type Json, strings } from '../json.ts'
+import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
 import { isSigning, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
@@ -61,19 +62,9 @@ function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
       config['responseJsonSchema'] = schema
     }
   }
-  if (request.modalities?.includes('image') === true) {
+  if (request.modalities?.includes('image') === true)
     config['responseModalities'] = request.modalities.map(modality => modality.toUpperCase())
-    set('imageConfig', imageConfig(request))
-  }
+  set('imageConfig', imageConfig(request))
   set('thinkingConfig', thinkingConfig(request, endpoint))
   return config
-}
-
-/** Gemini's two image settings; null if the request sets neither. */
-function imageConfig(request: ResponsesRequest): Json | null {
-  const settings = record(request.image_config)
-  const aspectRatio = filled(settings?.['aspect_ratio'])
-  const imageSize = filled(settings?.['image_size'])
-  if (aspectRatio === null && imageSize === null) return null
-  return { ...(aspectRatio === null ? {} : { aspectRatio }), ...(imageSize === null ? {} : { imageSize }) }
 }

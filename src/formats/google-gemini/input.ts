@@ -79,9 +79,6 @@ class Turns {
       case 'image_generation_call':
         this.#image(item)
         break
-      // It changes the effort of thinking from here on; Gemini has one for the whole conversation.
-      case 'configuration_update':
-        break
       default:
         if (!isSpent(type)) throw refuseItem(type, path)
     }

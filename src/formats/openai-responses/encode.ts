@@ -28,6 +28,7 @@ const SAME = [
   'prompt_cache_key',
   'prompt_cache_options',
   'truncation',
+  'image_config',
   'stop',
   'seed',
   'logit_bias',
@@ -47,6 +48,8 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ['max_tool_calls', maxToolCalls],
   ['reasoning', reasoning],
   ['text', text],
+  // Text alone is the default, and not every provider of this format knows the field.
+  ['modalities', value => (Array.isArray(value) && value.includes('image') ? value : undefined)],
   ['service_tier', value => TIERS.get(value) ?? value],
   ['stream_options', (value, model) => (model.stream ? value : undefined)],
   // No provider of this format is known to take it; one that does says so.

@@ -21,6 +21,7 @@ type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control', 'name'])
 const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
 const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status'])
+const NOT_IN_AGENT_MESSAGE: ReadonlySet<string> = new Set(['id'])
 const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])
 const NOT_IN_CITATION: ReadonlySet<string> = new Set(['content'])
@@ -57,8 +58,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
       { ...item, tools: encodeTools(records(item['tools']), `${path}.tools`, endpoint.provider.quirks) },
     ],
   ],
-  ['agent_message', refuse],
-  ['context_compaction', refuse],
+  ['agent_message', agentMessage],
   ['item_reference', refuse],
 ])
 
@@ -96,6 +96,10 @@ function message(item: Json, endpoint: Endpoint): readonly Json[] {
   const role =
     item['role'] === 'developer' && endpoint.provider.quirks.includes('system-role') ? 'system' : item['role']
   return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content) }]
+}
+
+function agentMessage(item: Json): readonly Json[] {
+  return [{ ...remainder(item, NOT_IN_AGENT_MESSAGE), content: parts(item['content']) }]
 }
 
 function toolOutput(item: Json): readonly Json[] {

@@ -118,8 +118,8 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const restrictions = guarding?.restrictions ?? null
   return whenReady(deps.quota.limitsMoney(caller), isLimited =>
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
-      const embeds = exchange.dialect === 'embeddings'
-      const { plugins } = exchange
+      const { dialect, plugins } = exchange
+      const embeds = dialect === 'embeddings'
       const scope = {
         ownKeys,
         keyHash,
@@ -127,6 +127,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
         restrictions,
         isLimited,
         embeds,
+        dialect,
         plugins,
         ...routing.measures,
       }
@@ -189,7 +190,7 @@ export async function explainRefused(
   try {
     const ownKeys = await credentials.of(organizationId, workspaceId)
     const restrictions = await guard.restrictions(caller)
-    const scope = { ownKeys, keyHash, dataRegion, restrictions, embeds: dialect === 'embeddings' }
+    const scope = { ownKeys, keyHash, dataRegion, restrictions, dialect, embeds: dialect === 'embeddings' }
     return route(prompt, catalog, scope).candidates
   } catch {
     // The error that the caller gets is the refusal of the request, not this one.

@@ -6,6 +6,7 @@ import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
 import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from './needs.ts'
 import { RESTRICTIONS } from './restrictions.ts'
 import { takenInput } from './shared-candidates.ts'
+import type { SpecialFilter } from './special-filters.ts'
 
 /** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'
@@ -39,6 +40,8 @@ export interface Refused {
   readonly excludedBy: ReadonlySet<string>
   /** Null for embeddings, which have a check of their own. */
   readonly needs: Needs | null
+  /** Of parts of the request that only some providers can be sent. */
+  readonly special: readonly SpecialFilter[]
 }
 
 export function nothingLeft(refused: Refused): GatewayError {
@@ -54,6 +57,8 @@ export function nothingLeft(refused: Refused): GatewayError {
     const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
+  const unsaid = refused.special.find(filter => excludedBy.has(filter.excludedBy))
+  if (unsaid !== undefined) return new GatewayError('invalid_request', unsaid.message)
   if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
     return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
   }

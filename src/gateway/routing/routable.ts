@@ -96,12 +96,12 @@ async function scopeOf(
   { credentials, quota, routing }: RoutableDeps,
   exchange: Exchange,
 ): Promise<RouteScope> {
-  const { caller, dataRegion } = exchange
+  const { caller, dataRegion, dialect } = exchange
   const isLimited = await quota.limitsMoney(caller)
   const ownKeys = await credentials.of(caller.organizationId, caller.workspaceId)
   const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
   const { keyHash } = caller
-  return { ownKeys, keyHash, dataRegion, restrictions, isLimited, ...routing.measures }
+  return { ownKeys, keyHash, dataRegion, dialect, restrictions, isLimited, ...routing.measures }
 }
 
 type Test = (id: string, variants: string) => RoutableModel | null

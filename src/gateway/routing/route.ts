@@ -5,10 +5,11 @@
  * keys for one endpoint keep their sort order.
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
+import { has } from '../../formats/special.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
-import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { type Endpoint, makesEmbeddings } from '../../providers/provider.ts'
+import { type Endpoint, makesEmbeddings, textFormat } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } from './filters.ts'
 import { type NamedModel, namedModel, type SortBy } from './names.ts'
@@ -19,6 +20,7 @@ import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint 
 import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
 import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
+import { type SpecialFilter, specialFilters } from './special-filters.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]
@@ -45,6 +47,8 @@ export interface RouteScope extends Measures {
   readonly embeds?: boolean
   /** The plugins of the request; null: none. */
   readonly plugins?: FittingPlugins | null
+  /** How the caller speaks. Default: as this API does. */
+  readonly dialect?: DialectName
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
@@ -74,6 +78,7 @@ export function route(
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const preferences: Preferences = request.provider ?? NO_PREFERENCES
   const needs = embeds ? null : new Needs(request, scope, scope.plugins ?? null, scope.isLimited === true)
+  const special = embeds ? NO_FILTERS : specialFilters(request, scope.dialect ?? 'responses')
   const [first, second] = models
   // There is at least one: knownModels has refused a request without any.
   const named = first as NamedModel
@@ -81,12 +86,12 @@ export function route(
   let filters: readonly Filter[] = NO_FILTERS
   const excludedBy = new Set<string>()
   if (second === undefined) {
-    const listed = listGroups(named, request, preferences, scope, needs, terms, excludedBy)
+    const listed = listGroups(named, request, preferences, scope, needs, special, terms, excludedBy)
     filters = listed.filters
     candidates = ranked(listed.groups, terms)
   } else {
     const perModel = models.map(model =>
-      listGroups(model, request, preferences, scope, needs, terms, excludedBy),
+      listGroups(model, request, preferences, scope, needs, special, terms, excludedBy),
     )
     filters = perModel.flatMap(each => each.filters)
     const groups = isAcrossModels(request)
@@ -101,6 +106,7 @@ export function route(
       filters,
       excludedBy,
       needs,
+      special,
     })
   }
   return {
@@ -112,7 +118,7 @@ export function route(
 }
 
 const NO_PREFERENCES: Preferences = {}
-const NO_FILTERS: readonly Filter[] = []
+const NO_FILTERS: readonly SpecialFilter[] = []
 const NONE: readonly string[] = []
 
 function ranked(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
@@ -178,7 +184,8 @@ export function servable(
 ): readonly RouteCandidate[] {
   // Routers compare lengths and modalities themselves.
   const preferences = request.provider ?? NO_PREFERENCES
-  const { groups } = listGroups(named, request, preferences, scope, null, terms, new Set())
+  const special = specialFilters(request, scope.dialect ?? 'responses')
+  const { groups } = listGroups(named, request, preferences, scope, null, special, terms, new Set())
   const [only] = groups
   return only !== undefined && groups.length === 1
     ? only.candidates
@@ -192,6 +199,7 @@ function listGroups(
   preferences: Preferences,
   scope: RouteScope,
   needs: Needs | null,
+  special: readonly Filter[],
   terms: RankTerms,
   excludedBy: Set<string>,
 ): Listed {
@@ -208,8 +216,8 @@ function listGroups(
   const known = filtersFor(wish)
   const needed = needs?.filters(candidates) ?? NO_FILTERS
   const filters =
-    hasTiers || needed.length > 0
-      ? [...(hasTiers ? [TIER_ADMISSION] : NO_FILTERS), ...known, ...needed]
+    hasTiers || needed.length > 0 || special.length > 0
+      ? [...(hasTiers ? [TIER_ADMISSION] : NO_FILTERS), ...known, ...needed, ...special]
       : known
   const isPlain = filters.length === 0 && restrictions === null && ownKeys.isEmpty && plain.length > 0
   let own: RouteCandidate[] = []
@@ -257,6 +265,9 @@ function listGroups(
   }
   const used = usedOf(request, PREFERRED_PARAMETERS)
   if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
+  // Formats without this mode get a hint in words, which is less.
+  if (request.text?.format?.type === 'json_object')
+    narrow(endpoint => has(textFormat(endpoint), 'json_object'))
   if (lengthsDiffer && needs !== null) narrow(endpoint => needs.fits(endpoint))
   const groups: Group[] = []
   if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...wanted })

@@ -470,7 +470,6 @@ t.test('what cannot be expressed is refused by its path', async t => {
     [{ input: [{ role: 'system', content: 'Only this' }] }, 'input: '],
     [{ input: ' ' }, 'input: '],
     [{ modalities: ['text', 'image'] }, 'modalities: '],
-    [{ text: { format: { type: 'json_object' } } }, 'text.format: '],
     [tool({ type: 'custom', name: 'c' }), 'tools[1]: '],
     [tool({ type: 'file_search', vector_store_ids: ['vs_1'] }), 'tools[1]: '],
     [tool({ type: 'mcp', server_label: 'm', server_url: 'https://example.com/mcp' }), 'tools[1]: '],
@@ -557,11 +556,6 @@ t.test('tools', async t => {
   )
   t.same(body({ tools: [{ ...fn, strict: true }] }, { quirks: ['no-strict-tools'] })['tools'], [wireFn])
   t.equal(body({ tools: [] })['tools'], undefined)
-  const added = { type: 'additional_tools', role: 'developer', tools: [{ ...fn, name: 'g' }] }
-  t.same(body({ tools: [fn], input: [added, { role: 'user', content: 'A' }] })['tools'], [
-    wireFn,
-    { ...wireFn, name: 'g' },
-  ])
 })
 
 t.test('tools that a gateway without them refuses before', async t => {

@@ -125,7 +125,6 @@ t.test('what the API has no block for is refused with its path', async t => {
   t.match(refused({ input: [call('c', '[1]')] }), /^input\[0\]\.arguments: must be a JSON object/)
   t.match(refused({ input: [message('system', text('x'))] }), /^input: must hold/)
   t.match(refused({ tools: [{ type: 'web_search' }] }), /^tools\[0\]: /)
-  t.match(refused({ text: { format: { type: 'json_object' } } }), /^text\.format: /)
 })
 
 t.test('calls and results of tools: results first, ids in the allowed characters', async t => {

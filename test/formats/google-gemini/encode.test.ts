@@ -106,6 +106,21 @@ t.test('generation config', async t => {
       { modalities: ['image'], image_config: { aspect_ratio: '16:9', image_size: '2K', quality: 'high' } },
       { responseModalities: ['IMAGE'], imageConfig: { aspectRatio: '16:9', imageSize: '2K' } },
     ],
+    [
+      {
+        image_config: { size: '1536x1024', output_format: 'jpg', output_compression: 80, background: 'auto' },
+      },
+      {
+        imageConfig: {
+          aspectRatio: '3:2',
+          imageOutputOptions: { mimeType: 'image/jpeg', compressionQuality: 80 },
+        },
+      },
+    ],
+    [
+      { image_config: { size: '4K', person_generation: 'allow_none' } },
+      { imageConfig: { imageSize: '4K', personGeneration: 'allow_none' } },
+    ],
   ]
   for (const [body, config] of cases)
     t.strictSame(bodyOf(body)['generationConfig'], config, JSON.stringify(body))

@@ -1,0 +1,67 @@
+/** The settings of pictures (`image_config`) as Gemini's `imageConfig`. Pure. */
+import { GatewayError } from '../../errors.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Json } from '../json.ts'
+
+/** Settings with a name of their own here. `size` is a resolution, or width and height. */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['aspect_ratio', 'aspectRatio'],
+  ['image_size', 'imageSize'],
+  ['person_generation', 'personGeneration'],
+])
+
+/** Settings of other providers that only tune a picture; the gateway's own tool sends them to any model. */
+const TUNING: ReadonlySet<string> = new Set([
+  'quality',
+  'background',
+  'moderation',
+  'input_fidelity',
+  'partial_images',
+])
+
+const RATIOS = ['1:1', '2:3', '3:2', '3:4', '4:3', '4:5', '5:4', '9:16', '16:9', '21:9'] as const
+
+/**
+ * Null: nothing is set that Gemini has.
+ * @throws GatewayError `invalid_request` for a setting that no provider of this API has
+ */
+export function imageConfig({ image_config: settings }: ResponsesRequest): Json | null {
+  if (settings == null) return null
+  const config: Record<string, unknown> = {}
+  const options: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(settings)) {
+    const own = NAMES.get(name)
+    if (TUNING.has(name) || value === 'auto') continue
+    if (own !== undefined) config[own] = value
+    else if (name === 'size') Object.assign(config, sized(String(value)))
+    else if (name === 'output_format') options['mimeType'] = mediaType(String(value))
+    else if (name === 'output_compression') options['compressionQuality'] = value
+    else throw unknownSetting(name)
+  }
+  if (Object.keys(options).length > 0) config['imageOutputOptions'] = options
+  return Object.keys(config).length === 0 ? null : config
+}
+
+/** Width and height as the nearest ratio of sides; anything else as it is. */
+function sized(size: string): Json {
+  const [, width, height] = /^(\d{1,5})x(\d{1,5})$/.exec(size) ?? []
+  if (width === undefined || height === undefined) return { imageSize: size }
+  const wanted = Number(width) / Number(height)
+  const distance = (ratio: string): number => {
+    const [across = 1, down = 1] = ratio.split(':').map(Number)
+    return Math.abs(Math.log(across / down / wanted))
+  }
+  return { aspectRatio: RATIOS.reduce((best, each) => (distance(each) < distance(best) ? each : best)) }
+}
+
+function mediaType(format: string): string {
+  return format.includes('/') ? format : `image/${format === 'jpg' ? 'jpeg' : format}`
+}
+
+const SETTING = /^\w{1,64}$/
+
+function unknownSetting(name: string): GatewayError {
+  const path = `image_config.${SETTING.test(name) ? name : '*'}`
+  const known = [...NAMES.keys(), 'size', 'output_format', 'output_compression'].join(', ')
+  return new GatewayError('invalid_request', `${path}: is no setting of this provider, which has ${known}`)
+}

@@ -1,0 +1,126 @@
+/**
+ * Parts of a request that only some formats have a form for, and that change the meaning of a reply if they are left
+ * out: routing keeps such a request to the endpoints that can say them. Pure. Hot path: one look at each item's type.
+ */
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import type { FormatName } from '../providers/provider.ts'
+import { FORMATS } from './table.ts'
+
+/** What only some formats have a form for. */
+export type Ability =
+  | 'prompt'
+  | 'modalities'
+  | 'json_object'
+  | 'agent_message'
+  | 'context_compaction'
+  | 'additional_tools'
+  | 'configuration_update'
+  | 'namespace'
+
+const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
+  'openai-responses': new Set([
+    'prompt',
+    'modalities',
+    'json_object',
+    'agent_message',
+    'context_compaction',
+    'additional_tools',
+    'configuration_update',
+    'namespace',
+  ]),
+  'openai-chat': new Set(['modalities', 'json_object']),
+  'google-gemini': new Set(['modalities', 'json_object']),
+  'anthropic-messages': new Set(['configuration_update']),
+  'bedrock-converse': new Set(['configuration_update']),
+}
+
+export function has(format: FormatName, ability: Ability): boolean {
+  return ABILITIES[format].has(ability)
+}
+
+/** The name of a special part: a field or the type of an item. */
+export type Special =
+  | 'prompt'
+  | 'modalities'
+  | 'agent_message'
+  | 'context_compaction'
+  | 'configuration_update'
+  | 'mcp_servers'
+  | 'context_management'
+
+/** True if a provider of the format gets the special part of a caller who speaks the dialect. */
+export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
+  switch (special) {
+    // No request schema declares them, so that they go to a provider of the caller's own API alone.
+    case 'mcp_servers':
+    case 'context_management':
+      return FORMATS[format].dialect === dialect
+    // Others get the last effort for the whole request.
+    case 'configuration_update':
+      return true
+    default:
+      return has(format, special)
+  }
+}
+
+/** A special part of a request. */
+export interface SpecialPart {
+  readonly special: Special
+  /** As the request has it, e.g. `input[2]`. */
+  readonly path: string
+}
+
+const ITEMS: ReadonlySet<unknown> = new Set<Special>([
+  'agent_message',
+  'context_compaction',
+  'configuration_update',
+])
+const NOTHING: readonly SpecialPart[] = []
+
+/** The special parts of a request, each kind once; usually none. */
+export function specialParts(request: ResponsesRequest, dialect: DialectName): readonly SpecialPart[] {
+  let found: SpecialPart[] | null = null
+  const add = (special: Special, path: string): void => {
+    found ??= []
+    if (!found.some(each => each.special === special)) found.push({ special, path })
+  }
+  if (request.prompt != null) add('prompt', 'prompt')
+  if (request.modalities?.includes('image') === true) add('modalities', 'modalities')
+  const { input } = request
+  if (typeof input !== 'string') {
+    for (let at = 0; at < input.length; at++) {
+      const type = input[at]?.type
+      if (type !== undefined && ITEMS.has(type)) add(type as Special, `input[${at}]`)
+    }
+  }
+  addUndeclared(request, dialect, add)
+  return found ?? NOTHING
+}
+
+/** Of a client of Anthropic's API, and summaries of the conversation that a client of either API asks for. */
+function addUndeclared(
+  request: ResponsesRequest,
+  dialect: DialectName,
+  add: (special: Special, path: string) => void,
+): void {
+  const { mcp_servers: servers, context_management: management } = request as Undeclared
+  if (dialect === 'messages' && Array.isArray(servers) && servers.length > 0)
+    add('mcp_servers', 'mcp_servers')
+  if (management != null && isCompacting(management)) add('context_management', 'context_management')
+}
+
+interface Undeclared {
+  readonly mcp_servers?: unknown
+  readonly context_management?: unknown
+}
+
+/** True where the provider is to replace what was said by a summary; other edits only prune what it reads. */
+function isCompacting(management: unknown): boolean {
+  const edits = Array.isArray(management) ? management : (management as { readonly edits?: unknown }).edits
+  return (
+    Array.isArray(edits) &&
+    edits.some((edit: unknown) =>
+      String((edit as { readonly type?: unknown } | null)?.type).startsWith('compact'),
+    )
+  )
+}
