@@ -51,18 +51,44 @@ function allowedFunctions(
   functions: ReadonlyMap<string, DeclaredFunction>,
   serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
-  const all = [...functions]
+  const meant = meantFunctions(functions)
+  // Entries may mean the same functions, of which a server has hundreds.
+  const done = new Set<readonly string[]>()
   const allowed = new Set<string>()
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
-    if (server === null) return [tool]
-    const names = all.filter(([, each]) => each.server === server && isChosen(tool, each))
-    // The provider runs it itself.
-    if (names.length === 0) return [tool]
-    // Entries may mean the same functions, of which a server has hundreds.
-    const further = names.filter(([name]) => !allowed.has(name))
-    for (const [name] of further) allowed.add(name)
-    return further.map(([name]) => ({ type: 'function', name }))
+    const [label, name] = tool['type'] === 'mcp' ? [tool['server_label'], tool['name']] : [null, null]
+    const names = server === null ? undefined : meant.get(server)?.get(meaning(label, name))
+    // The client, or the provider, runs it itself.
+    if (names === undefined) return [tool]
+    if (done.has(names)) return []
+    done.add(names)
+    const further = names.filter(each => !allowed.has(each))
+    for (const each of further) allowed.add(each)
+    return further.map(each => ({ type: 'function', name: each }))
   })
   return { ...choice, mode: first ? choice.mode : 'auto', tools }
+}
+
+/** The functions of each server tool, by all that an entry may say of them: the MCP server, its tool, both, nothing. */
+function meantFunctions(
+  functions: ReadonlyMap<string, DeclaredFunction>,
+): ReadonlyMap<ServerTool, ReadonlyMap<string, readonly string[]>> {
+  const meant = new Map<ServerTool, Map<string, string[]>>()
+  for (const [name, each] of functions) {
+    const ofServer = meant.get(each.server) ?? new Map<string, string[]>()
+    meant.set(each.server, ofServer)
+    const label = each.tool['server_label']
+    const meanings = [meaning(), meaning(label), meaning(null, each.name), meaning(label, each.name)]
+    for (const one of new Set(meanings)) {
+      const names = ofServer.get(one)
+      if (names === undefined) ofServer.set(one, [name])
+      else names.push(name)
+    }
+  }
+  return meant
+}
+
+function meaning(label: unknown = null, name: unknown = null): string {
+  return JSON.stringify([label, name])
 }
