@@ -98,7 +98,7 @@ const withOne = measure('look up, route and open, one credential at hand', () =>
   return key
 })
 const { candidates } = route(request, catalog, scope(NO_CREDENTIALS))
-const caller = { organizationId }
+const caller = { keyHash: 'a'.repeat(64), organizationId, workspaceId: null }
 measure('look for a pin, by session', () => stickiness.order({ caller, request: inSession }, candidates))
 measure('look for a pin, by first message', () => stickiness.order({ caller, request }, candidates))
 measure('look for a pin where there is no choice', () =>

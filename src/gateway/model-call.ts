@@ -4,7 +4,7 @@
  */
 import type { Credential } from '../credentials/catalog.ts'
 import { type FailureCode, type GatewayError, rewritten, toGatewayError } from '../errors.ts'
-import type { EndpointState } from '../health/health.ts'
+import { PROBE_DUE } from '../health/health.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
 import { type CallFigures, settle, type UsageEstimates } from './accounting/account.ts'
@@ -210,7 +210,7 @@ class Asking {
   /** Asks the next healthy endpoint of the same model, if the retry budget allows it. */
   #hedge(first: RouteCandidate, race: Race<Result>): Promise<Result> | null {
     const { clock, metrics, retries, routing } = this.#deps
-    const { candidates, signal } = this.#exchange
+    const { caller, candidates, signal } = this.#exchange
     const nowMs = clock.monotonicMs()
     const second = nextCandidate(
       candidates,
@@ -218,7 +218,8 @@ class Asking {
       ({ endpoint, credential }) =>
         credential === null &&
         endpoint.modelId === first.endpoint.modelId &&
-        isHealthy(routing.health.of(endpoint, null), nowMs),
+        // No probe: that needs somebody behind it.
+        routing.health.of(endpoint, null).standing(nowMs, caller) < PROBE_DUE,
     )
     if (second === undefined || signal.aborted) return null
     this.isRetrying = retries.take()
@@ -239,16 +240,21 @@ class Asking {
     // A reply that a batch service has stored says nothing about now.
     if (this.#exchange.batch?.service?.kind === 'collection') return true
     const { health } = this.#deps.routing
+    const { caller } = this.#exchange
     const { endpoint, credential } = candidate
     const state = health.of(endpoint, credential === null ? null : credential.id)
-    const entry = health.begin(state)
+    const entry = health.begin(state, caller)
     if (entry !== null) {
       record.health = entry
       if (this.isRetrying) entry.onAnswered = () => this.#endRetry()
       return true
     }
     const nowMs = this.#deps.clock.monotonicMs()
-    const waiting = { candidate, isLimited: state.isLimited(nowMs), waitMs: state.waitMs(nowMs) }
+    const waiting = {
+      candidate,
+      isLimited: state.isLimited(nowMs, caller),
+      waitMs: state.waitMs(nowMs, caller),
+    }
     this.#waiting = [...this.#waiting, waiting]
     return false
   }
@@ -321,11 +327,6 @@ type Result = ModelReply | Unanswered
 /** True if the second attempt of a race counts more than the first one, which has failed or was outrun. */
 function hasEnded(second: Result): boolean {
   return isReply(second) || (second.error !== null && second.isOutrun !== true)
-}
-
-/** True for an endpoint that may be asked now, and not as a probe: a probe needs somebody behind it. */
-function isHealthy(state: EndpointState, nowMs: number): boolean {
-  return !state.isOpen && state.waitMs(nowMs) === 0
 }
 
 function isReply(result: Result): result is ModelReply {

@@ -1,17 +1,16 @@
 /**
- * State of one endpoint in one thread: its circuit breaker, the wait that its provider asked for, and its counts.
- * Changes nothing but its own fields. Hot path.
- *
- * The breaker opens when attempts mostly fail. Then the endpoint is not asked for a while, except by one request at a
- * time, the probe. If the probe is answered, the breaker closes; if it fails, the breaker opens for twice as long.
+ * State of one endpoint in one thread: its breakers, the waits that its provider asked for, and its counts. Changes
+ * nothing but its own fields. Hot path.
  */
 
 import { CallWindow } from './call-window.ts'
+import type { CallerState, HealthCaller } from './caller-states.ts'
+import { type BreakerScope, EndpointBreakers } from './endpoint-breakers.ts'
 import { FigureWindows } from './endpoint-figures.ts'
-import type { BreakerEvent, Cause, HealthNote } from './notes.ts'
-import { SAMPLES_MAX } from './notes.ts'
+import { type Cause, type HealthNote, SAMPLES_MAX } from './notes.ts'
 import { OutcomeWindow } from './outcome-window.ts'
 import { RecentValues } from './recent-values.ts'
+import { UnsentNote } from './unsent-note.ts'
 
 /** How an endpoint may be used, the best first. */
 export const STEADY = 0
@@ -30,40 +29,11 @@ const UPTIME_MIN = 100
 const UPTIME_STEADY = 0.95
 const UPTIME_SHAKY = 0.8
 
-/** The first span of an open breaker; it doubles with each probe that fails. */
-const OPEN_FIRST_MS = 1_000
-/** With this maximum, an endpoint that works again is asked within ten seconds. */
-const OPEN_MAX_MS = 8_000
-/** After this time without an answer, another request may be the probe. */
-const PROBE_MS = 8_000
-/** If a breaker opens again this soon after it closed, its span goes on doubling. */
-const RELAPSE_MS = 10_000
-/** A time before all others. Not 0: V8 is slow to change a field from whole numbers to fractions. */
-const NEVER = Number.NEGATIVE_INFINITY
-/** The longest wait that a provider can ask for: a wrong header must not exclude it for days. */
-const REST_MAX_MS = 3_600_000
-
 export class EndpointState {
   readonly key: string
   /** Slug of its provider, for metrics. */
   readonly provider: string
-  /** Monotonic, as all times here: the breaker is open, and a probe is due from then on; NEVER: it is closed. */
-  openUntilMs = NEVER
-  cause: Cause = 'failure'
-  /** How often the breaker has opened in succession; it sets the span. */
-  streak = 0
-  /** A probe is on its way until then. */
-  probeUntilMs = NEVER
-  /** When the last probe began. */
-  probeBeganMs = NEVER
-  /** Failures since the last success, and refusals by a rate limit since then. */
-  failedInRow = 0
-  limitedInRow = 0
-  /** The provider asked to wait until then. */
-  restUntilMs = NEVER
-  restCause: Cause = 'limit'
-  /** When the breaker last opened or closed: attempts that began before do not count. */
-  changedMs = NEVER
+  readonly breakers: EndpointBreakers
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
@@ -75,23 +45,24 @@ export class EndpointState {
   isForgotten = false
   /** True: it is in the list of states with unsent notes. */
   isListed = false
-  /** The part that other threads were not sent yet; null: nothing. */
+  /** The part that other threads were not sent yet; null: nothing but events. */
   #unsent: UnsentNote | null = null
 
-  constructor(key: string, provider: string) {
+  constructor(key: string, provider: string, nowMs: number) {
     this.key = key
     this.provider = provider
+    this.breakers = new EndpointBreakers(nowMs)
   }
 
+  /** True if the breaker for all is open. */
   get isOpen(): boolean {
-    return this.openUntilMs > NEVER
+    return this.breakers.all.isOpen
   }
 
-  standing(nowMs: number): Standing {
-    if (this.restUntilMs > nowMs) return BLOCKED
-    if (this.openUntilMs > NEVER) {
-      return nowMs >= this.openUntilMs && nowMs >= this.probeUntilMs ? PROBE_DUE : BLOCKED
-    }
+  /** @param caller null: nobody in particular */
+  standing(nowMs: number, caller: HealthCaller | null = null): Standing {
+    const passage = this.breakers.passage(nowMs, caller)
+    if (passage !== 'free') return passage === 'due' ? PROBE_DUE : BLOCKED
     const { window } = this
     if (window === null || window.failed <= 0) return STEADY
     window.advance(nowMs)
@@ -101,11 +72,14 @@ export class EndpointState {
     return ok >= total * UPTIME_SHAKY ? SHAKY : FAILING
   }
 
-  /** True if it must not be asked because of its rate limit. */
-  isLimited(nowMs: number): boolean {
-    return this.openUntilMs > NEVER
-      ? this.cause === 'limit'
-      : this.restUntilMs > nowMs && this.restCause === 'limit'
+  /** True if it must not be asked because of a rate limit. */
+  isLimited(nowMs: number, caller: HealthCaller | null = null): boolean {
+    return this.breakers.blocking(nowMs, caller).isLimited(nowMs)
+  }
+
+  /** Milliseconds until it may be asked; 0: now. */
+  waitMs(nowMs: number, caller: HealthCaller | null = null): number {
+    return this.breakers.waitMs(nowMs, caller)
   }
 
   /** The share of attempts that succeeded in the last 30 s; 1 without any. */
@@ -117,75 +91,29 @@ export class EndpointState {
     return total <= 0 ? 1 : window.ok / total
   }
 
-  /** Milliseconds until it may be asked; 0: now. */
-  waitMs(nowMs: number): number {
-    const until = this.isOpen ? Math.max(this.openUntilMs, this.probeUntilMs) : NEVER
-    return Math.max(0, Math.max(until, this.restUntilMs) - nowMs)
+  /** A caller wants to ask it. */
+  hear(nowMs: number, caller: HealthCaller | null): void {
+    this.#callerOf(nowMs, caller).heardMs = nowMs
   }
 
-  /** Claims the probe. */
-  probe(nowMs: number): void {
-    this.#setProbe(nowMs, PROBE_MS)
-    this.#tell({ kind: 'probe', forMs: PROBE_MS })
+  count(nowMs: number, caller: HealthCaller | null, ok: number, failed: number, limited: number): void {
+    const state = this.#callerOf(nowMs, caller)
+    this.#add(nowMs, state, ok, failed, limited)
+    this.#note().count(state, ok, failed, limited)
   }
 
-  count(nowMs: number, ok: number, failed: number, limited: number): void {
-    this.#add(nowMs, ok, failed, limited)
-    const unsent = this.#note()
-    unsent.ok += ok
-    unsent.failed += failed
-    unsent.limited += limited
+  /** The provider asks a caller to wait. */
+  rest(nowMs: number, caller: HealthCaller | null, forMs: number, cause: Cause): void {
+    const state = this.#callerOf(nowMs, caller)
+    const scope = this.breakers.rest(nowMs, state, forMs, cause)
+    this.#note().rest(scope === 'all' ? null : state, forMs, cause)
   }
 
-  /** Opens the breaker if attempts mostly fail, or are mostly refused by a rate limit. True if it opened. */
-  judge(nowMs: number, least: number): boolean {
-    const { window } = this
-    if (window === null || this.openUntilMs > NEVER) return false
-    window.advance(nowMs)
-    const { ok, failed, limited } = window
-    // In a row: otherwise an outage would open the breaker only after as many failures as there were successes.
-    if (failed >= least && (failed > ok || this.failedInRow >= least)) this.open(nowMs, 'failure')
-    else if (limited >= least && (limited > ok || this.limitedInRow >= least)) this.open(nowMs, 'limit')
-    return this.openUntilMs > NEVER
-  }
-
-  /** @param sinceMs when the failed attempt began, because an endpoint may take long to fail */
-  open(nowMs: number, cause: Cause, sinceMs = nowMs): void {
-    const isRelapse = this.openUntilMs > NEVER || nowMs - this.changedMs < RELAPSE_MS
-    this.streak = isRelapse ? this.streak + 1 : 1
-    const spanMs = Math.min(OPEN_MAX_MS, OPEN_FIRST_MS * 2 ** (this.streak - 1))
-    const forMs = Math.max(OPEN_FIRST_MS, sinceMs + spanMs - nowMs)
-    this.#setOpen(nowMs, forMs, cause)
-    this.#tell({ kind: 'open', forMs, streak: this.streak, cause })
-  }
-
-  /** Opens the breaker for longer, because the probe that began at `beganMs` has failed. False: it does not count. */
-  failProbe(nowMs: number, beganMs: number, cause: Cause): boolean {
-    // A later probe is running; its outcome is newer.
-    if (this.openUntilMs === NEVER || this.probeBeganMs > beganMs) return false
-    this.open(nowMs, cause, beganMs)
+  /** Closes the breaker whose probe was answered. False: it was closed already. */
+  close(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
+    if (!this.breakers.close(nowMs, caller, scope)) return false
+    if (scope === 'all') this.window?.clear()
     return true
-  }
-
-  close(nowMs: number): void {
-    this.#setClosed(nowMs)
-    this.#tell({ kind: 'closed' })
-  }
-
-  /** The probe ended without a verdict about the endpoint: another request may be the probe. */
-  unprobe(): void {
-    this.probeUntilMs = NEVER
-    this.#tell({ kind: 'unproved' })
-  }
-
-  rest(nowMs: number, forMs: number, cause: Cause): void {
-    const restMs = Math.min(REST_MAX_MS, forMs)
-    this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
-    this.restCause = cause
-    const unsent = this.#note()
-    unsent.restCause = cause
-    unsent.restMs = Math.max(unsent.restMs, restMs)
-    unsent.isUrgent = true
   }
 
   measure(nowMs: number, latencyMs: number | null, tokensPerSecond: number | null): void {
@@ -212,13 +140,21 @@ export class EndpointState {
   apply(nowMs: number, note: HealthNote): void {
     const { goodCalls, faultyCalls } = note
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
+    const { all, callers } = this.breakers
+    const named = note.callers.map(each => callers.ofName(nowMs, each.name, each.owner))
     // A breaker that closes forgets what was counted before.
-    for (const event of events) this.#follow(nowMs, event)
-    if (ok !== 0 || failed !== 0 || limited !== 0) this.#add(nowMs, ok, failed, limited)
-    if (restMs > 0) {
-      this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)
-      this.restCause = restCause
+    for (const event of events) {
+      this.breakers.follow(nowMs, event)
+      if (event.kind === 'closed' && event.caller === '') this.window?.clear()
     }
+    this.#add(nowMs, callers.of(nowMs, null), ok, failed, limited)
+    for (let at = 0; at < named.length; at++) {
+      const [each, state] = [note.callers[at], named[at]]
+      if (each === undefined || state === undefined) continue
+      this.#add(nowMs, state, each.ok, each.failed, each.limited)
+      if (each.restMs > 0) this.breakers.setRest(nowMs, state, each.restMs, each.restCause)
+    }
+    if (restMs > 0) all.rest(nowMs, restMs, restCause)
     if (goodCalls + faultyCalls > 0) this.#addCalls(nowMs, goodCalls, faultyCalls)
     for (const value of latencies) this.#addLatency(nowMs, value)
     for (const value of throughputs) this.#addThroughput(nowMs, value)
@@ -226,61 +162,48 @@ export class EndpointState {
 
   /** The note for a thread that starts now; null: nothing to tell. It has no values of latency. */
   snapshot(nowMs: number): HealthNote | null {
-    this.window?.advance(nowMs)
-    const { ok = 0, failed = 0, limited = 0 } = this.window ?? {}
-    const events: BreakerEvent[] = []
-    if (this.openUntilMs > NEVER) {
-      const forMs = Math.max(0, this.openUntilMs - nowMs)
-      events.push({ kind: 'open', forMs, streak: this.streak, cause: this.cause })
-      if (this.probeUntilMs > nowMs) events.push({ kind: 'probe', forMs: this.probeUntilMs - nowMs })
+    const { all, callers } = this.breakers
+    const note = new UnsentNote()
+    for (const state of callers.all) {
+      state.window.advance(nowMs)
+      const { ok, failed, limited } = state.window
+      const restMs = state.restUntilMs - nowMs
+      if (ok + failed + limited > 0 || state.isOpen) note.count(state, ok, failed, limited)
+      if (restMs > 0 && state.name !== '') note.rest(state, restMs, state.restCause)
     }
-    const restMs = Math.max(0, this.restUntilMs - nowMs)
-    if (ok + failed + limited === 0 && events.length === 0 && restMs === 0) return null
-    const { key, restCause } = this
-    const spans = { events, restMs, restCause, latencies: [], throughputs: [] }
-    return { key, ok, failed, limited, goodCalls: 0, faultyCalls: 0, ...spans }
+    const restMs = all.restUntilMs - nowMs
+    if (restMs > 0) note.rest(null, restMs, all.restCause)
+    const events = this.breakers.openEvents(nowMs)
+    return note.isEmpty && events.length === 0 ? null : note.plain(this.key, events)
   }
 
   /** True if the unsent note must be sent at once. */
   get isUrgent(): boolean {
-    return this.#unsent?.isUrgent === true
+    return this.breakers.untold.length > 0 || this.#unsent?.isUrgent === true
   }
 
   /** Returns the unsent note and clears it; null: there is none. */
   takeUnsent(): HealthNote | null {
+    const { untold } = this.breakers
     const unsent = this.#unsent
     this.#unsent = null
     this.isListed = false
-    if (unsent === null) return null
-    const { isUrgent: _urgent, ...note } = unsent
-    return { key: this.key, ...note }
+    if (untold.length === 0) return unsent === null ? null : unsent.plain(this.key, NO_EVENTS)
+    this.breakers.untold = []
+    return (unsent ?? new UnsentNote()).plain(this.key, untold)
   }
 
-  #follow(nowMs: number, event: BreakerEvent): void {
-    switch (event.kind) {
-      case 'open':
-        this.streak = event.streak
-        this.#setOpen(nowMs, event.forMs, event.cause)
-        break
-      case 'probe':
-        this.#setProbe(nowMs, event.forMs)
-        break
-      case 'unproved':
-        this.probeUntilMs = NEVER
-        break
-      case 'closed':
-        this.#setClosed(nowMs)
-        break
-    }
+  #callerOf(nowMs: number, caller: HealthCaller | null): CallerState {
+    return this.breakers.callers.of(nowMs, caller)
   }
 
-  #add(nowMs: number, ok: number, failed: number, limited: number): void {
+  #add(nowMs: number, state: CallerState, ok: number, failed: number, limited: number): void {
+    if (ok === 0 && failed === 0 && limited === 0) return
     this.window ??= new OutcomeWindow(nowMs)
     this.window.add(nowMs, ok, failed, limited)
     this.figures ??= new FigureWindows()
     this.figures.count(nowMs, ok, failed)
-    this.failedInRow = ok > 0 ? 0 : this.failedInRow + failed
-    this.limitedInRow = ok > 0 ? 0 : this.limitedInRow + limited
+    this.breakers.add(nowMs, state, ok, failed, limited)
   }
 
   #addCalls(nowMs: number, good: number, faulty: number): void {
@@ -300,62 +223,10 @@ export class EndpointState {
     this.figures?.throughput(nowMs, tokensPerSecond)
   }
 
-  #setProbe(nowMs: number, forMs: number): void {
-    this.probeUntilMs = nowMs + forMs
-    this.probeBeganMs = nowMs
-  }
-
-  #setOpen(nowMs: number, forMs: number, cause: Cause): void {
-    this.openUntilMs = nowMs + forMs
-    this.probeUntilMs = NEVER
-    this.cause = cause
-    this.changedMs = nowMs
-  }
-
-  #setClosed(nowMs: number): void {
-    this.openUntilMs = NEVER
-    this.probeUntilMs = NEVER
-    this.changedMs = nowMs
-    // Failures from before do not count any more.
-    this.window?.clear()
-    this.failedInRow = 0
-    this.limitedInRow = 0
-  }
-
-  #tell(event: BreakerEvent): void {
-    const unsent = this.#note()
-    unsent.events.push(event)
-    unsent.isUrgent = true
-  }
-
   #note(): UnsentNote {
-    this.#unsent ??= {
-      ok: 0,
-      failed: 0,
-      limited: 0,
-      goodCalls: 0,
-      faultyCalls: 0,
-      events: [],
-      restMs: 0,
-      restCause: 'limit',
-      latencies: [],
-      throughputs: [],
-      isUrgent: false,
-    }
+    this.#unsent ??= new UnsentNote()
     return this.#unsent
   }
 }
 
-interface UnsentNote {
-  ok: number
-  failed: number
-  limited: number
-  goodCalls: number
-  faultyCalls: number
-  readonly events: BreakerEvent[]
-  restMs: number
-  restCause: Cause
-  readonly latencies: number[]
-  readonly throughputs: number[]
-  isUrgent: boolean
-}
+const NO_EVENTS: readonly never[] = []

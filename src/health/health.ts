@@ -7,9 +7,12 @@ import type { Clock } from '../clock.ts'
 import type { BreakerChange } from '../metrics/metrics.ts'
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import type { Endpoint } from '../providers/provider.ts'
+import type { HealthCaller } from './caller-states.ts'
+import type { BreakerScope } from './endpoint-breakers.ts'
 import { BLOCKED, EndpointState, PROBE_DUE, type Standing } from './endpoint-state.ts'
 import type { HealthNote } from './notes.ts'
 
+export type { HealthCaller } from './caller-states.ts'
 export {
   BLOCKED,
   type EndpointState,
@@ -66,7 +69,9 @@ export function endpointKey(endpoint: Endpoint, credentialId: string | null): st
 export class HealthEntry {
   readonly state: EndpointState
   readonly #health: EndpointHealth
-  readonly #isProbe: boolean
+  readonly #caller: HealthCaller | null
+  /** The breaker whose probe it is; null: it is none. */
+  readonly #probed: BreakerScope | null
   readonly #beganMs: number
   #sentMs: number
   /** Monotonic milliseconds of its first content; null before. */
@@ -75,10 +80,17 @@ export class HealthEntry {
   /** Called with the first content; null: not needed. */
   onAnswered: (() => void) | null = null
 
-  constructor(health: EndpointHealth, state: EndpointState, isProbe: boolean, nowMs: number) {
+  constructor(
+    health: EndpointHealth,
+    state: EndpointState,
+    caller: HealthCaller | null,
+    probed: BreakerScope | null,
+    nowMs: number,
+  ) {
     this.#health = health
     this.state = state
-    this.#isProbe = isProbe
+    this.#caller = caller
+    this.#probed = probed
     this.#beganMs = nowMs
     this.#sentMs = nowMs
   }
@@ -92,7 +104,7 @@ export class HealthEntry {
   answered(nowMs: number): void {
     if (this.#answeredMs !== null || this.#isOver) return
     this.#answeredMs = nowMs
-    this.#health.ok(this.state, this.#isProbe, nowMs)
+    this.#health.ok(this.state, this.#caller, this.#probed, nowMs)
     this.onAnswered?.()
   }
 
@@ -104,13 +116,14 @@ export class HealthEntry {
     this.#isOver = true
     const isAnswered = this.#answeredMs !== null
     if (verdict === 'ok') {
-      if (!isAnswered) this.#health.ok(this.state, this.#isProbe, nowMs)
-    } else if (verdict === 'none') {
-      if (this.#isProbe && !isAnswered) this.#health.unproved(this.state)
-    } else {
-      const isProbe = this.#isProbe && !isAnswered
-      this.#health.bad(this.state, verdict, { isAnswered, isProbe, beganMs: this.#beganMs, nowMs, waitMs })
+      if (!isAnswered) this.#health.ok(this.state, this.#caller, this.#probed, nowMs)
+      return
     }
+    const probed = isAnswered ? null : this.#probed
+    const [caller, beganMs] = [this.#caller, this.#beganMs]
+    if (verdict !== 'none') {
+      this.#health.bad(this.state, verdict, { caller, isAnswered, probed, beganMs, nowMs, waitMs })
+    } else if (probed !== null) this.#health.unproved(this.state, caller, probed, nowMs)
   }
 
   /** Counts replies with tool calls: good ones, and those with a faulty call. */
@@ -136,9 +149,10 @@ const TOKENS_MIN = 8
 const SPAN_MIN_MS = 20
 
 interface BadEnd {
+  readonly caller: HealthCaller | null
   /** Content had come: the success that was counted is subtracted. */
   readonly isAnswered: boolean
-  readonly isProbe: boolean
+  readonly probed: BreakerScope | null
   readonly beganMs: number
   readonly nowMs: number
   readonly waitMs: number
@@ -196,53 +210,51 @@ export class EndpointHealth {
     return CONDITIONS[standing]
   }
 
-  standing(state: EndpointState): Standing {
-    return state.standing(this.#clock.monotonicMs())
+  standing(state: EndpointState, caller: HealthCaller | null = null): Standing {
+    return state.standing(this.#clock.monotonicMs(), caller)
   }
 
-  /** Begins an attempt; null: the endpoint must not be asked now. */
-  begin(state: EndpointState): HealthEntry | null {
+  /**
+   * Begins an attempt; null: the caller must not ask the endpoint now.
+   * @param caller null: nobody in particular
+   */
+  begin(state: EndpointState, caller: HealthCaller | null = null): HealthEntry | null {
     const nowMs = this.#clock.monotonicMs()
-    const standing = state.standing(nowMs)
+    state.hear(nowMs, caller)
+    const standing = state.standing(nowMs, caller)
     if (standing === BLOCKED) return null
     // Marks it as recently used: the table drops the least recently used ones.
     this.#states.get(state.key)
-    if (standing === PROBE_DUE) {
-      state.probe(nowMs)
-      this.#changed(state, 'probed')
-    }
-    return new HealthEntry(this, state, standing === PROBE_DUE, nowMs)
+    const probed = standing === PROBE_DUE ? state.breakers.probe(nowMs, caller) : null
+    if (probed !== null) this.#changed(state, probed, 'probed')
+    return new HealthEntry(this, state, caller, probed, nowMs)
   }
 
-  ok(state: EndpointState, isProbe: boolean, nowMs: number): void {
-    if (isProbe && state.isOpen) {
-      state.close(nowMs)
-      this.#changed(state, 'closed')
-    }
-    state.count(nowMs, 1, 0, 0)
+  ok(state: EndpointState, caller: HealthCaller | null, probed: BreakerScope | null, nowMs: number): void {
+    if (probed !== null && state.close(nowMs, caller, probed)) this.#changed(state, probed, 'closed')
+    state.count(nowMs, caller, 1, 0, 0)
     this.#plan(state)
   }
 
-  unproved(state: EndpointState): void {
-    if (!state.isOpen) return
-    state.unprobe()
+  unproved(state: EndpointState, caller: HealthCaller | null, probed: BreakerScope, nowMs: number): void {
+    state.breakers.unprobe(nowMs, caller, probed)
     this.#plan(state)
   }
 
   bad(state: EndpointState, verdict: 'failed' | 'limited', end: BadEnd): void {
-    const { isAnswered, isProbe, beganMs, nowMs, waitMs } = end
+    const { caller, isAnswered, probed, beganMs, nowMs, waitMs } = end
     const isFailed = verdict === 'failed'
-    if (waitMs > 0 && this.#failures !== null) state.rest(nowMs, waitMs, isFailed ? 'failure' : 'limit')
-    if (isProbe && state.isOpen) {
-      const isReopened = state.failProbe(nowMs, beganMs, isFailed ? 'failure' : 'limit')
-      if (isReopened) this.#changed(state, isFailed ? 'opened' : 'limited')
-    } else if (beganMs >= state.changedMs) {
-      // Attempts that began before the breaker changed do not count.
-      state.count(nowMs, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
-      if (this.#failures !== null && state.judge(nowMs, this.#failures)) {
-        this.#changed(state, state.cause === 'limit' ? 'limited' : 'opened')
-      }
+    const cause = isFailed ? 'failure' : 'limit'
+    if (this.#failures !== null && waitMs > 0) state.rest(nowMs, caller, waitMs, cause)
+    const { breakers } = state
+    if (probed !== null && breakers.isOpen(nowMs, caller, probed)) {
+      const isReopened = breakers.failProbe(nowMs, caller, probed, beganMs, cause)
+      if (isReopened) this.#changed(state, probed, isFailed ? 'opened' : 'limited')
+    } else if (breakers.isCurrent(caller, beganMs)) {
+      state.count(nowMs, caller, isAnswered ? -1 : 0, isFailed ? 1 : 0, isFailed ? 0 : 1)
     }
+    const opened = this.#failures === null ? null : breakers.judge(nowMs, caller, this.#failures)
+    if (opened !== null) this.#changed(state, 'all', opened === 'limit' ? 'limited' : 'opened')
     this.#plan(state)
   }
 
@@ -283,9 +295,10 @@ export class EndpointHealth {
     const nowMs = this.#clock.monotonicMs()
     let [open, limited, resting] = [0, 0, 0]
     for (const state of this.#states.values()) {
-      if (state.isOpen && state.cause === 'limit') limited++
-      else if (state.isOpen) open++
-      else if (state.restUntilMs > nowMs) resting++
+      const { isOpen, cause, restUntilMs } = state.breakers.all
+      if (isOpen && cause === 'limit') limited++
+      else if (isOpen) open++
+      else if (restUntilMs > nowMs) resting++
     }
     return { open, limited, resting }
   }
@@ -305,14 +318,15 @@ export class EndpointHealth {
   #byKey(key: string, provider: string): EndpointState {
     let state = this.#states.get(key)
     if (state === undefined) {
-      state = new EndpointState(key, provider)
+      state = new EndpointState(key, provider, this.#clock.monotonicMs())
       this.#states.set(key, state)
     }
     return state
   }
 
-  #changed(state: EndpointState, change: BreakerChange): void {
-    this.onChange?.(state.provider, change)
+  /** Tells changes of the breaker for all; those of single keys are their own. */
+  #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange): void {
+    if (scope === 'all') this.onChange?.(state.provider, change)
     this.#plan(state)
   }
 

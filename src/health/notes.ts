@@ -6,28 +6,52 @@
 /** Why an endpoint is not asked: it fails, or the provider limits the rate. */
 export type Cause = 'failure' | 'limit'
 
-/** A change of a breaker. */
-export type BreakerEvent =
-  | { readonly kind: 'open'; readonly forMs: number; readonly streak: number; readonly cause: Cause }
-  /** One request is the probe; no other thread sends one for so long. */
-  | { readonly kind: 'probe'; readonly forMs: number }
+/** A change of a breaker. `caller`: the name of its key; empty: the breaker for all. */
+export type BreakerEvent = { readonly caller: string } & (
+  | {
+      readonly kind: 'open'
+      readonly forMs: number
+      readonly streak: number
+      readonly cause: Cause
+      /** The only key whose failures have opened the breaker for all; empty: there were several. */
+      readonly alone: string
+    }
+  /** One request is the probe; no other thread sends one for so long. `isOther`: it is of another key than `alone`. */
+  | { readonly kind: 'probe'; readonly forMs: number; readonly isOther: boolean }
   /** The probe ended without a verdict about the endpoint. */
   | { readonly kind: 'unproved' }
   | { readonly kind: 'closed' }
+)
+
+/** The attempts of one key since the last note. */
+export interface CallerNote {
+  /** The first characters of the hash of the key. */
+  readonly name: string
+  /** A short hash of the workspace of the key. */
+  readonly owner: string
+  readonly ok: number
+  readonly failed: number
+  readonly limited: number
+  /** The provider asks this key to wait for so long; 0: it does not. */
+  readonly restMs: number
+  readonly restCause: Cause
+}
 
 export interface HealthNote {
   /** Of `endpointKey`. */
   readonly key: string
-  /** Attempts since the last note; a counted success that broke off later counts -1. */
+  /** Attempts of callers without a name since the last note; a counted success that broke off later counts -1. */
   readonly ok: number
   readonly failed: number
   readonly limited: number
+  /** At most eight. */
+  readonly callers: readonly CallerNote[]
   /** Replies whose tool calls a client can run, and replies with faulty ones. */
   readonly goodCalls: number
   readonly faultyCalls: number
   /** In their order. */
   readonly events: readonly BreakerEvent[]
-  /** The provider asks to wait for so long; 0: it does not. */
+  /** The provider asks all to wait for so long; 0: it does not. */
   readonly restMs: number
   readonly restCause: Cause
   /** Milliseconds to the first content. */
@@ -40,6 +64,9 @@ export interface HealthNote {
 const NOTES_MAX = 10_000
 export const SAMPLES_MAX = 64
 const EVENTS_MAX = 64
+const CALLERS_MAX = 8
+/** Of the hash of a key: enough to distinguish those of one endpoint, and too few to say which key it is. */
+export const NAME_CHARS = 10
 const KEY_MAX_CHARS = 1_024
 const SPAN_MAX_MS = 3_600_000
 const COUNT_MAX = 1_000_000
@@ -59,13 +86,14 @@ function readNote(value: unknown): HealthNote | null {
     string,
     unknown
   >
-  const { goodCalls, faultyCalls } = value as Record<string, unknown>
+  const { callers, goodCalls, faultyCalls } = value as Record<string, unknown>
   if (typeof key !== 'string' || key.length > KEY_MAX_CHARS) return null
   return {
     key,
     ok: whole(ok, -COUNT_MAX),
     failed: whole(failed, 0),
     limited: whole(limited, 0),
+    callers: Array.isArray(callers) ? callers.slice(0, CALLERS_MAX).flatMap(readCaller) : [],
     goodCalls: whole(goodCalls, 0),
     faultyCalls: whole(faultyCalls, 0),
     events: Array.isArray(events) ? events.slice(0, EVENTS_MAX).flatMap(readEvent) : [],
@@ -76,14 +104,37 @@ function readNote(value: unknown): HealthNote | null {
   }
 }
 
+function readCaller(value: unknown): readonly CallerNote[] {
+  if (typeof value !== 'object' || value === null) return []
+  const { name, owner, ok, failed, limited, restMs, restCause } = value as Record<string, unknown>
+  if (nameOf(name) === '') return []
+  return [
+    {
+      name: nameOf(name),
+      owner: nameOf(owner),
+      ok: whole(ok, -COUNT_MAX),
+      failed: whole(failed, 0),
+      limited: whole(limited, 0),
+      restMs: span(restMs),
+      restCause: causeOf(restCause),
+    },
+  ]
+}
+
 function readEvent(value: unknown): readonly BreakerEvent[] {
   if (typeof value !== 'object' || value === null) return []
-  const { kind, forMs, streak, cause } = value as Record<string, unknown>
+  const { kind, caller: name, forMs, streak, cause, alone, isOther } = value as Record<string, unknown>
+  const caller = nameOf(name)
   if (kind === 'open') {
-    return [{ kind, forMs: span(forMs), streak: whole(streak, 1), cause: causeOf(cause) }]
+    const spans = { forMs: span(forMs), streak: whole(streak, 1), cause: causeOf(cause) }
+    return [{ kind, caller, ...spans, alone: nameOf(alone) }]
   }
-  if (kind === 'probe') return [{ kind, forMs: span(forMs) }]
-  return kind === 'closed' || kind === 'unproved' ? [{ kind }] : []
+  if (kind === 'probe') return [{ kind, caller, forMs: span(forMs), isOther: isOther === true }]
+  return kind === 'closed' || kind === 'unproved' ? [{ kind, caller }] : []
+}
+
+function nameOf(value: unknown): string {
+  return typeof value === 'string' && /^[\da-f]{1,10}$/.test(value) ? value : ''
 }
 
 function causeOf(value: unknown): Cause {

@@ -13,8 +13,8 @@ export class OutcomeWindow {
   failed = 0
   /** Refused by a rate limit, which is no failure of the endpoint. */
   limited = 0
-  /** The kinds of each slot side by side. Signed: a success that breaks later is taken back. */
-  readonly #counts = new Int32Array(SLOTS * KINDS)
+  /** The kinds of each slot side by side; null: there was none. Signed: a success that breaks later is taken back. */
+  #counts: Int32Array | null = null
   /** Number of the slot that is filled now, since the clock's zero. */
   #slot: number
 
@@ -24,10 +24,12 @@ export class OutcomeWindow {
 
   add(nowMs: number, ok: number, failed: number, limited: number): void {
     this.advance(nowMs)
+    this.#counts ??= new Int32Array(SLOTS * KINDS)
+    const counts = this.#counts
     const at = (this.#slot % SLOTS) * KINDS
-    this.#counts[at + OK] = (this.#counts[at + OK] ?? 0) + ok
-    this.#counts[at + FAILED] = (this.#counts[at + FAILED] ?? 0) + failed
-    this.#counts[at + LIMITED] = (this.#counts[at + LIMITED] ?? 0) + limited
+    counts[at + OK] = (counts[at + OK] ?? 0) + ok
+    counts[at + FAILED] = (counts[at + FAILED] ?? 0) + failed
+    counts[at + LIMITED] = (counts[at + LIMITED] ?? 0) + limited
     this.ok += ok
     this.failed += failed
     this.limited += limited
@@ -37,7 +39,8 @@ export class OutcomeWindow {
   advance(nowMs: number): void {
     const slot = Math.floor(nowMs / SLOT_MS)
     if (slot <= this.#slot) return
-    if (slot - this.#slot >= SLOTS) {
+    const counts = this.#counts
+    if (counts === null || slot - this.#slot >= SLOTS) {
       this.clear()
       this.#slot = slot
       return
@@ -45,15 +48,15 @@ export class OutcomeWindow {
     while (this.#slot < slot) {
       this.#slot++
       const at = (this.#slot % SLOTS) * KINDS
-      this.ok -= this.#counts[at + OK] ?? 0
-      this.failed -= this.#counts[at + FAILED] ?? 0
-      this.limited -= this.#counts[at + LIMITED] ?? 0
-      this.#counts.fill(0, at, at + KINDS)
+      this.ok -= counts[at + OK] ?? 0
+      this.failed -= counts[at + FAILED] ?? 0
+      this.limited -= counts[at + LIMITED] ?? 0
+      counts.fill(0, at, at + KINDS)
     }
   }
 
   clear(): void {
-    this.#counts.fill(0)
+    this.#counts?.fill(0)
     this.ok = 0
     this.failed = 0
     this.limited = 0

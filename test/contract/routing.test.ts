@@ -26,7 +26,7 @@ async function start(t: Test) {
     request.on('end', () => {
       asked.push(slug)
       bodies.push(JSON.parse(json))
-      const status = statuses.get(slug) ?? 200
+      const status = json.includes('poison') ? 500 : (statuses.get(slug) ?? 200)
       const hint = status === 429 ? { 'retry-after': '7' } : {}
       response.writeHead(status, { 'content-type': 'application/json', ...hint })
       response.end(status === 200 ? BODY : '{}')
@@ -134,6 +134,34 @@ t.test('an endpoint that keeps failing is not asked, and the answer says when to
     gateway_metadata: { attempt: 0 },
   })
   t.equal(asked.length, 5)
+})
+
+t.test('a key whose requests fail at the provider takes the endpoint from itself alone', async t => {
+  const { gateway, asked, ask } = await start(t)
+  const made = await fetch(`${gateway.url}/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.managementKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'another' }),
+  })
+  const { key } = (await made.json()) as Json
+  const another = async (input: string): Promise<number> => {
+    const reply = await fetch(`${gateway.url}/responses`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'v/single', input }),
+    })
+    await reply.arrayBuffer()
+    return reply.status
+  }
+  t.equal((await ask({ model: 'v/single' })).status, 200)
+  const burst = await Promise.all(Array.from({ length: 6 }, () => another('poison')))
+  t.same(
+    burst,
+    Array.from({ length: 6 }, () => 502),
+  )
+  t.equal(await another('hi'), 503)
+  for (let time = 0; time < 5; time++) t.equal((await ask({ model: 'v/single' })).status, 200)
+  t.equal(asked.length, 12)
 })
 
 t.test('Retry-After of a provider holds for all who come after', async t => {

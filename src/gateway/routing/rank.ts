@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
-import type { EndpointHealth } from '../../health/health.ts'
+import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
 import type { Caller } from '../../protocol/records.ts'
@@ -68,9 +68,10 @@ export class Routing {
     this.hedgeAfterMs = options.hedgeAfterMs ?? null
   }
 
-  terms(): RankTerms {
+  /** @param caller null: nobody in particular */
+  terms(caller: HealthCaller | null): RankTerms {
     const { clock, health, random, balances } = this.#options
-    return { shared: this.#shared, health, nowMs: clock.monotonicMs(), random, balances }
+    return { shared: this.#shared, health, nowMs: clock.monotonicMs(), caller, random, balances }
   }
 }
 
@@ -131,7 +132,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
         plugins,
         ...routing.measures,
       }
-      const terms = routing.terms()
+      const terms = routing.terms(caller)
       const { candidates: ranked, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
       const found =
         exchange.batch === undefined

@@ -10,6 +10,7 @@ import {
   type EndpointHealth,
   type EndpointState,
   FAILING,
+  type HealthCaller,
   type Percentiles,
   PROBE_DUE,
   STEADY,
@@ -39,6 +40,8 @@ export interface RankTerms {
   /** Null: nothing is known of any endpoint. */
   readonly health: EndpointHealth | null
   readonly nowMs: number
+  /** Who asks; null: nobody in particular. */
+  readonly caller: HealthCaller | null
   /** From 0 to 1, 1 excluded. */
   readonly random: () => number
   /** True: requests without an order of their own are distributed by price. False: in the order of the catalogue. */
@@ -150,7 +153,7 @@ function drawnOf(
   { preferences, hasTools }: Group,
   terms: RankTerms,
 ): number {
-  const { health, nowMs, random } = terms
+  const { random } = terms
   const wanted = wantsSpeed(preferences) ? preferences : null
   const weights = new Float64Array(candidates.length)
   let total = 0
@@ -161,8 +164,8 @@ function drawnOf(
     const price = priceOf(candidate.endpoint)
     // They are sorted by price: all further prices are unknown too. Beside free candidates, others are not drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
-    if (!mayBeDrawn(candidate, health, nowMs, wanted)) continue
-    if (hasTools && isPoor(candidate, health, nowMs)) continue
+    if (!mayBeDrawn(candidate, terms, wanted)) continue
+    if (hasTools && isPoor(candidate, terms)) continue
     isFree ||= price === 0
     const weight = price === 0 ? 1 : 1 / (price * price)
     weights[known] = weight
@@ -183,13 +186,14 @@ function drawnOf(
 
 function mayBeDrawn(
   candidate: RouteCandidate,
-  health: EndpointHealth | null,
-  nowMs: number,
+  { health, nowMs, caller }: RankTerms,
   preferences: Preferences | null,
 ): boolean {
   if (health === null) return true
   const state = stateOf(health, candidate)
-  return state.standing(nowMs) === STEADY && (preferences === null || !misses(state, preferences, nowMs))
+  return (
+    state.standing(nowMs, caller) === STEADY && (preferences === null || !misses(state, preferences, nowMs))
+  )
 }
 
 function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Preferences): boolean {
@@ -235,7 +239,7 @@ function exceeds(
 }
 
 /** True if too many tool calls of its model are faulty. */
-function isPoor(candidate: RouteCandidate, health: EndpointHealth | null, nowMs: number): boolean {
+function isPoor(candidate: RouteCandidate, { health, nowMs }: RankTerms): boolean {
   return health !== null && stateOf(health, candidate).calls?.isPoor(nowMs) === true
 }
 
@@ -243,10 +247,10 @@ function isPoor(candidate: RouteCandidate, health: EndpointHealth | null, nowMs:
 function byToolCalls(
   candidates: readonly RouteCandidate[],
   { hasTools, sort, preferences }: Group,
-  { health, nowMs }: RankTerms,
+  terms: RankTerms,
 ): readonly RouteCandidate[] {
-  if (!hasTools || health === null || sort !== null || hasOrder(preferences)) return candidates
-  return groupedBy(candidates, candidate => (isPoor(candidate, health, nowMs) ? 1 : 0))
+  if (!hasTools || terms.health === null || sort !== null || hasOrder(preferences)) return candidates
+  return groupedBy(candidates, candidate => (isPoor(candidate, terms) ? 1 : 0))
 }
 
 function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {
@@ -273,18 +277,18 @@ function byHealth(
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  const { health, nowMs } = terms
+  const { health, nowMs, caller } = terms
   if (health === null) return candidates
   const isFree = group.sort === null && !hasOrder(group.preferences)
   let isMixed = false
   for (let at = 0; at < candidates.length && !isMixed; at++) {
-    isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs) !== STEADY
+    isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs, caller) !== STEADY
   }
   if (!isMixed) return candidates
   const probesFirst = isDistributed(group, terms)
   let hasProbe = false
   return groupedBy(candidates, candidate => {
-    const standing = stateOf(health, candidate).standing(nowMs)
+    const standing = stateOf(health, candidate).standing(nowMs, caller)
     if (standing === BLOCKED) return LAST
     if (standing === PROBE_DUE) {
       if (!probesFirst) return FIRST + 1

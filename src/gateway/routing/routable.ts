@@ -27,7 +27,7 @@ export interface RoutableDeps {
   readonly quota: Pick<Quota, 'limitsMoney'>
   readonly routing: {
     readonly measures: Measures & { readonly inputTokens: (request: ResponsesRequest) => number }
-    terms(): RankTerms
+    terms(caller: null): RankTerms
   }
 }
 
@@ -107,7 +107,7 @@ async function scopeOf(
 type Test = (id: string, variants: string) => RoutableModel | null
 
 function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, scope: RouteScope): Test {
-  const terms = routing.terms()
+  const terms = routing.terms(null)
   const { needed, files } = modalitiesOf(request)
   const outputs = request.modalities ?? []
   const used = usedOf(request, FEATURES)

@@ -58,7 +58,14 @@ const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
 
 /** Terms for a route without health and without a draw. */
 function neutralTerms(): RankTerms {
-  return { shared: new SharedCandidates(), health: null, nowMs: 0, random: () => 0, balances: false }
+  return {
+    shared: new SharedCandidates(),
+    health: null,
+    nowMs: 0,
+    caller: null,
+    random: () => 0,
+    balances: false,
+  }
 }
 
 /**

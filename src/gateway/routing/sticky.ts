@@ -8,9 +8,8 @@
  */
 import { hash } from 'node:crypto'
 import type { Usage } from '../../formats/format.ts'
-import { endpointKey, PROBE_DUE } from '../../health/health.ts'
+import { endpointKey, type HealthCaller, PROBE_DUE } from '../../health/health.ts'
 import type { Pins } from '../../pins/pins.ts'
-import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
@@ -30,7 +29,7 @@ type Candidates = readonly RouteCandidate[]
 
 /** The part of an exchange that sticky routing reads. */
 interface Asked {
-  readonly caller: Pick<Caller, 'organizationId'>
+  readonly caller: HealthCaller
   readonly request: ResponsesRequest
 }
 
@@ -65,7 +64,7 @@ export class Stickiness {
     if (conversation === null) return { candidates, stay: null }
     const ttlMs = ttlOf(request)
     const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
-    const terms = { keys, ttlMs, nowMs, isNamed }
+    const terms = { keys, ttlMs, nowMs, caller, isNamed }
     const pinned = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
     if (pinned.some(isPending)) {
       return Promise.all(pinned).then(pins => this.#found(candidates, terms, pins))
@@ -100,14 +99,14 @@ export class Stickiness {
   }
 
   #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
-    const { keys, ttlMs, nowMs, isNamed } = terms
+    const { keys, ttlMs, isNamed } = terms
     let ordered = candidates
     const pins = new Map<string, string>()
     for (const [index, modelId] of [...keys.keys()].entries()) {
       const pin = pinned[index] ?? null
       if (pin === null) continue
       pins.set(modelId, pin)
-      ordered = promote(ordered, modelId, pin, nowMs)
+      ordered = promote(ordered, modelId, pin, terms)
     }
     return {
       candidates: ordered,
@@ -138,6 +137,7 @@ interface Terms {
   readonly keys: ReadonlyMap<string, string>
   readonly ttlMs: number
   readonly nowMs: number
+  readonly caller: HealthCaller
   /** The caller names the conversation. */
   readonly isNamed: boolean
 }
@@ -176,13 +176,13 @@ function kindOf({ credential }: RouteCandidate): 'own' | 'shared' | 'fallback' {
   return credential.isFallback ? 'fallback' : 'own'
 }
 
-function promote(candidates: Candidates, modelId: string, pin: string, nowMs: number): Candidates {
+function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, caller }: Terms): Candidates {
   const at = candidates.findIndex(
     candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
   )
   const chosen = candidates[at]
   if (chosen === undefined) return candidates
-  if (chosen.state !== undefined && chosen.state.standing(nowMs) >= PROBE_DUE) return candidates
+  if (chosen.state !== undefined && chosen.state.standing(nowMs, caller) >= PROBE_DUE) return candidates
   const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
   return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
 }

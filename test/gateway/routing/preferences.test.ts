@@ -83,6 +83,7 @@ function setup() {
     shared: new SharedCandidates(),
     health,
     nowMs: clock.monotonicMs(),
+    caller: null,
     random: () => 0.999_999,
     balances: true,
   })
@@ -220,7 +221,7 @@ t.test('what must not be asked goes last; a probe goes first where requests are 
   const endpoint = catalog.model('v/one')?.endpoints.find(each => each.provider.slug === 'b')
   if (endpoint === undefined) throw new Error('b serves it')
   const state = health.of(endpoint, null)
-  state.open(clock.monotonicMs(), 'failure')
+  state.breakers.openAll(clock.monotonicMs(), 'failure')
   t.equal(order('v/one'), 'a c b')
   t.equal(order('v/one', { provider: { order: ['b'] } }), 'a c b')
   clock.advance(1_000)

@@ -90,7 +90,7 @@ function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
       const state = states[candidate.endpoint.provider.slug]
       if (state !== undefined) candidate.state = state
     }
-    const caller = { organizationId }
+    const caller = { keyHash: 'a'.repeat(64), organizationId, workspaceId: null }
     const found = await sticky.order({ caller, request }, candidates, clock.monotonicMs())
     return {
       found,
@@ -144,7 +144,7 @@ t.test(
     const b = candidates.find(({ endpoint }) => endpoint.provider.slug === 'b')
     if (b === undefined) throw new Error('b is a candidate')
     const state = health.of(b.endpoint, null)
-    state.open(clock.monotonicMs(), 'failure')
+    state.breakers.openAll(clock.monotonicMs(), 'failure')
     const broken = await turn({ session_id: 's' }, 'o', { b: state })
     t.equal(broken.order, 'a b c d')
     t.equal((await turn({ session_id: 's' })).order, 'b a c d', 'until then its pin stays')
@@ -305,7 +305,10 @@ t.test('a request that was not answered leaves no long pin, and one request not 
   }
   const request = parseResponsesRequest(body)
   const { candidates } = route(request, many)
-  await new Stickiness(spied).order({ caller: { organizationId: 'o' }, request }, candidates)
+  await new Stickiness(spied).order(
+    { caller: { keyHash: 'a'.repeat(64), organizationId: 'o', workspaceId: null }, request },
+    candidates,
+  )
   t.same(kept, Array(8).fill(600_000))
 })
 

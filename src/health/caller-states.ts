@@ -1,0 +1,227 @@
+/**
+ * The callers of one endpoint: each API key has a breaker and counts of its own there, so that requests of one key
+ * cannot take the endpoint from all others. Bounded: eight keys by name, all others together. Pure. Hot path.
+ */
+import { Breaker, NEVER } from './breaker.ts'
+import { type Cause, NAME_CHARS } from './notes.ts'
+import { OutcomeWindow, WINDOW_MS } from './outcome-window.ts'
+
+/** Who asks, as health distinguishes them. */
+export interface HealthCaller {
+  /** SHA-256 of the API key, lowercase hexadecimal. */
+  readonly keyHash: string
+  readonly organizationId: string
+  readonly workspaceId: string | null
+}
+
+/** Keys with a name at one endpoint, and in one note. More together are one caller. */
+const NAMED_MAX = 8
+
+/** One key at one endpoint, or all keys without a name together. */
+export class CallerState extends Breaker {
+  /** The first characters of the hash of its key; empty: all keys without a name of their own. */
+  readonly name: string
+  /** A hash of its workspace; empty: several, or unknown. */
+  owner: string
+  /** When it last asked. */
+  heardMs = NEVER
+  /** When it last had a success. */
+  succeededMs = NEVER
+  readonly window: OutcomeWindow
+  /** Failures since its own last success, and refusals by a rate limit since then. */
+  failedInRow = 0
+  limitedInRow = 0
+  /** Those of them since the last success of anybody. */
+  #row = 0
+  #rowFailed = 0
+  #rowLimited = 0
+
+  constructor(name: string, owner: string, nowMs: number) {
+    super()
+    this.name = name
+    this.owner = owner
+    this.window = new OutcomeWindow(nowMs)
+  }
+
+  isOf({ keyHash }: HealthCaller): boolean {
+    return this.name !== '' && keyHash.startsWith(this.name)
+  }
+
+  /** @param row number of the row of failures in which these are */
+  add(nowMs: number, row: number, ok: number, failed: number, limited: number): void {
+    this.heardMs = nowMs
+    this.window.add(nowMs, ok, failed, limited)
+    if (ok > 0) {
+      this.succeededMs = nowMs
+      this.failedInRow = 0
+      this.limitedInRow = 0
+    } else {
+      this.failedInRow += failed
+      this.limitedInRow += limited
+    }
+    if (failed === 0 && limited === 0) return
+    if (this.#row !== row) this.#rowFailed = this.#rowLimited = 0
+    this.#row = row
+    this.#rowFailed += failed
+    this.#rowLimited += limited
+  }
+
+  /** Its failures since the last success of anybody. */
+  inRow(row: number, cause: Cause): number {
+    if (this.#row !== row) return 0
+    return cause === 'failure' ? this.#rowFailed : this.#rowLimited
+  }
+
+  /** Why its own breaker is open, or has to open; null: it does not. */
+  verdict(nowMs: number, least: number): Cause | null {
+    if (this.isOpen) return this.cause
+    this.window.advance(nowMs)
+    const { ok, failed, limited } = this.window
+    // In a row: otherwise an outage would open the breaker only after as many failures as there were successes.
+    if (failed >= least && (failed > ok || this.failedInRow >= least)) return 'failure'
+    return limited >= least && (limited > ok || this.limitedInRow >= least) ? 'limit' : null
+  }
+
+  /** Its failures from before do not count any more. */
+  clear(nowMs: number): void {
+    this.setClosed(nowMs)
+    this.window.clear()
+    this.failedInRow = 0
+    this.limitedInRow = 0
+    this.#rowFailed = 0
+    this.#rowLimited = 0
+  }
+}
+
+export class CallerStates {
+  readonly #named: CallerState[] = []
+  /** All callers without a name here. */
+  readonly #others: CallerState
+  /** All of them. */
+  readonly all: CallerState[]
+
+  constructor(nowMs: number) {
+    this.#others = new CallerState('', '', nowMs)
+    this.all = [this.#others]
+  }
+
+  /** The callers that have a name here. */
+  get named(): readonly CallerState[] {
+    return this.#named
+  }
+
+  /** The caller by its key, which may be one without a name. */
+  of(nowMs: number, caller: HealthCaller | null): CallerState {
+    if (caller === null) return this.#others
+    return this.find(caller) ?? this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller))
+  }
+
+  /** The caller by its name in a note. */
+  ofName(nowMs: number, name: string, owner: string): CallerState {
+    if (name === '') return this.#others
+    return this.#named.find(each => each.name === name) ?? this.#add(nowMs, name, owner)
+  }
+
+  /** Null: the key has no name here. */
+  find(caller: HealthCaller): CallerState | null {
+    for (const each of this.#named) if (each.isOf(caller)) return each
+    return null
+  }
+
+  /** True if no other key has to wait as this one has, and one of them had a success in the last 30 s. */
+  isServedBeside(caller: CallerState, nowMs: number): boolean {
+    const isResting = this.all.some(each => each !== caller && each.restUntilMs > nowMs)
+    return !isResting && this.hasSuccessBeside(caller, nowMs)
+  }
+
+  /** True if another key had a success in the last 30 s. */
+  hasSuccessBeside(caller: CallerState, nowMs: number): boolean {
+    return this.all.some(each => each !== caller && each.succeededMs > nowMs - WINDOW_MS)
+  }
+
+  /** True if another key has asked in the last 30 s. */
+  hasAskedBeside(caller: CallerState, nowMs: number): boolean {
+    return this.all.some(each => each !== caller && each.heardMs > nowMs - WINDOW_MS)
+  }
+
+  /** Why the endpoint fails for all, judged by more than one key; null: it does not. */
+  verdict(nowMs: number, row: number, least: number): Cause | null {
+    for (const each of this.all) each.window.advance(nowMs)
+    return CAUSES.find(cause => this.#fails(nowMs, row, least, cause)) ?? null
+  }
+
+  /** True if nobody else has failed since the last success. */
+  isAlone(caller: CallerState, row: number, cause: Cause): boolean {
+    return caller.name !== '' && !this.all.some(each => each !== caller && each.inRow(row, cause) > 0)
+  }
+
+  clear(nowMs: number): void {
+    for (const each of this.all) each.clear(nowMs)
+  }
+
+  #fails(nowMs: number, row: number, least: number, cause: Cause): boolean {
+    // What one key alone has brought proves nothing; the others must fail without it too.
+    const fewest = Math.max(1, least >> 1)
+    const inRow = this.#counts(nowMs, each => each.inRow(row, cause))
+    if (inRow.all >= least && inRow.withoutWorst >= fewest) return true
+    const failing = this.#counts(nowMs, each => (each.verdict(nowMs, least) === cause ? 1 : 0))
+    if (failing.withoutWorst >= 1) return true
+    const kind = cause === 'failure' ? 'failed' : 'limited'
+    const bad = this.#counts(nowMs, each => each.window[kind])
+    const good = this.all.reduce((sum, { window }) => sum + window.ok, 0)
+    return bad.all >= least && bad.all > good && bad.withoutWorst >= Math.max(fewest, good + 1)
+  }
+
+  /**
+   * Sums a count over all callers, and without the caller that has most of it. Keys of one workspace are one caller
+   * while another workspace is served: its owner can make as many keys as it likes.
+   */
+  #counts(nowMs: number, of: (caller: CallerState) => number): { all: number; withoutWorst: number } {
+    let [all, worst, worstOwned, worstOwner] = [0, 0, 0, '']
+    for (const each of this.all) {
+      const count = of(each)
+      all += count
+      worst = Math.max(worst, count)
+      if (count === 0 || each.owner === '') continue
+      const owned = this.all.reduce((sum, other) => sum + (other.owner === each.owner ? of(other) : 0), 0)
+      if (owned > worstOwned) [worstOwned, worstOwner] = [owned, each.owner]
+    }
+    const servesOthers =
+      worstOwned > worst &&
+      this.all.some(({ owner, succeededMs }) => owner !== worstOwner && succeededMs > nowMs - WINDOW_MS)
+    return { all, withoutWorst: all - (servesOthers ? worstOwned : worst) }
+  }
+
+  /** Gives a key a name. One that was silent for 30 s makes room; else the key is one of the others. */
+  #add(nowMs: number, name: string, owner: string): CallerState {
+    if (this.#named.length >= NAMED_MAX) {
+      let at = 0
+      for (let each = 1; each < NAMED_MAX; each++) {
+        if ((this.#named[each]?.heardMs ?? 0) < (this.#named[at]?.heardMs ?? 0)) at = each
+      }
+      const silent = this.#named[at]
+      if (silent === undefined || silent.heardMs > nowMs - WINDOW_MS || silent.blockedUntilMs > nowMs) {
+        if (this.#others.heardMs === NEVER) this.#others.owner = owner
+        else if (this.#others.owner !== owner) this.#others.owner = ''
+        return this.#others
+      }
+      this.#named.splice(at, 1)
+      this.all.splice(this.all.indexOf(silent), 1)
+    }
+    const added = new CallerState(name, owner, nowMs)
+    added.heardMs = nowMs
+    this.#named.push(added)
+    this.all.push(added)
+    return added
+  }
+}
+
+const CAUSES = ['failure', 'limit'] as const
+
+/** A short hash of the workspace (of the organization, for keys without one). FNV-1a: it is no secret. */
+function ownerOf({ organizationId, workspaceId }: HealthCaller): string {
+  const text = workspaceId ?? organizationId
+  let hash = 0x811c9dc5
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
+  return (hash >>> 0).toString(16).padStart(8, '0')
+}

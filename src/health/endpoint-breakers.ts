@@ -1,0 +1,288 @@
+/**
+ * The breakers of one endpoint in one thread: the one for all callers, and that of each key. Changes nothing but its
+ * own fields. Hot path.
+ *
+ * The failures of one key open the breaker of this key. The breaker for all opens when a second key fails too, or when
+ * no other key had a success lately.
+ */
+import { Breaker, NEVER, OPEN_FIRST_MS, PROBE_MS } from './breaker.ts'
+import { type CallerState, CallerStates, type HealthCaller } from './caller-states.ts'
+import type { BreakerEvent, Cause } from './notes.ts'
+
+/** The breaker for all callers, or that of one key. */
+export type BreakerScope = 'all' | 'caller'
+
+/** May the caller ask? `due`: its request is the probe. */
+export type Passage = 'free' | 'due' | 'blocked'
+
+/** For so long after a probe is due, the key that failed last leaves it to other keys that ask. */
+const PREFERENCE_MS = OPEN_FIRST_MS
+
+export class EndpointBreakers {
+  /** For all callers. */
+  readonly all = new Breaker()
+  readonly callers: CallerStates
+  /** Events that other threads were not told yet. */
+  untold: BreakerEvent[] = []
+  /** A breaker of a single key may be open. */
+  #hasBlocked = false
+  /** Number of the row of failures that the next one belongs to; a success begins another one. */
+  #row = 0
+  #isRowEmpty = true
+  /** The only key whose failures have opened the breaker for all; empty: there were several. */
+  #alone = ''
+  /** The probe under way is of another key than that one. */
+  #isProbeOfOther = false
+  /** The key that failed last. */
+  #failedLast = ''
+
+  constructor(nowMs: number) {
+    this.callers = new CallerStates(nowMs)
+  }
+
+  /** @param caller null: nobody in particular */
+  passage(nowMs: number, caller: HealthCaller | null): Passage {
+    const { all } = this
+    if (all.restUntilMs > nowMs) return 'blocked'
+    if (all.isOpen) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
+    const own = this.#blockedCaller(caller)
+    if (own === null) return 'free'
+    if (own.restUntilMs > nowMs) return 'blocked'
+    if (!own.isOpen) return 'free'
+    return own.isDue(nowMs) ? 'due' : 'blocked'
+  }
+
+  /** The breaker that decides for a caller. */
+  blocking(nowMs: number, caller: HealthCaller | null): Breaker {
+    const { all } = this
+    if (all.isOpen || all.restUntilMs > nowMs) return all
+    return this.#blockedCaller(caller) ?? all
+  }
+
+  /** Milliseconds until the caller may ask; 0: now. */
+  waitMs(nowMs: number, caller: HealthCaller | null): number {
+    if (this.passage(nowMs, caller) !== 'blocked') return 0
+    const { all } = this
+    const { blockedUntilMs } = this.blocking(nowMs, caller)
+    const isLater = all.isOpen && this.#leavesProbe(nowMs, caller)
+    return Math.max(0, Math.max(blockedUntilMs, isLater ? all.openUntilMs + PREFERENCE_MS : NEVER) - nowMs)
+  }
+
+  /** Claims the probe for a caller. Returns of which breaker. */
+  probe(nowMs: number, caller: HealthCaller | null): BreakerScope {
+    const own = this.all.isOpen ? null : this.#blockedCaller(caller)
+    ;(own ?? this.all).setProbe(nowMs, PROBE_MS)
+    if (own === null) this.#isProbeOfOther = this.#isBesideAlone(caller)
+    this.untold.push({
+      kind: 'probe',
+      caller: own?.name ?? '',
+      forMs: PROBE_MS,
+      isOther: own === null && this.#isProbeOfOther,
+    })
+    return own === null ? 'all' : 'caller'
+  }
+
+  /** Counts outcomes of a caller. */
+  add(nowMs: number, state: CallerState, ok: number, failed: number, limited: number): void {
+    if (ok > 0 && !this.#isRowEmpty) {
+      this.#row++
+      this.#isRowEmpty = true
+    }
+    if (failed + limited > 0) {
+      this.#isRowEmpty = false
+      this.#failedLast = state.name
+    }
+    state.add(nowMs, this.#row, ok, failed, limited)
+  }
+
+  /** Opens the breaker of a caller that mostly fails, or the one for all. The cause if that one opened, else null. */
+  judge(nowMs: number, caller: HealthCaller | null, least: number): Cause | null {
+    const { all, callers } = this
+    if (all.isOpen) return null
+    const state = callers.of(nowMs, caller)
+    const own = state.verdict(nowMs, least)
+    const isHeardAlone = own !== null && !callers.hasSuccessBeside(state, nowMs)
+    const cause = isHeardAlone ? own : callers.verdict(nowMs, this.#row, least)
+    if (cause !== null) {
+      const isAlone = isHeardAlone && callers.isAlone(state, this.#row, cause)
+      this.openAll(nowMs, cause, nowMs, isAlone ? state.name : '')
+    } else if (own !== null && state.name !== '' && !state.isOpen) {
+      this.#openCaller(nowMs, state, own, nowMs)
+    }
+    return cause
+  }
+
+  /** True if attempts of the caller that began then count: neither of its breakers has changed since. */
+  isCurrent(caller: HealthCaller | null, beganMs: number): boolean {
+    const own = caller === null ? null : this.callers.find(caller)
+    return beganMs >= this.all.changedMs && (own === null || beganMs >= own.changedMs)
+  }
+
+  isOpen(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
+    return this.#breakerOf(nowMs, caller, scope).isOpen
+  }
+
+  /**
+   * Opens a breaker for longer, because the probe of this caller that began at `beganMs` has failed. False: it does not
+   * count.
+   */
+  failProbe(
+    nowMs: number,
+    caller: HealthCaller | null,
+    scope: BreakerScope,
+    beganMs: number,
+    cause: Cause,
+  ): boolean {
+    const state = this.callers.of(nowMs, caller)
+    const breaker = scope === 'all' ? this.all : state
+    // A later probe is running; its outcome is newer.
+    if (!breaker.isOpen || breaker.probeBeganMs > beganMs) return false
+    this.#failedLast = state.name
+    if (scope === 'all') this.openAll(nowMs, cause, beganMs, state.name === this.#alone ? this.#alone : '')
+    else this.#openCaller(nowMs, state, cause, beganMs)
+    return true
+  }
+
+  /** Closes the breaker whose probe was answered. False: it was closed already. */
+  close(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
+    const state = scope === 'all' ? null : this.callers.of(nowMs, caller)
+    if (!(state ?? this.all).isOpen) return false
+    this.#setClosed(nowMs, state)
+    this.untold.push({ kind: 'closed', caller: state?.name ?? '' })
+    return true
+  }
+
+  /** The probe ended without a verdict about the endpoint: another request may be the probe. */
+  unprobe(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): void {
+    const breaker = this.#breakerOf(nowMs, caller, scope)
+    if (!breaker.isOpen) return
+    breaker.probeUntilMs = NEVER
+    this.untold.push({ kind: 'unproved', caller: breaker === this.all ? '' : (breaker as CallerState).name })
+  }
+
+  /**
+   * The provider asks a caller to wait. All wait if another one has to as well, or if no other had a success lately.
+   * Returns for whom it holds.
+   */
+  rest(nowMs: number, state: CallerState, forMs: number, cause: Cause): BreakerScope {
+    state.rest(nowMs, forMs, cause)
+    this.#hasBlocked = true
+    if (this.callers.isServedBeside(state, nowMs)) return 'caller'
+    this.all.rest(nowMs, forMs, cause)
+    return 'all'
+  }
+
+  /** A wait of one key that another thread has noted. */
+  setRest(nowMs: number, state: CallerState, forMs: number, cause: Cause): void {
+    state.rest(nowMs, forMs, cause)
+    this.#hasBlocked = true
+  }
+
+  /** Follows another thread. */
+  follow(nowMs: number, event: BreakerEvent): void {
+    const named = event.caller === '' ? null : this.callers.named
+    const state = named?.find(({ name }) => name === event.caller) ?? null
+    // A key that has no name here has no breaker here either.
+    if (named !== null && state === null) return
+    const breaker = state ?? this.all
+    switch (event.kind) {
+      case 'open':
+        breaker.streak = event.streak
+        breaker.setOpen(nowMs, event.forMs, event.cause)
+        if (state === null) this.#setAllOpen(nowMs, event.alone)
+        else this.#hasBlocked = true
+        break
+      case 'probe':
+        breaker.setProbe(nowMs, event.forMs)
+        if (state === null) this.#isProbeOfOther = event.isOther
+        break
+      case 'unproved':
+        breaker.probeUntilMs = NEVER
+        break
+      case 'closed':
+        this.#setClosed(nowMs, state)
+        break
+    }
+  }
+
+  /** The events by which a thread that starts now learns of the open breakers. */
+  openEvents(nowMs: number): BreakerEvent[] {
+    const events: BreakerEvent[] = []
+    this.#tellOpen(nowMs, this.all, '', events)
+    for (const state of this.callers.named) this.#tellOpen(nowMs, state, state.name, events)
+    return events
+  }
+
+  openAll(nowMs: number, cause: Cause, sinceMs = nowMs, alone = ''): void {
+    const forMs = this.all.open(nowMs, cause, sinceMs)
+    this.#setAllOpen(nowMs, alone)
+    this.untold.push({ kind: 'open', caller: '', forMs, streak: this.all.streak, cause, alone })
+  }
+
+  /** The caller, if it may have an open breaker or a wait of its own. */
+  #blockedCaller(caller: HealthCaller | null): CallerState | null {
+    if (!this.#hasBlocked || caller === null) return null
+    const found = this.callers.find(caller)
+    return found !== null && found.blockedUntilMs > NEVER ? found : null
+  }
+
+  #breakerOf(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): Breaker {
+    return scope === 'all' ? this.all : this.callers.of(nowMs, caller)
+  }
+
+  /** True if the caller's next request is the probe of the open breaker for all. */
+  #mayProbe(nowMs: number, caller: HealthCaller | null): boolean {
+    const { all } = this
+    // Only one key has failed: the first request of another one finds out whether it is the key or the endpoint.
+    if (this.#isBesideAlone(caller)) return !(this.#isProbeOfOther && all.probeUntilMs > nowMs)
+    return all.isDue(nowMs) && !this.#leavesProbe(nowMs, caller)
+  }
+
+  #isBesideAlone(caller: HealthCaller | null): boolean {
+    return this.#alone !== '' && caller !== null && !caller.keyHash.startsWith(this.#alone)
+  }
+
+  /** True if the caller failed last, and another key has asked lately: its request is the better probe. */
+  #leavesProbe(nowMs: number, caller: HealthCaller | null): boolean {
+    if (caller === null || this.#failedLast === '' || !caller.keyHash.startsWith(this.#failedLast))
+      return false
+    if (nowMs >= this.all.openUntilMs + PREFERENCE_MS) return false
+    const state = this.callers.find(caller)
+    return state !== null && this.callers.hasAskedBeside(state, nowMs)
+  }
+
+  #setAllOpen(nowMs: number, alone: string): void {
+    this.#alone = alone
+    this.#isProbeOfOther = false
+    // The breaker for all stands for those of single keys.
+    for (const each of this.callers.named) if (each.isOpen) each.setClosed(nowMs)
+  }
+
+  #openCaller(nowMs: number, state: CallerState, cause: Cause, sinceMs: number): void {
+    const forMs = state.open(nowMs, cause, sinceMs)
+    this.#hasBlocked = true
+    this.untold.push({ kind: 'open', caller: state.name, forMs, streak: state.streak, cause, alone: '' })
+  }
+
+  /** Failures from before do not count any more. */
+  #setClosed(nowMs: number, state: CallerState | null): void {
+    if (state !== null) {
+      state.clear(nowMs)
+      return
+    }
+    this.all.setClosed(nowMs)
+    this.#alone = ''
+    this.callers.clear(nowMs)
+  }
+
+  #tellOpen(nowMs: number, breaker: Breaker, caller: string, events: BreakerEvent[]): void {
+    if (!breaker.isOpen) return
+    const { cause, streak, openUntilMs, probeUntilMs } = breaker
+    const isAll = breaker === this.all
+    const forMs = Math.max(0, openUntilMs - nowMs)
+    events.push({ kind: 'open', caller, forMs, streak, cause, alone: isAll ? this.#alone : '' })
+    if (probeUntilMs <= nowMs) return
+    const isOther = isAll && this.#isProbeOfOther
+    events.push({ kind: 'probe', caller, forMs: probeUntilMs - nowMs, isOther })
+  }
+}
