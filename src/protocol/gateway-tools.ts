@@ -150,7 +150,9 @@ const PARAMETERS = {
   files: Type.Object({}),
   file_search: Type.Object({
     vector_store_ids: texts,
-    max_num_results: positive,
+    /** The tool checks them. */
+    filters: maybe(AnyObject),
+    max_num_results: maybe(Type.Integer({ minimum: 1, maximum: 50 })),
     ranking_options: maybe(
       Type.Object({
         ranker: text,

@@ -342,7 +342,7 @@ function notOffered(reason: string): GatewayError {
 function withoutNetwork(): GatewayError {
   return new GatewayError(
     'invalid_request',
-    'The sandbox has no network here (setting tools.sandbox.network): the network policy must be disabled',
+    'The sandbox has no network, with any of its engines: network_policy must be {type: disabled}',
   )
 }
 

@@ -2,9 +2,10 @@
  * Finds passages of files. SQLite searches without a pause, so that a question about many files would hold up the
  * event loop that serves. Task worker, bulk.
  */
-import type { FoundPassage, WorkspacePlace } from '../storage/files.ts'
+import type { FoundPassage, PassageQuery, WorkspacePlace } from '../storage/files.ts'
 import { searchWords } from '../storage/search-words.ts'
 import { type Store, StoreError } from '../storage/store.ts'
+import { type AttributeFilter, hasAttributes } from './attribute-filter.ts'
 import { TaskFailure } from './task.ts'
 
 export interface SearchFilesInput extends WorkspacePlace {
@@ -12,6 +13,8 @@ export interface SearchFilesInput extends WorkspacePlace {
   readonly queries: readonly string[]
   /** Null: all files of the workspace. */
   readonly fileIds: readonly string[] | null
+  /** Null: whatever their attributes. */
+  readonly filter: AttributeFilter | null
   readonly limit: number
 }
 
@@ -24,18 +27,29 @@ export interface ScoredPassage extends FoundPassage {
 const WORDS_MAX = 64
 /** Candidates of the database, which are then scored alike on every engine. */
 const CANDIDATES = 200
+/** Files of one question to the database, which takes about 32,000 values. */
+const FILES_AT_ONCE = 10_000
+/** Files of one page of the list. */
+const PAGE = 1_000
 
 export function createFileSearch(
   open: (url: string) => Promise<Pick<Store, 'files' | 'close'>>,
 ): (input: SearchFilesInput) => Promise<readonly ScoredPassage[]> {
-  return async ({ storageUrl, queries, fileIds, limit, organizationId, workspaceId }) => {
+  return async ({ storageUrl, queries, fileIds, filter, limit, organizationId, workspaceId }) => {
     const words = [...new Set(queries.flatMap(searchWords))].slice(0, WORDS_MAX)
     if (words.length === 0) return []
     try {
       const store = await open(storageUrl)
       try {
         const query = { organizationId, workspaceId, words, fileIds }
-        return scored(await store.files.search(query, CANDIDATES), words).slice(0, limit)
+        if (filter === null) return scored(await store.files.search(query, CANDIDATES), words).slice(0, limit)
+        const ids = await filteredIds(store.files, query, filter)
+        const found: FoundPassage[] = []
+        for (let at = 0; at < ids.length; at += FILES_AT_ONCE) {
+          const some = { ...query, fileIds: ids.slice(at, at + FILES_AT_ONCE) }
+          found.push(...(await store.files.search(some, CANDIDATES)))
+        }
+        return scored(found, words).slice(0, limit)
       } finally {
         await store.close()
       }
@@ -43,6 +57,26 @@ export function createFileSearch(
       throw thrown instanceof StoreError ? new TaskFailure('store', thrown.code ?? '') : thrown
     }
   }
+}
+
+/** The files among `fileIds` that have what the filter asks. */
+async function filteredIds(
+  files: Store['files'],
+  { organizationId, workspaceId, fileIds }: PassageQuery,
+  filter: AttributeFilter,
+): Promise<readonly string[]> {
+  const place = { organizationId, workspaceId }
+  const wanted = fileIds === null ? null : new Set(fileIds)
+  const ids: string[] = []
+  let page = await files.list(place, PAGE)
+  while (page !== null) {
+    for (const file of page.items) {
+      if (wanted?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
+    }
+    const last = page.items.at(-1)
+    page = page.hasMore && last !== undefined ? await files.list({ ...place, after: last.id }, PAGE) : null
+  }
+  return ids
 }
 
 /**

@@ -2,10 +2,10 @@
  * Server tool bash: one command at a time. By default the call goes to the client, as Messages clients expect; with the
  * engine `gateway` it runs in a container of the sandbox.
  */
-import type { Sandbox } from '../sandbox/sandbox.ts'
 import {
   BAD_COMMANDS,
   boundsOf,
+  type ContainerDeps,
   type ContainerUse,
   commandsOf,
   failureText,
@@ -17,7 +17,7 @@ import {
 } from './container-use.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
-export function createBash({ sandbox }: { readonly sandbox: Sandbox }): ServerTool {
+export function createBash(deps: ContainerDeps): ServerTool {
   return {
     name: 'bash',
     async open(entries, exchange) {
@@ -25,7 +25,7 @@ export function createBash({ sandbox }: { readonly sandbox: Sandbox }): ServerTo
       for (const entry of entries) {
         if (runsHere(entry.tool)) {
           const use = useContainer(
-            sandbox,
+            deps,
             exchange,
             wantedContainer(settingsOf(entry.tool), settingsPath(entry)),
           )
@@ -39,7 +39,7 @@ export function createBash({ sandbox }: { readonly sandbox: Sandbox }): ServerTo
         }
       }
       return {
-        declare: () => entries.map(({ tool }) => declaration(tool)),
+        declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
         begun: call => begunFields(call),
         run(call, _, signal) {
           const use = uses.get(call.tool)
@@ -55,14 +55,16 @@ function runsHere(tool: RequestedTool): boolean {
   return engine === 'gateway' || engine === 'openrouter'
 }
 
-function declaration(tool: RequestedTool): FunctionDeclaration {
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  const described = use?.describe()
   const place = runsHere(tool)
     ? ' in a container without network. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
     : ''
   return {
     tool,
     name: 'bash',
-    description: `Runs a bash command${place}.`,
+    ...described,
+    description: [`Runs a bash command${place}.`, described?.description ?? ''].join(' ').trim(),
     parameters: {
       type: 'object',
       properties: {

@@ -2,16 +2,15 @@
  * Server tool code_interpreter: runs Python of the model in a container of the sandbox. Also serves the native tool of
  * that name where the provider has none, with its items and events.
  */
-import type { Config } from '../config/config.ts'
-import type { Sandbox } from '../sandbox/sandbox.ts'
+import { isFileId } from '../ids.ts'
 import {
+  type ContainerDeps,
   type ContainerUse,
   failureText,
   recordOf,
-  refusal,
-  refuseFileIds,
   settingsOf,
   settingsPath,
+  textsOf,
   useContainer,
   type WantedContainer,
   wantedContainer,
@@ -30,12 +29,7 @@ import type {
 
 const NATIVE = 'code_interpreter'
 
-export interface CodeInterpreterDeps {
-  readonly sandbox: Sandbox
-  readonly config: Pick<Config, 'tools'>
-}
-
-export function createCodeInterpreter({ sandbox, config }: CodeInterpreterDeps): ServerTool {
+export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
   return {
     name: 'code_interpreter',
     native: [NATIVE],
@@ -44,7 +38,7 @@ export function createCodeInterpreter({ sandbox, config }: CodeInterpreterDeps):
       /** A provider may run a native one itself, on other terms. */
       const prepare = async (entry: ToolEntry): Promise<void> => {
         if (uses.has(entry.tool)) return
-        const use = useContainer(sandbox, exchange, wantedOf(entry, config.tools.sandbox.memoryMb))
+        const use = useContainer(deps, exchange, wantedOf(entry))
         await use.check()
         uses.set(entry.tool, use)
       }
@@ -53,9 +47,11 @@ export function createCodeInterpreter({ sandbox, config }: CodeInterpreterDeps):
         entry: ToolEntry,
         hosted: boolean,
       ): Promise<FunctionDeclaration | NativeDeclaration> => {
-        if (hosted && entry.tool.type === NATIVE) return { native: entry.tool as NativeDeclaration['native'] }
+        // No provider can read files of the workspace.
+        if (hosted && entry.tool.type === NATIVE && !wantedOf(entry).fileIds.some(isFileId))
+          return { native: entry.tool as NativeDeclaration['native'] }
         await prepare(entry)
-        return declaration(entry.tool)
+        return declaration(entry.tool, uses.get(entry.tool))
       }
       return {
         declare: place => Promise.all(entries.map(entry => declare(entry, place.hosts(NATIVE)))),
@@ -76,8 +72,11 @@ export function createCodeInterpreter({ sandbox, config }: CodeInterpreterDeps):
   }
 }
 
-/** `container` is an id, or `{type: auto}` with what it must have; `environment` says it as for the shell. */
-function wantedOf(entry: ToolEntry, memoryMb: number): WantedContainer {
+/**
+ * `container` is an id, or `{type: auto}` with what it must have; `environment` says it as for the shell. Each value of
+ * `memory_limit` is taken: a container has the memory of the setting, and the model is told how much that is.
+ */
+function wantedOf(entry: ToolEntry): WantedContainer {
   const settings = settingsOf(entry.tool)
   const path = `${settingsPath(entry)}.container`
   const { container } = settings
@@ -85,25 +84,21 @@ function wantedOf(entry: ToolEntry, memoryMb: number): WantedContainer {
     const environment = { type: 'container_reference', container_id: container }
     return { ...wantedContainer({ ...settings, environment }, path), path }
   }
-  const asked = recordOf(container)
-  refuseFileIds(asked['file_ids'], `${path}.file_ids`)
-  const limit = asked['memory_limit']
-  const gigabytes = typeof limit === 'string' ? Number.parseInt(limit, 10) : 0
-  if (gigabytes * 1024 > memoryMb) {
-    throw refusal(
-      `${path}.memory_limit`,
-      `a container has ${memoryMb} MB here (setting tools.sandbox.memoryMb); leave memory_limit out`,
-    )
-  }
-  return wantedContainer(settings, settingsPath(entry))
+  const wanted = wantedContainer(settings, settingsPath(entry))
+  const fileIds = textsOf(recordOf(container)['file_ids'])
+  return fileIds.length === 0 ? wanted : { ...wanted, fileIds, filesPath: `${path}.file_ids` }
 }
 
-function declaration(tool: RequestedTool): FunctionDeclaration {
+const WORDS =
+  'Runs Python 3 code in a container without network and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  const described = use?.describe()
   return {
     tool,
     name: 'code_interpreter',
-    description:
-      'Runs Python 3 code in a container without network and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.',
+    ...described,
+    description: [WORDS, described?.description ?? ''].join(' ').trim(),
     parameters: {
       type: 'object',
       properties: { code: { type: 'string', description: 'The Python code' } },

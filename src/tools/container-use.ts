@@ -2,8 +2,11 @@
  * Shared part of the sandbox tools: reads which container an entry of the request wants, opens it at the first call,
  * and lists its files.
  */
+import type { Config } from '../config/config.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
+import type { Files } from '../files/files.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { isFileId } from '../ids.ts'
 import type { Annotation } from '../protocol/items.ts'
 import {
   type Code,
@@ -15,15 +18,27 @@ import {
   type RunReply,
   type Sandbox,
 } from '../sandbox/sandbox.ts'
-import type { RequestedTool, ToolEntry } from './tool.ts'
+import type { FileRecord } from '../storage/files.ts'
+import { placeOf } from './stored-texts.ts'
+import type { FunctionDeclaration, RequestedTool, ToolEntry } from './tool.ts'
 
 /** A container as an entry of the request wants it. */
 export interface WantedContainer {
   /** Null: a new one. */
   readonly id: string | null
   readonly terms: ContainerTerms
+  /** Files of the workspace that are put into it. */
+  readonly fileIds: readonly string[]
   /** Paths for errors. */
   readonly path: string
+  readonly filesPath: string
+}
+
+/** Dependencies of the sandbox tools. */
+export interface ContainerDeps {
+  readonly sandbox: Sandbox
+  readonly files: Pick<Files, 'find' | 'readWhole'>
+  readonly config: Pick<Config, 'tools'>
 }
 
 export interface ContainerRun {
@@ -41,6 +56,8 @@ export interface ContainerUse {
    * Rejects with a GatewayError that names the entry if the entry can have no container. Opens the one that it names.
    */
   check(): Promise<void>
+  /** Tells the model what the container has; empty: nothing. Known once `check` has passed. */
+  describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
   /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
   run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
 }
@@ -63,7 +80,6 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
   if (isReference && id === null) throw refusal(`${at}.container_id`, 'is required in a container_reference')
   if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
     throw refusal(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
-  refuseFileIds(environment['file_ids'], `${at}.file_ids`)
   const policy = recordOf(environment['network_policy'])['type']
   const sleep = fields['sleep_after_seconds']
   return {
@@ -72,14 +88,14 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
       sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
       networkPolicy: policy === 'allowlist' ? 'allowlist' : 'disabled',
     },
+    fileIds: textsOf(environment['file_ids']),
     path: at,
+    filesPath: `${at}.file_ids`,
   }
 }
 
-/** @throws GatewayError */
-export function refuseFileIds(ids: unknown, path: string): void {
-  if (Array.isArray(ids) && ids.length > 0)
-    throw refusal(path, 'stored files cannot be put into a container; let the code write them')
+export function textsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
 }
 
 export function refusal(path: string, reason: string): GatewayError {
@@ -90,17 +106,56 @@ export function recordOf(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 }
 
-export function useContainer(sandbox: Sandbox, { caller }: Exchange, wanted: WantedContainer): ContainerUse {
-  const owner: ContainerOwner = { organizationId: caller.organizationId, workspaceId: caller.workspaceId }
+export function useContainer(
+  { sandbox, files, config }: ContainerDeps,
+  exchange: Exchange,
+  wanted: WantedContainer,
+): ContainerUse {
+  const place = placeOf(exchange)
+  const { organizationId, workspaceId } = exchange.caller
+  const owner: ContainerOwner = { organizationId, workspaceId }
   let opening: Promise<Container> | null = null
+  /** The files to bring, by their names in the container. */
+  let brought: ReadonlyMap<string, FileRecord> = new Map()
+  let bringing: Promise<void> | null = null
 
   function open(): Promise<Container> {
     opening ??= sandbox.open(owner, wanted.id, wanted.terms)
     return opening
   }
 
+  /** A file that the container has under the name stays: code may have changed it. */
+  async function bring(container: Container): Promise<void> {
+    if (brought.size === 0) return
+    const there = new Set((await container.list()).map(({ path }) => path))
+    for (const [name, file] of brought) {
+      if (!there.has(name)) await container.write(name, await files.readWhole(file, maxBytes))
+    }
+  }
+
+  const maxBytes = config.tools.sandbox.fileMb * 1024 * 1024
+
+  async function findFiles(): Promise<ReadonlyMap<string, FileRecord>> {
+    const found = new Map<string, FileRecord>()
+    let bytes = 0
+    for (const [at, id] of wanted.fileIds.entries()) {
+      const path = `${wanted.filesPath}[${at}]`
+      const file = isFileId(id) ? await files.find(place, id) : null
+      if (file === null) throw refusal(path, 'must be the id of a file of the workspace (POST /v1/files)')
+      bytes += file.bytes
+      if (bytes > maxBytes)
+        throw refusal(
+          path,
+          `a container has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
+        )
+      found.set(found.has(file.filename) ? `${id}-${file.filename}` : file.filename, file)
+    }
+    return found
+  }
+
   return {
     async check() {
+      brought = await findFiles()
       try {
         if (wanted.id === null) await sandbox.check(wanted.terms)
         else await open()
@@ -111,8 +166,19 @@ export function useContainer(sandbox: Sandbox, { caller }: Exchange, wanted: Wan
         throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
       }
     },
+    describe() {
+      const memory = `It has ${config.tools.sandbox.memoryMb} MB of memory.`
+      if (brought.size === 0) return { description: memory }
+      const names = [...brought.keys()].map(name => `${DATA_FOLDER}/${name}`)
+      return {
+        description: `${memory} The user has put these files into it: ${names.join(', ')}.`,
+        isForeign: true,
+      }
+    },
     async run(codes, bounds, signal) {
       const container = await open()
+      bringing ??= bring(container)
+      await bringing
       const before = new Map((await container.list()).map(file => [file.path, file]))
       const reply = await container.run({ codes, ...bounds }, signal)
       const changed = (await container.list()).filter(file => isChanged(file, before.get(file.path)))

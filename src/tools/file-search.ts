@@ -8,6 +8,7 @@ import type { Files } from '../files/files.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import { isFileId } from '../ids.ts'
 import type { Tool } from '../protocol/tools.ts'
+import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
 import type { ScoredPassage } from '../tasks/search-files.ts'
 import { TaskError } from '../tasks/task.ts'
@@ -70,6 +71,7 @@ class Search {
   readonly #path: string
   /** Undefined before they were looked at; null: all files. */
   #fileIds: readonly string[] | null | undefined
+  #filter: AttributeFilter | null = null
 
   constructor(deps: FileSearchDeps, entry: ToolEntry, exchange: Exchange, display: ToolDisplay) {
     this.#deps = deps
@@ -89,7 +91,16 @@ class Search {
     const ids = idsOf(this.#settings)
     const isTheirs = tool.type === NATIVE && ids.length > 0 && !ids.some(isOurId)
     if (isTheirs && place.hosts(NATIVE)) return { native: tool as unknown as Tool }
-    if (this.#fileIds === undefined) this.#fileIds = await this.#ownIds(ids)
+    if (this.#fileIds === undefined) {
+      const { filters } = this.#settings
+      this.#filter =
+        filters == null
+          ? null
+          : attributeFilter(filters, (member, why) => {
+              throw refusal(`${this.#path}.filters${member}`, why)
+            })
+      this.#fileIds = await this.#ownIds(ids)
+    }
     return {
       tool,
       name: NATIVE,
@@ -109,8 +120,6 @@ class Search {
   /** @throws GatewayError `invalid_request` */
   async #ownIds(ids: readonly string[]): Promise<readonly string[] | null> {
     const path = `${this.#path}.vector_store_ids`
-    if (this.#settings['filters'] != null)
-      throw refusal(`${this.#path}.filters`, 'files have no attributes here: name them in vector_store_ids')
     for (const [index, id] of ids.entries()) {
       if (id === WORKSPACE) continue
       const isKnown = isFileId(id) && (await this.#deps.files.find(placeOf(this.#exchange), id)) !== null
@@ -166,6 +175,7 @@ class Search {
         workspaceId,
         queries,
         fileIds: this.#fileIds ?? null,
+        filter: this.#filter,
         limit,
       },
       { deadlineMs: SEARCH_MS, key: this.#exchange.caller.keyHash, signal },

@@ -3,10 +3,11 @@
  * `local_shell`, with items of their own kind.
  */
 import { itemId } from '../ids.ts'
-import type { RunOutput, Sandbox } from '../sandbox/sandbox.ts'
+import type { RunOutput } from '../sandbox/sandbox.ts'
 import {
   BAD_COMMANDS,
   boundsOf,
+  type ContainerDeps,
   type ContainerUse,
   commandsOf,
   failureText,
@@ -30,7 +31,7 @@ import type {
 
 const NATIVE = ['shell', 'local_shell']
 
-export function createShell({ sandbox }: { readonly sandbox: Sandbox }): ServerTool {
+export function createShell(deps: ContainerDeps): ServerTool {
   return {
     name: 'shell',
     native: NATIVE,
@@ -44,11 +45,7 @@ export function createShell({ sandbox }: { readonly sandbox: Sandbox }): ServerT
       }
       const uses = new Map<RequestedTool, ContainerUse>()
       for (const entry of entries) {
-        const use = useContainer(
-          sandbox,
-          exchange,
-          wantedContainer(settingsOf(entry.tool), settingsPath(entry)),
-        )
+        const use = useContainer(deps, exchange, wantedContainer(settingsOf(entry.tool), settingsPath(entry)))
         uses.set(entry.tool, use)
         // A provider may run a native one itself.
         if (!isNative(entry.tool)) await use.check()
@@ -61,7 +58,7 @@ export function createShell({ sandbox }: { readonly sandbox: Sandbox }): ServerT
         if (isNative(tool) && hosts(tool.type)) return { native: tool as NativeDeclaration['native'] }
         if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) await uses.get(tool)?.check()
         checked.add(tool)
-        return declaration(tool)
+        return declaration(tool, uses.get(tool))
       }
       return {
         declare: place => Promise.all(entries.map(entry => declare(entry, type => place.hosts(type)))),
@@ -85,12 +82,16 @@ function runsAtClient(tool: RequestedTool): boolean {
   return tool.type === 'shell' && recordOf(tool['environment'])['type'] === 'local'
 }
 
-function declaration(tool: RequestedTool): FunctionDeclaration {
+const WORDS =
+  'Runs shell commands (bash) in a container without network, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  const described = runsAtClient(tool) ? undefined : use?.describe()
   return {
     tool,
     name: tool.type === 'local_shell' ? 'local_shell' : 'shell',
-    description:
-      'Runs shell commands (bash) in a container without network, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.',
+    ...described,
+    description: [WORDS, described?.description ?? ''].join(' ').trim(),
     parameters: {
       type: 'object',
       properties: {

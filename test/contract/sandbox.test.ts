@@ -202,20 +202,79 @@ t.test('what the sandbox cannot do is refused before a model is asked, with the 
   const network_policy = { type: 'allowlist', allowed_domains: ['example.com'] }
   t.match(await refused(shell({ type: 'container_auto', network_policy })), {
     status: 400,
-    message: /tools\.sandbox\.network/,
+    message: /network_policy must be {type: disabled}/,
   })
   const named = { type: 'container_reference', container_id: 'my-notes' }
   await ask([call('shell', { commands: ['echo x > x'] }), DONE], shell(named))
   t.match(await refused(shell({ ...named, network_policy })), { status: 409, message: /network policy/ })
   t.match(await refused(shell({ type: 'container_auto', file_ids: ['file_1'] })), {
     status: 400,
-    message: /file_ids/,
+    message: /^tools\[0\]\.parameters\.environment\.file_ids\[0\]: must be the id of a file of the workspace/,
   })
-  const large = { type: 'code_interpreter', container: { type: 'auto', memory_limit: '64g' } }
-  t.match(await refused({ tools: [large] }), {
+  const missing = { type: 'auto', file_ids: [`gw_file_${'a'.repeat(24)}`] }
+  t.match(await refused({ tools: [{ type: 'code_interpreter', container: missing }] }), {
     status: 400,
-    message: /tools\[0\]\.container\.memory_limit.*tools\.sandbox\.memoryMb/,
+    message: /^tools\[0\]\.container\.file_ids\[0\]: must be the id/,
   })
+})
+
+t.test('every memory limit is taken; the model is told what a container has', async t => {
+  const { ask, provider } = await start(t, { sandbox: { memoryMb: 300 } })
+  for (const memory_limit of ['1g', '4g', '16g', '64g']) {
+    const container = { type: 'auto', memory_limit }
+    await ask([DONE], { tools: [{ type: 'code_interpreter', container }] })
+    t.match(provider.asked[0]?.body, { tools: [{ function: { description: /It has 300 MB of memory\./ } }] })
+  }
+})
+
+t.test('files of the workspace are put into the container, and are those of no other workspace', async t => {
+  const { gateway, ask, provider } = await start(t)
+  const upload = async (filename: string, text: string): Promise<string> => {
+    const form = new FormData()
+    form.set('purpose', 'user_data')
+    form.set('file', new Blob([text]), filename)
+    const reply = await fetch(`${gateway.url}/files`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}` },
+      body: form,
+    })
+    return ((await reply.json()) as { id: string }).id
+  }
+  const file_ids = [await upload('sales.csv', 'a,1\nb,2\n'), await upload('sales.csv', 'other')]
+  const environment = { type: 'container_auto', file_ids }
+  const tools = [{ type: 'gateway:shell', parameters: { environment } }]
+  const shown = await ask([call('shell', { commands: ['cat sales.csv', 'echo x >> sales.csv; ls'] }), DONE], {
+    tools,
+  })
+  t.match(shown.output[0], {
+    output: [{ stdout: 'a,1\nb,2\n' }, { stdout: `${file_ids[1]}-sales.csv\nsales.csv\n` }],
+    files: [{ filename: 'sales.csv' }],
+  })
+  t.match(JSON.stringify(provider.asked[0]?.body), /these files into it: \/mnt\/data\/sales\.csv, /)
+  const { container_id } = shown.output[0] as unknown as { container_id: string }
+  const again = { type: 'container_reference', container_id, file_ids }
+  const later = await ask([call('shell', { commands: ['cat sales.csv'] }), DONE], {
+    tools: [{ type: 'gateway:shell', parameters: { environment: again } }],
+  })
+  t.match(later.output[0], { output: [{ stdout: 'a,1\nb,2\nx\n' }] })
+  const container = { type: 'auto', file_ids }
+  const python = await ask([call('code_interpreter', { code: 'print(open("sales.csv").read())' }), DONE], {
+    tools: [{ type: 'code_interpreter', container }],
+  })
+  t.match(python.output[0], { type: 'code_interpreter_call', outputs: [{ logs: /a,1/ }] })
+  const key = `sk-gw-v1-${'b'.repeat(64)}`
+  const store = await openStore(gateway.storageUrl)
+  await store.keys.add({
+    ...keyRecord(key, 'inference', { name: 'other', clock: systemClock }),
+    workspaceId: 'ws-other',
+  })
+  await store.close()
+  const reply = await gateway.respond(
+    { model: MODEL, input: 'x', tools },
+    { headers: { authorization: `Bearer ${key}` } },
+  )
+  t.equal(reply.status, 400)
+  t.match(await reply.json(), { error: { message: /must be the id of a file of the workspace/ } })
 })
 
 t.test('without an engine the tools are refused, with the setting', async t => {

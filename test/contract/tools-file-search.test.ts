@@ -97,6 +97,29 @@ t.test('a search is bounded by files, number and score', async t => {
   t.equal((await searched({}, 'green')).length, 6, 'a text counts as a list of one')
 })
 
+t.test('filters leave files out by what is known of them', async t => {
+  const { play, upload } = await startFileTools(t)
+  const a = await upload('a.txt', 'green tea')
+  const b = await upload('b.txt', `green ${'long '.repeat(100)}`)
+  const c = await upload('c.txt', 'green', undefined, 'assistants')
+  const searched = async (filters: Fields, more: Fields = {}) => {
+    const tool = { ...NATIVE, ...more, filters }
+    const { results } = await play(tool, 'file_search', [{ queries: ['green'] }])
+    return new Set(found(results[0]).map(({ file_id }) => file_id))
+  }
+  const is = (type: string, key: string, value: unknown) => ({ type, key, value })
+  t.same(await searched(is('eq', 'filename', 'a.txt')), new Set([a]))
+  t.same(await searched(is('ne', 'filename', 'a.txt')), new Set([b, c]))
+  t.same(await searched(is('gt', 'bytes', 100)), new Set([b]))
+  t.same(await searched(is('lte', 'bytes', 9)), new Set([a, c]))
+  t.same(await searched(is('in', 'file_id', [a, b])), new Set([a, b]))
+  t.same(await searched(is('nin', 'purpose', ['assistants'])), new Set([a, b]))
+  t.same(await searched(is('gte', 'created_at', 0), { vector_store_ids: [b] }), new Set([b]))
+  t.same(await searched(is('lt', 'created_at', 0)), new Set())
+  const either = { type: 'or', filters: [is('eq', 'filename', 'c.txt'), is('gt', 'bytes', 100)] }
+  t.same(await searched({ type: 'and', filters: [either, is('lt', 'bytes', 100)] }), new Set([c]))
+})
+
 t.test('what is no search is told to the model', async t => {
   const { play, upload } = await startFileTools(t)
   await upload('a.txt', 'x')
@@ -146,7 +169,20 @@ t.test('ids of nobody, and of other workspaces, are refused before a model is as
     }
   }
   for (const [tool, path] of [
-    [{ ...NATIVE, filters: { type: 'eq', key: 'a', value: 'b' } }, 'tools[0].filters'],
+    [{ ...NATIVE, filters: { type: 'eq', key: 'a', value: 'b' } }, 'tools[0].filters.key'],
+    [{ ...OURS, parameters: { filters: { type: 'near' } } }, 'tools[0].parameters.filters.type'],
+    [
+      { ...OURS, parameters: { filters: { type: 'gt', key: 'bytes', value: '1' } } },
+      'tools[0].parameters.filters.value',
+    ],
+    [
+      { ...OURS, parameters: { filters: { type: 'or', filters: [] } } },
+      'tools[0].parameters.filters.filters',
+    ],
+    [
+      { ...NATIVE, filters: { type: 'and', filters: [{ type: 'in', key: 'purpose', value: 'x' }] } },
+      'tools[0].filters.filters[0].value',
+    ],
     [{ ...NATIVE, vector_store_ids: Array(101).fill('workspace') }, 'tools[0].vector_store_ids'],
   ] as const) {
     const reply = await gateway.respond({ model: MODEL, input: 'x', tools: [tool] })

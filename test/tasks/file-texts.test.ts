@@ -135,6 +135,7 @@ t.test('a store that is away fails the task, and no words of it are told', async
     workspaceId: 'w',
     queries: ['a'],
     fileIds: null,
+    filter: null,
     limit: 1,
   }
   await t.rejects(createFileSearch(away)(query), { code: 'store', message: 'ECONNREFUSED' })
@@ -147,7 +148,7 @@ t.test('scores count the words of the question, and nothing of other workspaces'
   const search = createFileSearch(openStore)
   const place = { organizationId: 'org_1', workspaceId: 'ws_1' }
   const ask = (...queries: readonly string[]) =>
-    search({ storageUrl: url, ...place, queries, fileIds: null, limit: 10 })
+    search({ storageUrl: url, ...place, queries, fileIds: null, filter: null, limit: 10 })
   for (const text of ['alpha beta gamma', 'alpha beta', 'alpha'])
     await index({ storageUrl: url, fileId: await stored(store), source: { content: Buffer.from(text) } })
   const before = await ask('alpha gamma')
