@@ -49,11 +49,6 @@ const IMAGE_CODES = [
 
 /** Codes that are more exact than their status, and codes of errors inside a stream, which have no status. */
 const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
-  ['context_length_exceeded', 'context_length_exceeded'],
-  ['string_above_max_length', 'context_length_exceeded'],
-  ['string_too_long', 'context_length_exceeded'],
-  ['max_tokens_exceeded', 'context_length_exceeded'],
-  ['token_limit_exceeded', 'context_length_exceeded'],
   ['content_filter', 'content_policy_violation'],
   ['content_policy_violation', 'content_policy_violation'],
   ['invalid_prompt', 'invalid_prompt'],
@@ -71,12 +66,71 @@ const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['deadline_exceeded', 'upstream_timeout'],
 ])
 
+/** What providers call a prompt that is too long for the model. */
+const OVERFLOW_CODES: ReadonlySet<string> = new Set([
+  'context_length_exceeded',
+  'context_window_exceeded',
+  'exceed_context_size_error',
+  'max_tokens_exceeded',
+  'model_context_window_exceeded',
+  'string_above_max_length',
+  'string_too_long',
+  'token_limit_exceeded',
+])
+
+/**
+ * What they write where they have no code for it. The names are those of whose words a line has; many others have taken
+ * them over.
+ */
+const OVERFLOW_WORDS: readonly RegExp[] = [
+  // OpenAI, vLLM, DeepSeek, Fireworks; xAI says `prompt length`.
+  /max(?:imum)? (?:context|prompt) length(?: is| of| by|:| \()/,
+  // llama.cpp, LM Studio, Together, SGLang, Ollama, Anthropic, Poolside.
+  /(?:exceed(?:s|ed|ing)?|(?:longer|greater|larger) than) (?:the )?(?:model(?:'s)? )?(?:max(?:imum)? |available |configured )?(?:allowed )?(?:context|prompt|input|model) (?:length|window|size|limit)/,
+  // Anthropic, Amazon Bedrock.
+  /(?:prompt|input) (?:is )?too long\b/,
+  /input length and `?max_tokens`? exceed/,
+  /input tokens exceed|too many input tokens|context (?:window|length) (?:is )?exceeded/,
+  // vLLM, LM Studio.
+  /too long to fit into the model|context length (?:is|of) only/,
+  // Gemini, GitHub Copilot.
+  /(?:input|prompt) (?:token count|context)[^.]{0,80}exceeds|exceeds? the maximum number of (?:input )?tokens/,
+  // Mistral, Groq, MiniMax, Moonshot, Alibaba.
+  /too large for model with \d+ maximum context/,
+  /reduce the length of the (?:messages|prompt|input)/,
+  /context window exceeds limit/,
+  /exceeded model token limit/,
+  /range of input length should be/,
+  // Text Generation Inference; Cohere.
+  /inputs`? (?:tokens \+ `?max_new_tokens`? must be <=|must have less than \d+ tokens)/,
+  /too many tokens: (?:size limit|(?:the )?total number)/,
+]
+
+/** An output that is too long, and limits by time, speak of tokens and lengths too. */
+const NO_OVERFLOW =
+  /max_(?:completion_|output_|new_)?tokens['"`]?(?: is)? too large|rate.?limit|tokens per (?:minute|hour|day)|quota|throttl/
+
+/** Statuses under which a prompt is too long. llama.cpp had 500 for it. */
+const OVERFLOW_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 413, 422, 500])
+/** The words are at the beginning; a provider that repeats the prompt in its message shall not cost time. */
+const OVERFLOW_MAX_CHARS = 2_000
+
+/** True for an error about a prompt that does not fit into the model's context, in whatever words. */
+function isOverflow({ status, code, message }: ProviderError): boolean {
+  if (!OVERFLOW_STATUSES.has(status)) return false
+  if (OVERFLOW_CODES.has(code?.toLowerCase() ?? '')) return true
+  const words = message?.slice(0, OVERFLOW_MAX_CHARS).toLowerCase() ?? ''
+  return OVERFLOW_WORDS.some(each => each.test(words)) && !NO_OVERFLOW.test(words)
+}
+
 /** The message of an error without words. */
 export const NO_MESSAGE = 'Provider returned error'
 
 const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
 
-function failureCode({ status, code }: ProviderError): FailureCode {
+function failureCode(error: ProviderError): FailureCode {
+  const { status, code } = error
+  if (isOverflow(error)) return 'context_length_exceeded'
   const byCode = BY_CODE.get(code?.toLowerCase() ?? '')
   if (status === null) return byCode ?? 'provider_unavailable'
   // A provider that refuses our key or lacks the model is unavailable to the caller, whatever its code says.

@@ -6,10 +6,6 @@ import type { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
 import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../json.ts'
 
-/** Messages about a prompt that is too long, which has no code of its own. */
-const TOO_LONG =
-  /prompt is too long|exceeds? (the )?(model's )?(maximum )?context (limit|window|length)|input length and `?max_tokens`? exceed/i
-
 /** The error in a body; `status` is null for an error inside a reply. */
 export function errorMeaning(status: number | null, body: Json): GatewayError {
   const error = record(body['error'])
@@ -20,7 +16,7 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
   const claimed = wholeNumber(error?.['code'])
   return providerFailure({
     status: status ?? (claimed !== null && claimed >= 400 && claimed < 600 ? claimed : null),
-    code: message !== null && meansTooLong(code, message) ? 'context_length_exceeded' : code,
+    code,
     message,
   })
 }
@@ -44,11 +40,4 @@ export function messagesFailure(status: number, body: string): GatewayError {
   // A page is for browsers and helps no caller.
   const message = plain === '' || plain.startsWith('<') ? null : plain
   return providerFailure({ status, code: null, message })
-}
-
-function meansTooLong(code: string | null, message: string): boolean {
-  return (
-    (code === null || code === 'invalid_request_error' || code === 'INVALID_ARGUMENT') &&
-    TOO_LONG.test(message)
-  )
 }

@@ -23,9 +23,6 @@ const STATUSES: ReadonlyMap<string, number> = new Map([
 /** Not the caller's fault, although it is below 500. */
 const MODEL_FAILED = 424
 
-const TOO_LONG =
-  /input tokens exceeded|exceeds? (?:the )?maximum (?:length|context|number of tokens)|(?:input|prompt) is too long|too many input tokens|context (?:window|length) (?:is )?exceeded|exceeds? the (?:model's )?context/i
-
 /** The error for a reply with a status other than 2xx. */
 export function converseFailure(status: number, body: string): GatewayError {
   const fields = record(parseJson(body))
@@ -53,7 +50,7 @@ function meaning(status: number | null, exception: string | null, fields: Json):
   return providerFailure({
     // The model failed, whatever was asked.
     status: status === MODEL_FAILED ? null : status,
-    code: message !== null && status === 400 && TOO_LONG.test(message) ? 'context_length_exceeded' : code,
+    code,
     message,
   })
 }

@@ -9,10 +9,6 @@ import { count, filled, type Json, parseJson, record, records } from '../json.ts
 /** A wait of more than a day is no useful hint. */
 const RETRY_MAX_SECONDS = 86_400
 
-/** Messages about a prompt that is too long: its code is INVALID_ARGUMENT, as for other errors. */
-const TOO_LONG =
-  /input (?:token count|context)[^.]{0,80}exceeds|exceeds the maximum number of (?:input )?tokens/i
-
 /** The error in a parsed body; null if it holds none. */
 export function errorOf(body: unknown): Json | null {
   const holder = record(Array.isArray(body) ? body[0] : body)
@@ -37,12 +33,7 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
       metadata: { ...refused.metadata, ...(status === null ? {} : { provider_status: status }) },
     })
   }
-  const tooLong = message !== null && TOO_LONG.test(message)
-  const failure = providerFailure({
-    status,
-    code: tooLong ? 'context_length_exceeded' : filled(error['status']),
-    message,
-  })
+  const failure = providerFailure({ status, code: filled(error['status']), message })
   const retryAfterSeconds = retryDelay(details)
   if (retryAfterSeconds === null) return failure
   return new GatewayError(failure.code, failure.message, {
