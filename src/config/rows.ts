@@ -223,6 +223,10 @@ export const EndpointSchema = Type.Object(
     ),
     quantization: field(Type.String(), 'default: `unknown`'),
     supportedParameters: field(Type.Array(Type.String()), 'request parameters that it honours; default: all'),
+    thinks: field(
+      Type.Boolean(),
+      'false: the model never thinks and its streams come in small pieces, so that a stream of a caller with a limit reserves 1,024 tokens at a time from the first request on. Default: an endpoint has to [show it](decisions/0009-limits-and-their-counters.md)',
+    ),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
   },

@@ -82,6 +82,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   sentBytes = 0
   isCut = false
   isStalled = false
+  wasPaused = false
+  pieceQuarters = 0
   readonly #deps: AttemptDeps
   readonly #exchange: Exchange
   readonly #record: AttemptRecord
@@ -105,6 +107,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #ended = false
   /** The model has said all; guardrails may still be looking at it. */
   #said = false
+  /** Output before the last read, in quarters of tokens. */
+  #saidBefore = 0
   /** Output, in quarters of tokens, at which more of the caller's limits has to be reserved. */
   #watchFrom: number
   /** The reader is slow, and has not taken all that was read. */
@@ -220,6 +224,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   pause(): void {
     this.#paused = true
+    this.wasPaused = true
     this.#call?.pause()
   }
 
@@ -289,7 +294,11 @@ export class Attempt implements UpstreamHandler, CallFigures {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
       if (this.#mode === 'sse') {
         this.#read(chunk)
-        if (this.#relay !== null && this.#quarters() >= this.#watchFrom) this.#reach()
+        const said = this.#relay === null ? this.outputQuarters : this.#quarters()
+        const piece = said - this.#saidBefore
+        this.#saidBefore = said
+        if (piece > this.pieceQuarters) this.pieceQuarters = piece
+        if (this.#relay !== null && said >= this.#watchFrom) this.#reach()
       } else if (this.#mode === 'json') this.#body.push(chunk)
       else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
       this.#count()
@@ -457,6 +466,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     if (this.#mode === 'json') {
       this.#bounds.checkBody(this.#body.bytes(), this.#body.lengthBytes)
       this.#decoder.frame('', this.#body.text())
+      this.pieceQuarters = this.outputQuarters
     } else this.#parser.end()
     this.#relay?.settle()
     this.#decoder.end()

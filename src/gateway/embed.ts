@@ -23,7 +23,6 @@ import {
   admitEmbedding,
   EMBEDDING_ESTIMATES,
   embeddingDemand,
-  embeddingTokens,
   type Ledger,
   reserve,
   summarize,
@@ -204,12 +203,8 @@ function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: s
 /** Reserves the cost by the limits of the caller. */
 function admit({ quota }: EmbedDeps, exchange: EmbeddingsExchange) {
   if (!quota.limits(exchange.caller)) return SKIPPED
-  const { bill, inputs, candidates } = exchange
-  return reserve(
-    quota,
-    exchange,
-    embeddingDemand(embeddingTokens(inputs.input), candidates, bill.priceFactor),
-  )
+  const { bill, prompt, candidates } = exchange
+  return reserve(quota, exchange, embeddingDemand(prompt, candidates, bill.priceFactor))
 }
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
@@ -240,11 +235,9 @@ class EmbeddingsModelCall implements ModelCall {
     candidate: RouteCandidate,
     record: AttemptRecord,
   ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
-    const { bill, inputs, reservation } = this.#exchange
+    const { bill, prompt, reservation } = this.#exchange
     const allowance = reservation?.allowance ?? null
-    const admitted =
-      allowance === null ||
-      admitEmbedding(allowance, embeddingTokens(inputs.input), candidate, bill.priceFactor)
+    const admitted = allowance === null || admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
     return whenReady(admitted, is => (is ? this.#opened(record) : null))
   }
 

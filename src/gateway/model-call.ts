@@ -7,7 +7,7 @@ import { type FailureCode, type GatewayError, rewritten, toGatewayError } from '
 import { PROBE_DUE } from '../health/health.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import { isPending, whenReady } from '../ready.ts'
-import { type CallFigures, settle, type UsageEstimates } from './accounting/account.ts'
+import { type CallFigures, settle, type UsageEstimates, type VisibleStreams } from './accounting/account.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptRecord, Finish } from './exchange.ts'
 import { type OpenedAttempt, Race } from './hedge.ts'
@@ -30,6 +30,7 @@ export interface ModelCallDeps extends AttemptDeps {
   readonly providerKeys: ProviderKeys
   readonly routing: Routing
   readonly retries: RetryBudget
+  readonly visibleStreams: VisibleStreams
 }
 
 /** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
@@ -163,6 +164,10 @@ class Asking {
       const finish = await attempt.run(race === null ? opened.target() : race.enter(record, opened))
       this.#noteHealth(record, attempt)
       if (!settle(exchange, record, attempt, call.estimates)) noteImplausible(deps, candidate)
+      // The deployment behind an own key is the caller's, and shows nothing about that of others.
+      if (exchange.request.stream === true && candidate.credential === null) {
+        deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, attempt)
+      }
       return { candidate, record, attempt, finish }
     } catch (thrown) {
       if (thrown instanceof Deferred) {
@@ -351,6 +356,8 @@ const NOTHING_SAID: CallFigures = {
   sentBytes: 0,
   isCut: false,
   isStalled: false,
+  wasPaused: false,
+  pieceQuarters: 0,
 }
 
 /** Opens the key of the candidate, and then the attempt. A promise only where one has to. */

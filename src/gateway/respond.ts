@@ -195,10 +195,14 @@ function pin(_: GatewayDeps, exchange: RunningExchange): void {
 }
 
 /** Reserves the estimated cost by the limits of the caller. */
-function admit({ quota }: GatewayDeps, exchange: RunningExchange) {
+function admit({ quota, visibleStreams }: GatewayDeps, exchange: RunningExchange) {
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
   const { bill, prompt, candidates, plugins } = exchange
-  return reserve(quota, exchange, demandOf(prompt, candidates, plugins?.maxCalls, bill.priceFactor))
+  return reserve(
+    quota,
+    exchange,
+    demandOf(prompt, candidates, visibleStreams, plugins?.maxCalls, bill.priceFactor),
+  )
 }
 
 /** Plugins replace the items of a whole answer. */

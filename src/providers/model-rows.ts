@@ -61,6 +61,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     ...(row.serviceTier === undefined ? {} : { serviceTier: row.serviceTier }),
     quantization: row.quantization ?? 'unknown',
     drawsImages: model.outputModalities?.includes('image') ?? false,
+    ...(row.thinks === false ? { thinks: false as const } : {}),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

@@ -295,6 +295,8 @@ export interface Endpoint {
   readonly quantization: string
   /** True if the model makes images: its events may then carry whole images. */
   readonly drawsImages: boolean
+  /** False: its model never thinks, and its streams come in small pieces. Absent: nothing is said. */
+  readonly thinks?: false
   /** Names of supported request parameters; null for all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }

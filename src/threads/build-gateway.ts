@@ -24,6 +24,7 @@ import {
   isInputBelow,
   type Ledger,
   leastInputTokensOf,
+  VisibleStreams,
 } from '../gateway/accounting/account.ts'
 import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import type { AskAs } from '../gateway/exchange.ts'
@@ -361,6 +362,7 @@ function sharedDeps(
     stickiness: new Stickiness(base.options.pins ?? createPins(clock)),
     routing: routingOf(base),
     retries: new RetryBudget(),
+    visibleStreams: new VisibleStreams(),
     requests: new ProviderRequests({
       timeouts: config.timeouts,
       hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),

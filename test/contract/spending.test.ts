@@ -7,7 +7,6 @@ import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
 /** USD for an output token; nothing else costs. */
 const TOKEN_USD = 0.0001
 const PRICING = { completion: String(TOKEN_USD) }
-const VISIBLE = ['max_tokens', 'tools']
 const WORDS = 'word '.repeat(80)
 /** Quarters of tokens in it. */
 const WORDS_TOKENS = WORDS.length / 4
@@ -15,6 +14,7 @@ const WORDS_TOKENS = WORDS.length / 4
 interface Row {
   readonly maxOutputTokens?: number
   readonly supportedParameters?: string[]
+  readonly thinks?: false
   readonly pricing?: Record<string, string>
 }
 
@@ -110,7 +110,7 @@ t.test('what running requests hold is 429, what is spent is 402', async t => {
 })
 
 t.test('a stream takes more as it goes, and ends as incomplete where there is no more', async t => {
-  const s = await start(t, { supportedParameters: VISIBLE })
+  const s = await start(t, { thinks: false })
   const key = await s.newKey(0.3)
   const talk = async (reply: ToldReply) => {
     while (!reply.closed) {
@@ -133,7 +133,7 @@ t.test('a stream takes more as it goes, and ends as incomplete where there is no
 })
 
 t.test('of streams at once no more is spent than the limit and a last piece', async t => {
-  const s = await start(t, { supportedParameters: VISIBLE })
+  const s = await start(t, { thinks: false })
   const key = await s.newKey(1)
   const talk = async (reply: ToldReply) => {
     // Three times what is reserved at first.
@@ -161,7 +161,7 @@ t.test('of streams at once no more is spent than the limit and a last piece', as
 })
 
 t.test('an answer whose tools have spent the rest ends without a further call', async t => {
-  const s = await start(t, { supportedParameters: VISIBLE, maxOutputTokens: 9_000 })
+  const s = await start(t, { thinks: false, maxOutputTokens: 9_000 })
   const key = await s.newKey(0.5)
   s.provider.onReply = reply => {
     const call = { id: 'c', type: 'function', function: { name: 'datetime', arguments: '{}' }, index: 0 }

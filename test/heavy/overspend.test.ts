@@ -17,7 +17,7 @@ const TOKEN_USD = 0.00002
 /** What a stream reserves at a time. */
 const PIECE_USD = 1_024 * TOKEN_USD
 
-const row = (id: string, upstreamModel: string, supportedParameters: string[]) => ({
+const row = (id: string, upstreamModel: string, more: object) => ({
   id,
   maxOutputTokens: 20_000,
   endpoints: [
@@ -25,14 +25,14 @@ const row = (id: string, upstreamModel: string, supportedParameters: string[]) =
       provider: 'sim',
       upstreamModel,
       format: 'openai-chat',
-      supportedParameters,
+      ...more,
       pricing: { completion: String(TOKEN_USD) },
     },
   ],
 })
 const MODELS = [
-  row('sim/visible', 'write-3000-0', ['max_tokens']),
-  row('sim/uncapped', 'write-3000-0', ['temperature']),
+  row('sim/visible', 'write-3000-0', { thinks: false }),
+  row('sim/uncapped', 'write-3000-0', { supportedParameters: ['temperature'] }),
 ]
 
 t.setTimeout(600_000)

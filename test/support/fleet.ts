@@ -7,6 +7,7 @@ import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../../src/errors.ts'
 import type { Usage } from '../../src/formats/format.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
+import { VisibleStreams } from '../../src/gateway/accounting/account.ts'
 import type { Attempt } from '../../src/gateway/attempt.ts'
 import type { AttemptRecord, Finish } from '../../src/gateway/exchange.ts'
 import { askCandidates, type ModelCall } from '../../src/gateway/model-call.ts'
@@ -122,6 +123,7 @@ export class Fleet {
       },
       routing: new Routing({ clock, health, random, balances: true, inputTokens: () => 0 }),
       retries: new RetryBudget(),
+      visibleStreams: new VisibleStreams(),
       stickiness: new Stickiness(createPins(clock)),
       credentials: { of: () => NO_CREDENTIALS },
       quota: { limitsMoney: () => false },
@@ -199,6 +201,8 @@ export class Fleet {
       sentBytes: 10,
       isCut: false,
       isStalled: false,
+      wasPaused: false,
+      pieceQuarters: 0,
       run: () => {
         const open = this.#open.get(slug) ?? 0
         const atMs = clock.monotonicMs()

@@ -12,6 +12,8 @@ export interface ToldReply {
   say(delta: Readonly<Record<string, unknown>>): void
   /** The finish, the usage and the end. */
   finish(usage: Readonly<Record<string, unknown>> | null, reason?: string): void
+  /** A whole stream of another format: its text as it goes over the connection. */
+  raw(text: string): void
   /** A whole JSON reply in place of a stream. */
   whole(text: string, usage: unknown): void
   /** Cuts the connection. */
@@ -83,6 +85,10 @@ function toldReply(body: Readonly<Record<string, unknown>>, response: ServerResp
       send([{ index: 0, delta: {}, finish_reason: reason }])
       if (usage !== null) send([], { usage })
       response.end('data: [DONE]\n\n')
+    },
+    raw(text) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(text)
     },
     whole(text, usage) {
       response.writeHead(200, { 'content-type': 'application/json' })

@@ -15,11 +15,12 @@ import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
 export { byokFee, inputOf, toResponseUsage } from './cost.ts'
-export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand, embeddingTokens } from './embeddings.ts'
+export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
 export type { UsageEstimates } from './plausible.ts'
 export { summarize } from './summary.ts'
+export { VisibleStreams } from './visible-streams.ts'
 export { quartersIn } from './weigh.ts'
 
 /**
@@ -45,6 +46,10 @@ export interface CallFigures extends Said {
   readonly isCut: boolean
   /** It was not read when it ended, because its reader was slow. */
   readonly isStalled: boolean
+  /** Its reader was slow once. */
+  readonly wasPaused: boolean
+  /** Most of its output that came at once, in quarters of tokens. */
+  readonly pieceQuarters: number
 }
 
 /**

@@ -7,13 +7,12 @@ import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { pricesFor } from '../../providers/pricing.ts'
-import type { AnyFormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 import type { Candidate, Exchange } from '../exchange.ts'
 import { honours } from '../routing/rank.ts'
-import { imagesIn } from './cost.ts'
-import { inputTokensOf, isThoughtless, mostOutput, ordinaryOutput } from './estimate.ts'
+import { dearestPrices } from './dearest.ts'
+import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
+import type { VisibleStreams } from './visible-streams.ts'
 
 /** Tokens that a stream reserves at a time. */
 const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
@@ -23,9 +22,6 @@ const QUARTERS = 4
 /** A cap for a model whose own is unknown: most can write this much, and refuse a request for more than they can. */
 const SAFE_CAP_TOKENS = 4_096
 
-/** Formats in which a model thinks unseen only where it was asked to. */
-const SILENT_UNLESS_ASKED: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
-
 /**
  * The demand of a request on limits at these candidates. Reading is charged without help of a cache. `calls`: how often
  * a model may be asked for one answer; who is asked again is shown what was withheld before.
@@ -33,13 +29,14 @@ const SILENT_UNLESS_ASKED: ReadonlySet<AnyFormatName> = new Set(['anthropic-mess
 export function demandOf(
   request: ResponsesRequest,
   candidates: readonly Candidate[],
+  streams: VisibleStreams,
   calls = 1,
   factor: PriceFactor = FULL_PRICE,
 ): Demand {
   const inputTokens = inputTokensOf(request)
   let tokens = inputTokens
   const offers = candidates.map(candidate => {
-    const offer = offerOf(request, candidate, inputTokens, factor)
+    const { perInputToken, ...offer } = offerOf(request, candidate, streams, inputTokens, factor)
     const said = ordinaryOutput(request, candidate.endpoint)
     const again = (calls * (calls - 1)) / 2
     tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
@@ -47,7 +44,7 @@ export function demandOf(
     return {
       ...offer,
       base: calls * offer.base,
-      perToken: calls * offer.perToken + again * shareOf(candidate.endpoint.pricing.prompt, factor),
+      perToken: calls * offer.perToken + again * perInputToken,
       first: offer.most,
     }
   })
@@ -57,23 +54,22 @@ export function demandOf(
 function offerOf(
   request: ResponsesRequest,
   { endpoint, credential }: Candidate,
+  streams: VisibleStreams,
   inputTokens: number,
   factor: PriceFactor,
-): Offer {
-  const { pricing } = endpoint
-  const { prompt, completion, internalReasoning } = pricesFor(pricing, inputTokens)
-  const images = imagesIn(pricing, request) * (pricing.image ?? 0)
+): Offer & { readonly perInputToken: PicoUsd } {
+  const dearest = dearestPrices(request, endpoint.pricing, inputTokens)
   const cappable = honours(endpoint, 'max_tokens')
   const asked = cappable ? (request.max_output_tokens ?? null) : null
   const most = Math.min(
     asked ?? Number.POSITIVE_INFINITY,
     asked === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? asked),
   )
-  const grows = cappable && request.stream === true && isVisible(request, { endpoint })
+  const grows = cappable && request.stream === true && streams.isVisible(endpoint, request)
   return {
-    base: shareOf(inputTokens * prompt + images + pricing.request, factor),
-    // Thinking cannot be told from text before it is there.
-    perToken: shareOf(Math.max(completion, internalReasoning ?? 0), factor),
+    base: shareOf(dearest.input, factor),
+    perToken: shareOf(dearest.perOutputToken, factor),
+    perInputToken: shareOf(dearest.perInputToken, factor),
     isOwn: credential !== null,
     most,
     first: grows ? Math.min(PIECE_TOKENS, most) : most,
@@ -84,13 +80,6 @@ function offerOf(
 /** As `atFactor`, but with fractions: a reservation is about right, and its parts are many. */
 function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
   return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
-}
-
-/** True if all that the model writes is seen while it comes. */
-function isVisible({ reasoning }: ResponsesRequest, { endpoint }: Pick<Candidate, 'endpoint'>): boolean {
-  if (!honours(endpoint, 'reasoning')) return true
-  if (reasoning == null) return SILENT_UNLESS_ASKED.has(endpoint.format)
-  return isThoughtless(reasoning)
 }
 
 /** The terms of one model call under a limit of money. */
@@ -111,10 +100,11 @@ export function admitCall(
   allowance: Allowance,
   prompt: ResponsesRequest,
   candidate: Candidate,
+  streams: VisibleStreams,
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
   const spent = bill.closedCost
-  const offer = offerOf(prompt, candidate, inputTokensOf(prompt), bill.priceFactor)
+  const offer = offerOf(prompt, candidate, streams, inputTokensOf(prompt), bill.priceFactor)
   // Model calls of tools count against the same limits.
   const rest = allowance.rest(offer.isOwn) - spent - bill.inner.cost
   const most = affordable(offer, rest)

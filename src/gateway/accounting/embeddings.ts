@@ -9,6 +9,7 @@ import type { EmbeddingItem } from '../../protocol/embeddings.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Candidate } from '../exchange.ts'
+import { dearestPrices } from './dearest.ts'
 import { estimateInput } from './estimate.ts'
 import { plausibleUsage, type UsageEstimates } from './plausible.ts'
 
@@ -44,18 +45,24 @@ export const EMBEDDING_ESTIMATES: UsageEstimates = {
   plausible: plausibleUsage,
 }
 
+/** The demand of a request on limits; its prompt has inputs of embeddings alone. */
 export function embeddingDemand(
-  tokens: number,
+  prompt: ResponsesRequest,
   candidates: readonly Candidate[],
   factor: PriceFactor,
 ): Demand {
-  return { offers: candidates.map(candidate => offerOf(tokens, candidate, factor)), tokens }
+  const tokens = embeddingTokens(inputsOf(prompt))
+  return { offers: candidates.map(candidate => offerOf(prompt, tokens, candidate, factor)), tokens }
 }
 
-function offerOf(tokens: number, { endpoint, credential }: Candidate, factor: PriceFactor): Offer {
-  const { prompt, request } = endpoint.pricing
+function offerOf(
+  prompt: ResponsesRequest,
+  tokens: number,
+  { endpoint, credential }: Candidate,
+  factor: PriceFactor,
+): Offer {
   return {
-    base: atFactor(tokens * prompt + request, factor),
+    base: atFactor(dearestPrices(prompt, endpoint.pricing, tokens).input, factor),
     perToken: 0,
     isOwn: credential !== null,
     most: 0,
@@ -67,10 +74,10 @@ function offerOf(tokens: number, { endpoint, credential }: Candidate, factor: Pr
 /** Reserves what a call at this candidate costs. False: the limits leave too little for it. */
 export function admitEmbedding(
   allowance: Allowance,
-  tokens: number,
+  prompt: ResponsesRequest,
   candidate: Candidate,
   factor: PriceFactor,
 ): boolean | Promise<boolean> {
-  const { base, isOwn } = offerOf(tokens, candidate, factor)
+  const { base, isOwn } = offerOf(prompt, embeddingTokens(inputsOf(prompt)), candidate, factor)
   return base <= allowance.rest(isOwn) && allowance.cover(base, isOwn)
 }

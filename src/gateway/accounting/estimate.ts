@@ -207,6 +207,11 @@ function quartersOf(value: unknown, allText: boolean, countsMedia = true): numbe
   return quarters
 }
 
+/** Tokens of an attachment, or of a link to one. */
+export function attachmentTokens(attachment: string): number {
+  return Math.ceil(attachmentQuarters(attachment) / QUARTERS)
+}
+
 /** Anything but media may be text in disguise, such as a file of plain text. */
 function attachmentQuarters(attachment: string): number {
   const head = attachment.slice(0, MEDIA_HEAD_MAX_CHARS)

@@ -35,6 +35,8 @@ const SILENT: CallFigures = {
   sentBytes: 500,
   isCut: false,
   isStalled: false,
+  wasPaused: false,
+  pieceQuarters: 0,
 }
 
 const NO_USAGE = {

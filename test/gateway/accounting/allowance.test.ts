@@ -2,9 +2,11 @@
 import t from 'tap'
 import { admitCall, demandOf, Meter } from '../../../src/gateway/accounting/allowance.ts'
 import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
+import { VisibleStreams } from '../../../src/gateway/accounting/visible-streams.ts'
 import type { Allowance } from '../../../src/protocol/records.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
+const NOTHING_SHOWN = new VisibleStreams()
 const OFFER = { base: 0, perToken: 1, isOwn: false, most: 10_000, first: 1_024, cappable: true }
 
 /** An allowance of so much, with what it was asked to cover. */
@@ -77,7 +79,7 @@ t.test('a later call has what the earlier ones left, and its own cap', async t =
   const candidate = { endpoint, credential: null }
   const exchange = scriptedExchange({ input: 'x'.repeat(400), stream: false })
   const { allowance, asked } = allowanceOf(5_000)
-  t.match(admitCall(exchange, allowance, exchange.prompt, candidate), { cap: 4_900 })
+  t.match(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), { cap: 4_900 })
   t.same(asked, [5_000])
   const usage = {
     inputTokens: 1_000,
@@ -90,21 +92,28 @@ t.test('a later call has what the earlier ones left, and its own cap', async t =
   exchange.bill.charge(chargeOf(usage, endpoint.pricing, true))
   exchange.bill.closeTurn()
   exchange.bill.addToolCall(true, 500)
-  t.match(admitCall(exchange, allowance, exchange.prompt, candidate), { cap: 2_400 })
+  t.match(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), { cap: 2_400 })
   exchange.bill.addToolCall(true, 2_400)
-  t.equal(admitCall(exchange, allowance, exchange.prompt, candidate), null)
+  t.equal(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), null)
 })
 
 t.test('no cap is made up that a model may refuse', async t => {
-  const exchange = scriptedExchange({ input: 'x', reasoning: { effort: 'none' } })
+  const exchange = scriptedExchange({ input: 'x' })
   const capOf = (more: object, rest: number, fields: object = {}) => {
     const endpoint = { ...scriptedEndpoint('openai-chat'), ...more }
     const prompt = { ...exchange.prompt, ...fields }
-    const terms = admitCall(exchange, allowanceOf(rest).allowance, prompt, { endpoint, credential: null })
+    const terms = admitCall(
+      exchange,
+      allowanceOf(rest).allowance,
+      prompt,
+      { endpoint, credential: null },
+      NOTHING_SHOWN,
+    )
     return terms === null || terms instanceof Promise ? terms : terms.cap
   }
-  t.equal(capOf({}, 1e9), null, 'a stream of a model whose maximum is unknown')
-  t.equal(capOf({}, 1_001), 1_000, 'unless the limit leaves little')
+  t.equal(capOf({ thinks: false }, 1e9), null, 'a stream that is seen, of a model whose maximum is unknown')
+  t.equal(capOf({ thinks: false }, 1_001), 1_000, 'unless the limit leaves little')
+  t.equal(capOf({}, 1e9), 4_096, 'what may be hidden has a cap')
   t.equal(capOf({}, 1e9, { stream: false }), 4_096)
   t.equal(capOf({ maxOutputTokens: 32_000 }, 1e9), 32_000)
   t.equal(capOf({}, 1e9, { max_output_tokens: 70_000 }), 70_000)
@@ -114,12 +123,18 @@ t.test('no cap is made up that a model may refuse', async t => {
 })
 
 t.test('what may be asked several times is reserved as a whole, a stream too', t => {
-  const endpoint = { ...scriptedEndpoint('anthropic-messages'), maxOutputTokens: 9_000 }
+  const endpoint = {
+    ...scriptedEndpoint('anthropic-messages'),
+    maxOutputTokens: 9_000,
+    thinks: false as const,
+  }
   const { prompt } = scriptedExchange({ input: 'x'.repeat(400) })
   const candidates = [{ endpoint, credential: null }]
-  t.match(demandOf(prompt, candidates), { offers: [{ base: 100, perToken: 1, most: 9_000, first: 1_024 }] })
+  t.match(demandOf(prompt, candidates, NOTHING_SHOWN), {
+    offers: [{ base: 100, perToken: 1, most: 9_000, first: 1_024 }],
+  })
   // What was withheld is read again: once by the second call, and twice by the third.
-  t.match(demandOf(prompt, candidates, 3), {
+  t.match(demandOf(prompt, candidates, NOTHING_SHOWN, 3), {
     offers: [{ base: 300, perToken: 3 + 3, most: 9_000, first: 9_000 }],
   })
   t.end()

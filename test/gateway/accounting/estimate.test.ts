@@ -6,6 +6,7 @@ import {
   leastInputTokensOf,
   reasoningBudget,
 } from '../../../src/gateway/accounting/estimate.ts'
+import { VisibleStreams } from '../../../src/gateway/accounting/visible-streams.ts'
 import { quartersIn } from '../../../src/gateway/accounting/weigh.ts'
 import type { Candidate } from '../../../src/gateway/exchange.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
@@ -17,6 +18,7 @@ import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
+const NOTHING_SHOWN = new VisibleStreams()
 const asked = (input: unknown, more: Record<string, unknown> = {}) =>
   parseResponsesRequest({ model: 'a/b', input, ...more })
 
@@ -235,7 +237,7 @@ t.test('a request demands what each candidate charges for reading and for each t
     credential: { id: 'c', name: null, label: 'c...c', declaredRegion: null, declaredZdr: null },
   }
   const text = 'x'.repeat(400)
-  t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own]), {
+  t.same(demandOf(asked(text, { max_output_tokens: 60 }), [shared(priced()), own], NOTHING_SHOWN), {
     offers: [
       { base: 105, perToken: 2, isOwn: false, most: 60, first: 60, cappable: true },
       { base: 105, perToken: 2, isOwn: true, most: 50, first: 50, cappable: true },
@@ -247,7 +249,7 @@ t.test('a request demands what each candidate charges for reading and for each t
 t.test('an output limit is believed where the endpoint has one, else its maximum is demanded', async t => {
   const limited = asked('x', { max_output_tokens: 1, stream: true })
   const offer = (request: ResponsesRequest, more: Record<string, unknown>) =>
-    demandOf(request, [shared(priced(more))]).offers[0]
+    demandOf(request, [shared(priced(more))], NOTHING_SHOWN).offers[0]
   const without = { supportedParameters: new Set(['temperature']), maxOutputTokens: 100_000 }
   t.match(offer(limited, without), { most: 100_000, first: 100_000, cappable: false })
   t.match(offer(limited, { ...without, maxOutputTokens: null, contextLength: 8_000 }), { most: 8_000 })
@@ -259,16 +261,20 @@ t.test('an output limit is believed where the endpoint has one, else its maximum
 
 t.test('a stream demands a piece at a time, where all that is written is seen', async t => {
   const first = (more: Record<string, unknown>, fields: Record<string, unknown> = {}) =>
-    demandOf(asked('x', { stream: true, ...fields }), [shared(priced({ maxOutputTokens: 9_000, ...more }))])
-      .offers[0]?.first
-  const plain = { supportedParameters: new Set(['max_tokens']) }
-  t.equal(first(plain), 1_024)
-  t.equal(first(plain, { max_output_tokens: 100 }), 100)
-  t.equal(first(plain, { stream: false }), 9_000, 'a whole reply demands all of it')
-  t.equal(first({}), 9_000, 'a model that may think unseen')
-  t.equal(first({}, { reasoning: { effort: 'none' } }), 1_024)
-  t.equal(first({ format: 'anthropic-messages' }), 1_024, 'that thinks where it is asked to')
-  t.equal(first({ format: 'anthropic-messages' }, { reasoning: { effort: 'low' } }), 9_000)
+    demandOf(
+      asked('x', { stream: true, ...fields }),
+      [shared(priced({ maxOutputTokens: 9_000, ...more }))],
+      NOTHING_SHOWN,
+    ).offers[0]?.first
+  const visible = { thinks: false }
+  t.equal(first(visible), 1_024)
+  t.equal(first(visible, { max_output_tokens: 100 }), 100)
+  t.equal(first(visible, { stream: false }), 9_000, 'a whole reply demands all of it')
+  for (const fields of [{}, { reasoning: { effort: 'none' } }, { reasoning: { enabled: false } }]) {
+    t.equal(first({}, fields), 9_000, 'whatever is asked for, the model may think unseen')
+    t.equal(first({ format: 'anthropic-messages' }, fields), 9_000)
+  }
+  t.equal(first({ supportedParameters: new Set(['max_tokens']) }), 9_000, 'it may think without being asked')
 })
 
 t.test('so many tokens of an offer are affordable as the rest pays for', async t => {
@@ -304,7 +310,7 @@ t.test('a message that may be asked for again is worth all of its calls', async 
   const worth = (settings: object) => {
     const plugins = [{ id: 'alignment', rules: ['Be kind'], ...settings }]
     const request = asked('x'.repeat(400), { max_output_tokens: 60, plugins })
-    const { offers, tokens } = demandOf(request, candidates, chains.of(request)?.maxCalls)
+    const { offers, tokens } = demandOf(request, candidates, NOTHING_SHOWN, chains.of(request)?.maxCalls)
     const [offer] = offers
     return { cost: offer === undefined ? 0 : priceOf(offer, offer.first), tokens }
   }

@@ -1,0 +1,121 @@
+/**
+ * The dearest prices that can apply to a request: what is reserved before anybody knows how much of the prompt a cache
+ * takes, whether it is heard or read, and how long the provider says it is. Pure.
+ */
+import type { PicoUsd } from '../../money.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { pricesFor } from '../../providers/pricing.ts'
+import type { Pricing, TokenPrices } from '../../providers/provider.ts'
+import { imagesIn } from './cost.ts'
+import { attachmentTokens } from './estimate.ts'
+
+/** A prompt may have so many tokens for each of our estimate: a price for long prompts may hold for it. */
+const LENGTH_MARGIN = 4 / 3
+
+/** The dearest prices of one request at one endpoint. */
+export interface DearestPrices {
+  /** All of its input, its images and the fee of each request. */
+  readonly input: PicoUsd
+  /** For each token of text that is read. */
+  readonly perInputToken: PicoUsd
+  /** For each token that is written: thinking cannot be told from text before it is there. */
+  readonly perOutputToken: PicoUsd
+}
+
+/** `inputTokens`: the estimate of the request. */
+export function dearestPrices(
+  request: ResponsesRequest,
+  pricing: Pricing,
+  inputTokens: number,
+): DearestPrices {
+  const near = pricesFor(pricing, inputTokens)
+  const far = pricesFor(pricing, Math.ceil(inputTokens * LENGTH_MARGIN))
+  const hasHourMark = writesForAnHour(pricing) && marksAnHour(request)
+  const perInputToken = Math.max(inputPrice(near, hasHourMark), inputPrice(far, hasHourMark))
+  const perAudioToken = Math.max(perInputToken, near.audio ?? 0, far.audio ?? 0)
+  const { counted, heard } = audioIn(request.input)
+  const images = imagesIn(pricing, request) * (pricing.image ?? 0)
+  return {
+    input:
+      Math.max(0, inputTokens - counted) * perInputToken + heard * perAudioToken + images + pricing.request,
+    perInputToken,
+    perOutputToken: Math.max(outputPrice(near), outputPrice(far)),
+  }
+}
+
+function inputPrice(
+  { prompt, inputCacheRead, inputCacheWrite, inputCacheWrite1h }: TokenPrices,
+  hasHourMark: boolean,
+): PicoUsd {
+  // With one price for writes alone, that is the provider's default.
+  const hour = hasHourMark || inputCacheWrite === null ? inputCacheWrite1h : null
+  return Math.max(prompt, inputCacheRead ?? 0, inputCacheWrite ?? 0, hour ?? 0)
+}
+
+function outputPrice({ completion, internalReasoning }: TokenPrices): PicoUsd {
+  return Math.max(completion, internalReasoning ?? 0)
+}
+
+function writesForAnHour({ inputCacheWrite1h, overrides }: Pricing): boolean {
+  return inputCacheWrite1h != null || (overrides ?? []).some(({ inputCacheWrite1h: price }) => price != null)
+}
+
+/** True if any cache mark asks for an hour, wherever it stands: tools and native fields have marks too. */
+function marksAnHour(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return value.some(marksAnHour)
+  return Object.entries(value).some(([name, inner]) => (name === 'ttl' ? inner === '1h' : marksAnHour(inner)))
+}
+
+interface Audio {
+  /** Tokens of it in the estimate of the input. */
+  readonly counted: number
+  /** Tokens that it may have. */
+  readonly heard: number
+}
+
+const SILENCE: Audio = { counted: 0, heard: 0 }
+/** A codec for voices takes so many characters of base64 for what counts as a token. */
+const VOICE_CHARS_PER_TOKEN = 32
+/** Sound without a codec takes at least so many. */
+const WAV_CHARS_PER_TOKEN = 256
+const WAV = /^(?:data:audio\/(?:x-)?wav[^,]{0,80};base64,)?UklGR/i
+const WAV_HEAD_CHARS = 128
+/** Files of these kinds are not heard. */
+const SILENT = /^(?:data:(?:image|text|application)\/|JVBERi0|iVBORw0KGgo|\/9j\/|R0lGOD)/i
+
+/** The audio of parts, and all that may be audio: videos, and files whose kind is not known. */
+function audioIn(value: unknown): Audio {
+  if (typeof value !== 'object' || value === null) return SILENCE
+  if (Array.isArray(value)) {
+    let counted = 0
+    let heard = 0
+    for (const each of value) {
+      const audio = audioIn(each)
+      counted += audio.counted
+      heard += audio.heard
+    }
+    return { counted, heard }
+  }
+  const part = value as Readonly<Record<string, unknown>>
+  switch (part['type']) {
+    case 'input_audio':
+      return audioOf((part['input_audio'] as { readonly data?: unknown } | undefined)?.data)
+    case 'input_video':
+      return audioOf(part['video_url'])
+    case 'input_file':
+      return audioOf(part['file_data'] ?? part['file_url'])
+    default: {
+      const content = audioIn(part['content'])
+      const output = audioIn(part['output'])
+      return { counted: content.counted + output.counted, heard: content.heard + output.heard }
+    }
+  }
+}
+
+function audioOf(data: unknown): Audio {
+  if (typeof data !== 'string' || SILENT.test(data)) return SILENCE
+  const counted = attachmentTokens(data)
+  const chars = WAV.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
+  return { counted, heard: Math.max(counted, Math.ceil(data.length / chars)) }
+}

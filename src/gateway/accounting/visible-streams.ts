@@ -1,0 +1,113 @@
+/**
+ * Visible streams: which endpoints have shown that all of a streamed reply is seen while it comes, so that a stream
+ * under a limit may reserve piece by piece. What a caller asks for is no proof. One for each thread. Pure state.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import type { CallFigures } from './account.ts'
+import { isThoughtless } from './estimate.ts'
+
+/** Replies in a row that an endpoint has to show. */
+const REPLIES = 20
+/** They have to come from so many keys: one key alone could choose what its replies show. */
+const KEYS = 2
+/** Keys that are kept of one endpoint and effort. */
+const KEYS_MAX = 8
+/** Digits of a key's hash that are kept. */
+const HASH_CHARS = 8
+const QUARTERS = 4
+/** A shorter text comes in so few pieces that they say nothing. */
+const TEXT_MIN_TOKENS = 64
+/** Of a text, in one piece. */
+const PIECE_SHARE = 1 / 4
+/** The provider's count may be this many times our estimate of the text, and so much more for templates of calls. */
+const COUNT_RATIO = 2
+const TEMPLATE_TOKENS = 64
+
+/** The replies of one endpoint to requests of one effort. */
+interface Shown {
+  /** Good replies since the last other one. */
+  good: number
+  /** There was another one: the endpoint's row is not believed until enough good ones have followed. */
+  hasHidden: boolean
+  /** Short hash of a key, and the number of its last good reply; the oldest first. */
+  readonly keys: Map<string, number>
+}
+
+export type ShownReply = Pick<
+  CallFigures,
+  'usage' | 'isCut' | 'isThoughtSeen' | 'outputQuarters' | 'pieceQuarters' | 'wasPaused'
+>
+
+export class VisibleStreams {
+  /** Bounded by the catalogue: what an endpoint has shown goes with it. By effort. */
+  readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
+
+  /** True if a stream of this endpoint may reserve piece by piece. */
+  isVisible(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
+    const shown = this.#shown.get(endpoint)?.get(effortOf(reasoning))
+    if (shown === undefined) return endpoint.thinks === false
+    if (shown.good < REPLIES) return endpoint.thinks === false && !shown.hasHidden
+    let keys = 0
+    for (const at of shown.keys.values()) if (at > shown.good - REPLIES) keys++
+    return keys >= KEYS || endpoint.thinks === false
+  }
+
+  /** Notes a whole streamed reply to a request on a key of the service. */
+  note(
+    endpoint: Endpoint,
+    { reasoning }: Pick<ResponsesRequest, 'reasoning'>,
+    keyHash: string,
+    reply: ShownReply,
+  ): void {
+    const { usage, isCut, outputQuarters, pieceQuarters, wasPaused } = reply
+    if (usage === null || isCut) return
+    const isHidden = hidesTokens(reply)
+    const isLong = outputQuarters >= TEXT_MIN_TOKENS * QUARTERS
+    // After a pause for a slow reader, what had waited comes at once.
+    if (!isHidden && (!isLong || wasPaused)) return
+    const shown = this.#of(endpoint, effortOf(reasoning))
+    if (isHidden || pieceQuarters > outputQuarters * PIECE_SHARE) {
+      shown.good = 0
+      shown.hasHidden = true
+      shown.keys.clear()
+      return
+    }
+    const key = keyHash.slice(0, HASH_CHARS)
+    shown.good++
+    shown.keys.delete(key)
+    shown.keys.set(key, shown.good)
+    if (shown.keys.size <= KEYS_MAX) return
+    const [oldest] = shown.keys.keys()
+    if (oldest !== undefined) shown.keys.delete(oldest)
+  }
+
+  #of(endpoint: Endpoint, effort: string): Shown {
+    let efforts = this.#shown.get(endpoint)
+    if (efforts === undefined) {
+      efforts = new Map()
+      this.#shown.set(endpoint, efforts)
+    }
+    let shown = efforts.get(effort)
+    if (shown === undefined) {
+      shown = { good: 0, hasHidden: false, keys: new Map() }
+      efforts.set(effort, shown)
+    }
+    return shown
+  }
+}
+
+/** True if the provider counts more than anybody saw. */
+function hidesTokens({ usage, isThoughtSeen, outputQuarters }: ShownReply): boolean {
+  if (usage === null) return false
+  if (usage.reasoningTokens > 0 && !isThoughtSeen) return true
+  return usage.outputTokens > (outputQuarters / QUARTERS) * COUNT_RATIO + TEMPLATE_TOKENS
+}
+
+/** One of about ten words. */
+function effortOf(reasoning: ResponsesRequest['reasoning']): string {
+  if (reasoning == null) return 'unsaid'
+  if (isThoughtless(reasoning)) return 'none'
+  if (reasoning.max_tokens != null) return 'tokens'
+  return reasoning.effort ?? (reasoning.enabled === true ? 'enabled' : 'unsaid')
+}

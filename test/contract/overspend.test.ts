@@ -1,0 +1,262 @@
+/**
+ * Every way to spend more than a limit that was ever tried: of many requests at once a key pays no more than its limit
+ * and one request. Each provider bills what it says, whatever it was asked for.
+ */
+import t, { type Test } from 'tap'
+import { startGateway } from '../support/gateway.ts'
+import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
+
+const LIMIT_USD = 1
+const AT_ONCE = 60
+/** USD for an output token, and for one of input where it is read as text. */
+const OUTPUT_USD = 0.00001
+const INPUT_USD = 0.00001
+const MAX_OUTPUT = 20_000
+const usd = (price: number): string => price.toFixed(12)
+/** Letters of a prompt; four of them are a token. */
+const PROMPT = 'read this '.repeat(400)
+const PROMPT_TOKENS = PROMPT.length / 4
+/** Base64 of about so much sound. */
+const SOUND = `//uQ${'A'.repeat(64_000)}`
+
+interface Way {
+  readonly name: string
+  /** Of the endpoint's row. */
+  readonly pricing?: Readonly<Record<string, unknown>>
+  /** Default: Chat Completions. */
+  readonly format?: string
+  readonly row?: Readonly<Record<string, unknown>>
+  readonly ask: Readonly<Record<string, unknown>>
+  /** Answers one request. */
+  readonly reply: (reply: ToldReply) => void
+  /** USD that one request costs. */
+  readonly costs: number
+}
+
+/** Tokens that the provider was told to keep to. */
+const capOf = ({ body }: ToldReply): number => Number(body['max_completion_tokens'] ?? MAX_OUTPUT)
+const usageOf = (prompt: number, completion: number, more: object = {}) => ({
+  prompt_tokens: prompt,
+  completion_tokens: completion,
+  ...more,
+})
+
+/** Thinks as much as it may and shows one word. */
+function think(reply: ToldReply): void {
+  const tokens = Math.min(MAX_OUTPUT, capOf(reply))
+  const usage = usageOf(1, tokens, { completion_tokens_details: { reasoning_tokens: tokens - 1 } })
+  if (reply.body['stream'] !== true) reply.whole('yes', usage)
+  else {
+    reply.say({ content: 'yes' })
+    reply.finish(usage)
+  }
+}
+
+/** All of a long text in one piece. */
+function blurt(reply: ToldReply): void {
+  const tokens = Math.min(MAX_OUTPUT, capOf(reply))
+  reply.say({ content: 'word'.repeat(tokens) })
+  reply.finish(usageOf(1, tokens))
+}
+
+const HIDDEN = { ask: { stream: true }, reply: think, costs: MAX_OUTPUT * OUTPUT_USD }
+const ONE_WORD = { max_output_tokens: 16, stream: true }
+const say = (usage: object) => (reply: ToldReply) => {
+  reply.say({ content: 'yes' })
+  reply.finish(usage as Record<string, unknown>)
+}
+
+const CACHED = { prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: PROMPT_TOKENS } }
+const HOUR_WRITES = [
+  {
+    type: 'message_start',
+    message: {
+      id: 'msg_1',
+      type: 'message',
+      role: 'assistant',
+      model: 'm',
+      content: [],
+      stop_reason: null,
+      usage: {
+        input_tokens: 1,
+        output_tokens: 1,
+        cache_creation_input_tokens: PROMPT_TOKENS,
+        cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: PROMPT_TOKENS },
+      },
+    },
+  },
+  { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+  { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'yes' } },
+  { type: 'content_block_stop', index: 0 },
+  { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 1 } },
+  { type: 'message_stop' },
+]
+  .map(event => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+  .join('')
+const textPart = (more: object = {}) => [
+  { role: 'user', content: [{ type: 'input_text', text: PROMPT, ...more }] },
+]
+const AUDIO_TOKENS = SOUND.length / 32
+
+const WAYS: readonly Way[] = [
+  { name: 'thinking that nobody asked for', ...HIDDEN },
+  ...[{ effort: 'none' }, { enabled: false }, { max_tokens: 0 }].map(reasoning => ({
+    ...HIDDEN,
+    name: `thinking although it is off: ${JSON.stringify(reasoning)}`,
+    ask: { stream: true, reasoning },
+  })),
+  {
+    ...HIDDEN,
+    name: 'thinking of a model that does not take reasoning',
+    row: { supportedParameters: ['max_tokens'] },
+  },
+  { ...HIDDEN, name: 'thinking in whole replies', ask: { reasoning: { effort: 'none' } } },
+  {
+    ...HIDDEN,
+    name: 'streams in one piece',
+    ask: { stream: true, reasoning: { effort: 'none' } },
+    reply: blurt,
+  },
+  {
+    ...HIDDEN,
+    name: 'streams that are one document',
+    ask: { stream: true, reasoning: { effort: 'none' } },
+    reply: reply => {
+      const tokens = Math.min(MAX_OUTPUT, capOf(reply))
+      reply.whole('word'.repeat(tokens), usageOf(1, tokens))
+    },
+  },
+  {
+    name: 'cache writes of five minutes',
+    pricing: { prompt: usd(INPUT_USD), inputCacheWrite: usd(4 * INPUT_USD) },
+    ask: { ...ONE_WORD, input: textPart({ cache_control: { type: 'ephemeral' } }) },
+    reply: say(usageOf(PROMPT_TOKENS, 1, CACHED)),
+    costs: PROMPT_TOKENS * 4 * INPUT_USD,
+  },
+  ...[
+    { input: textPart({ cache_control: { type: 'ephemeral', ttl: '1h' } }) },
+    { input: PROMPT, cache_control: { type: 'ephemeral', ttl: '1h' } },
+  ].map((fields, at) => ({
+    name: `cache writes by the hour, marked in place ${at}`,
+    format: 'anthropic-messages',
+    pricing: {
+      prompt: usd(INPUT_USD),
+      inputCacheWrite: usd(1.25 * INPUT_USD),
+      inputCacheWrite1h: usd(4 * INPUT_USD),
+    },
+    ask: { ...ONE_WORD, ...fields },
+    reply: (reply: ToldReply) => reply.raw(HOUR_WRITES),
+    costs: PROMPT_TOKENS * 4 * INPUT_USD,
+  })),
+  {
+    name: 'sound',
+    pricing: { prompt: usd(INPUT_USD), audio: usd(3 * INPUT_USD) },
+    ask: {
+      ...ONE_WORD,
+      input: [
+        { role: 'user', content: [{ type: 'input_audio', input_audio: { data: SOUND, format: 'mp3' } }] },
+      ],
+    },
+    reply: say(usageOf(AUDIO_TOKENS, 1, { prompt_tokens_details: { audio_tokens: AUDIO_TOKENS } })),
+    costs: AUDIO_TOKENS * 3 * INPUT_USD,
+  },
+  {
+    name: 'prices of long prompts',
+    pricing: {
+      prompt: usd(INPUT_USD),
+      overrides: [{ minPromptTokens: PROMPT_TOKENS + 1, prompt: usd(8 * INPUT_USD) }],
+    },
+    ask: { ...ONE_WORD, input: PROMPT },
+    reply: say(usageOf(PROMPT_TOKENS + 100, 1)),
+    costs: (PROMPT_TOKENS + 100) * 8 * INPUT_USD,
+  },
+  {
+    name: 'fees of requests',
+    pricing: { request: '0.05' },
+    ask: ONE_WORD,
+    reply: say(usageOf(1, 1)),
+    costs: 0.05,
+  },
+  {
+    name: 'images',
+    pricing: { image: '0.05' },
+    ask: {
+      ...ONE_WORD,
+      input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'https://example.com/a.png' }] }],
+    },
+    reply: say(usageOf(1_000, 1)),
+    costs: 0.05,
+  },
+]
+
+async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }: Partial<Way>) {
+  const provider = await startToldProvider(t)
+  const prices = { completion: usd(OUTPUT_USD), ...pricing }
+  const gateway = await startGateway({
+    providers: [{ slug: 'told', format, baseUrl: provider.baseUrl }],
+    models: [
+      {
+        id: 'told/model',
+        maxOutputTokens: MAX_OUTPUT,
+        inputModalities: ['text', 'image', 'audio', 'file'],
+        endpoints: [{ provider: 'told', pricing: prices, ...row }],
+      },
+    ],
+  })
+  t.teardown(() => gateway.close())
+  const newKey = async (limit: number | null): Promise<string> => {
+    const reply = await fetch(`${gateway.url}/keys`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.managementKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ name: 'limited', limit }),
+    })
+    return String(((await reply.json()) as { key: unknown }).key)
+  }
+  return {
+    provider,
+    gateway,
+    newKey,
+    async ask(key: string, body: object): Promise<{ status: number; text: string }> {
+      const answer = await gateway.respond(
+        { model: 'told/model', input: 'Hi', ...body },
+        { headers: { authorization: `Bearer ${key}` } },
+      )
+      return { status: answer.status, text: await answer.text() }
+    },
+    async spent(): Promise<number> {
+      await gateway.shipper.ship()
+      const { values } = await gateway.serving.metrics.cost.get()
+      return values.reduce((sum, { value }) => sum + value, 0)
+    },
+  }
+}
+
+for (const way of WAYS) {
+  t.test(`a limit holds against ${way.name}`, async t => {
+    const s = await start(t, way)
+    // No reply ends before all have been asked for.
+    const waiting: ToldReply[] = []
+    s.provider.onReply = reply => void waiting.push(reply)
+    const key = await s.newKey(LIMIT_USD)
+    const asked = Array.from({ length: AT_ONCE }, () => s.ask(key, way.ask))
+    let refused = 0
+    for (const one of asked) {
+      void one.then(({ status }) => {
+        if (status !== 200) refused++
+      })
+    }
+    while (waiting.length + refused < AT_ONCE) await new Promise(resolve => setImmediate(resolve))
+    for (const reply of waiting) way.reply(reply)
+    const statuses = (await Promise.all(asked)).map(({ status }) => status)
+    t.same(
+      [...new Set(statuses)].filter(status => status !== 200 && status !== 429),
+      [],
+      'what is reserved by others is 429',
+    )
+    const served = statuses.filter(status => status === 200).length
+    t.ok(served > 0)
+    const spent = await s.spent()
+    t.comment(`${served} of ${AT_ONCE} served, ${spent.toFixed(2)} USD spent`)
+    t.ok(spent <= LIMIT_USD + way.costs, `${spent} USD`)
+  })
+}
