@@ -24,7 +24,7 @@ interface Way {
   /** Of the endpoint's row. */
   readonly pricing?: Readonly<Record<string, unknown>>
   /** Default: Chat Completions. */
-  readonly format?: string
+  readonly format?: 'openai-chat' | 'anthropic-messages'
   readonly row?: Readonly<Record<string, unknown>>
   readonly ask: Readonly<Record<string, unknown>>
   /** Answers one request. */
@@ -138,7 +138,7 @@ const WAYS: readonly Way[] = [
     { input: PROMPT, cache_control: { type: 'ephemeral', ttl: '1h' } },
   ].map((fields, at) => ({
     name: `cache writes by the hour, marked in place ${at}`,
-    format: 'anthropic-messages',
+    format: 'anthropic-messages' as const,
     pricing: {
       prompt: usd(INPUT_USD),
       inputCacheWrite: usd(1.25 * INPUT_USD),
