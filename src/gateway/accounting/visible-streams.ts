@@ -4,8 +4,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import type { CallFigures } from './account.ts'
-import { isThoughtless } from './estimate.ts'
+import { isThoughtless, type Said } from './estimate.ts'
 
 /** Replies in a row that an endpoint has to show. */
 const REPLIES = 20
@@ -34,10 +33,15 @@ interface Shown {
   readonly keys: Map<string, number>
 }
 
-export type ShownReply = Pick<
-  CallFigures,
-  'usage' | 'isCut' | 'isThoughtSeen' | 'outputQuarters' | 'pieceQuarters' | 'wasPaused'
->
+/** A whole streamed reply, as the attempt has seen it. */
+export interface ShownReply extends Said {
+  /** The gateway ended it. */
+  readonly isCut: boolean
+  /** Its reader was slow once. */
+  readonly wasPaused: boolean
+  /** Most of its output that came at once, in quarters of tokens. */
+  readonly pieceQuarters: number
+}
 
 export class VisibleStreams {
   /** Bounded by the catalogue: what an endpoint has shown goes with it. By effort. */
