@@ -21,6 +21,8 @@ export interface StreamDeps {
   readonly metrics: Metrics
 }
 
+/** Tells the tokens that the prompt was cut by. */
+export const COMPRESSED_HEADER = 'X-Gateway-Compressed'
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
 /**
  * Most bytes that may pile up for a slow reader in turns of the event loop after the one in which `write` returned
@@ -83,6 +85,14 @@ export class EventSink implements Sink {
     this.#onOpen = onOpen
     this.#activeMs = deps.clock.monotonicMs()
     this.#timer = deps.clock.after(deps.heartbeatMs, this.#tick)
+  }
+
+  get tellsOverflow(): boolean {
+    return this.#frames.tellsOverflow === true
+  }
+
+  cut(tokens: number): void {
+    if (!this.#reply.started) this.#reply.header(COMPRESSED_HEADER, String(tokens))
   }
 
   write(event: StreamEvent): boolean {

@@ -11,7 +11,7 @@ import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
-import { EventSink } from './event-sink.ts'
+import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
 import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
@@ -114,6 +114,7 @@ async function answer(
   const sink = new FinalSink()
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
+  if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
   if (!outcome.answered) reply.failure(outcome.error, failureDetails(call, outcome))
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))

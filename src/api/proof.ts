@@ -139,6 +139,10 @@ class ProvenReply implements FrameWriter {
     this.#proof = proof
   }
 
+  get tellsOverflow(): boolean {
+    return this.#writer.tellsOverflow === true
+  }
+
   write(event: StreamEvent): string {
     const frames = this.#writer.write(event)
     if (!('response' in event)) return frames
@@ -167,6 +171,10 @@ class ProvenEvents implements FrameWriter {
   constructor(writer: FrameWriter, proof: RequestProof) {
     this.#writer = writer
     this.#proof = proof
+  }
+
+  get tellsOverflow(): boolean {
+    return this.#writer.tellsOverflow === true
   }
 
   write(event: StreamEvent): string {

@@ -45,6 +45,14 @@ export class ResumableSink implements Sink {
     )
   }
 
+  get tellsOverflow(): boolean {
+    return this.#client.tellsOverflow
+  }
+
+  cut(tokens: number): void {
+    this.#client.cut(tokens)
+  }
+
   write(event: StreamEvent): boolean {
     let isFlowing = true
     if (this.#hasLeft) this.lastFrames = this.#frames.write(event)

@@ -21,6 +21,8 @@ export interface FailureDetails {
 
 /** Writes the frames of one streamed answer; keeps its state, never shared. */
 export interface FrameWriter {
+  /** True: clients act upon a prompt that is too long where the stream tells it after its opening events. */
+  readonly tellsOverflow?: boolean
   /** The frames of one event, each with its blank line; `''` where the dialect tells nothing for it. Hot path. */
   write(event: StreamEvent): string
   /** Notes an event whose frames left another way. Absent: `write` has to be called for it. Hot path. */

@@ -9,6 +9,7 @@ export const anthropicMessages: Format = {
   name: 'anthropic-messages',
   dialect: 'messages',
   filesByLink: true,
+  truncates: false,
   hosts: HOSTED_TOOLS,
   customTools: false,
   encode: encodeMessages,

@@ -8,6 +8,7 @@ export const bedrockConverse: Format = {
   name: 'bedrock-converse',
   dialect: null,
   filesByLink: false,
+  truncates: false,
   hosts: new Set(),
   customTools: false,
   encode: encodeConverse,

@@ -175,6 +175,8 @@ export interface Format {
   readonly dialect: DialectName | null
   /** True if the provider loads files by URL; otherwise they travel inside the request. */
   readonly filesByLink: boolean
+  /** True if its providers cut a prompt that is too long where `truncation` is `auto`. */
+  readonly truncates: boolean
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
   /** True if it has custom tools; otherwise they go out as functions. */

@@ -12,6 +12,7 @@ export const googleGemini: Format = {
   name: 'google-gemini',
   dialect: null,
   filesByLink: true,
+  truncates: false,
   hosts: HOSTED_TOOLS,
   customTools: false,
   searchesDomains: false,

@@ -12,6 +12,7 @@ export const openaiChat: Format = {
   name: 'openai-chat',
   dialect: 'chat-completions',
   filesByLink: false,
+  truncates: false,
   hosts: new Set(),
   customTools: true,
   encode: encodeChat,

@@ -14,6 +14,7 @@ export const openaiResponses = {
   name: 'openai-responses',
   dialect: 'responses',
   filesByLink: true,
+  truncates: true,
   hosts: HOSTED_TOOLS,
   customTools: true,
   encode: encodeResponses,

@@ -23,8 +23,11 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
 /** Why an exchange failed, and how its caller learns of it; null: it ended well. */
 export type Conclusion = {
   readonly error: GatewayError
-  /** `stream`: as the end of the answer; `envelope`: as the whole reply; `none`: the caller has left. */
-  readonly channel: 'stream' | 'envelope' | 'none'
+  /**
+   * `stream`: as the end of the answer; `events`: as an answer of its own in the stream; `envelope`: as the whole
+   * reply; `none`: the caller has left.
+   */
+  readonly channel: 'stream' | 'events' | 'envelope' | 'none'
 } | null
 
 /** Makes the conclusion of an exchange from the value that a stage threw. */
@@ -41,7 +44,8 @@ export async function failureOf(
     return { error: withFindings(exchange, error), channel: 'stream' }
   await explain(deps, exchange)
   const advised = refused ? error : withAdvice(deps, exchange, error)
-  return { error: withFindings(exchange, advised), channel: 'envelope' }
+  const isOverflow = error.code === 'context_length_exceeded' && answer.tellsOverflow
+  return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
 }
 
 /** Finds the candidates that could have served a refused request, for its metadata. Never rejects. */
@@ -54,7 +58,8 @@ export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange
 
 /** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
 export function fixCharge({ attempts, bill, finish }: Exchange, conclusion: Conclusion): void {
-  if (conclusion?.channel !== 'envelope' || finish !== null) return
+  const isWhole = conclusion?.channel === 'envelope' || conclusion?.channel === 'events'
+  if (!isWhole || finish !== null) return
   const last = attempts.at(-1)
   if (last?.isRefused !== true) bill.charge(null)
 }
@@ -68,7 +73,7 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
   }
   const { error, channel } = conclusion
   if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange, error) }
-  if (channel === 'stream') {
+  if (channel === 'stream' || channel === 'events') {
     if (!answer.turnSeen) {
       answer.dropTurn()
       answer.openTurn(false)

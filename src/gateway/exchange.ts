@@ -198,6 +198,8 @@ export interface Turn {
   readonly number: number
 }
 
+const NO_NAMES: ReadonlySet<string> = new Set()
+
 export class Exchange implements ClientRequest {
   readonly id: string
   readonly caller: Caller
@@ -221,6 +223,10 @@ export class Exchange implements ClientRequest {
   readonly pipeline: PipelineStage[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
+  /** Tokens, about, that plugins have cut out of the prompt. */
+  removedTokens = 0
+  /** Server tools that the caller's workspace has disabled; looked up only for a request that comes to any. */
+  disabledTools: ReadonlySet<string> = NO_NAMES
   /** How the model was chosen. */
   strategy: RoutingStrategy
   /** The router that the request names, in our spelling; null: it names models. */

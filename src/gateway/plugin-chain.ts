@@ -4,7 +4,7 @@
  */
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
-import type { ActivePlugin, AnyPlugin, Verdict } from '../plugins/plugin.ts'
+import type { ActivePlugin, AnyPlugin, Fitting, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -123,9 +123,13 @@ export class PluginChain {
     return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
   }
 
-  /** True if a plugin cuts prompts of any length for this endpoint. */
-  shortens(endpoint: AttemptRecord['endpoint']): boolean {
-    return this.#plugins.some(plugin => plugin.shortens?.(endpoint) === true)
+  /** The way in which the prompt would go to this endpoint. */
+  fitting(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting {
+    for (const plugin of this.#plugins) {
+      const fitting = plugin.fitting?.(endpoint, prompt) ?? 'whole'
+      if (fitting !== 'whole') return fitting
+    }
+    return 'whole'
   }
 
   /** True if a plugin turns this part of the input into text. */

@@ -26,6 +26,7 @@ import { openServerTools, type ServerToolDeps } from './server-tools.ts'
 import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
 
 import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
+import { checkToolWays, type ToolWaysDeps } from './tool-ways.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
 export interface Gateway {
@@ -35,7 +36,7 @@ export interface Gateway {
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
 }
 
-export interface GatewayDeps extends TurnsDeps, ServerToolDeps, StoredFilesDeps {
+export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, StoredFilesDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -140,8 +141,12 @@ function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
   return whenReady(rules.storedReply(exchange), guarding => guardBy(exchange, guarding))
 }
 
-/** Plugins work on the request. */
+/** Plugins work on the request, unless it comes to a tool that is disabled. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  return whenReady(checkToolWays(deps, exchange), () => plugIn(deps, exchange))
+}
+
+function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   exchange.plugins = deps.plugins.of(exchange.request)
   if (exchange.plugins === null) return openTools(deps, exchange)
   let early: Promise<void> | null = null

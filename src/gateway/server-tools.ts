@@ -1,5 +1,4 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
-import type { ToolPermissions } from '../access/tool-permissions.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError, overloaded } from '../errors.ts'
 import { LongText } from '../formats/long-text.ts'
@@ -35,7 +34,6 @@ import { functionChoice } from './tool-choice.ts'
 export interface ServerToolDeps {
   /** By name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
-  readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -130,7 +128,6 @@ export class ServerTools {
     paths: readonly string[],
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
-    const disabled = await deps.toolPermissions.disabledFor(exchange.caller)
     for (const [index, tool] of tools.entries()) {
       const server = toolOf(deps, exchange, tool.type)
       if (server === null) {
@@ -138,7 +135,6 @@ export class ServerTools {
         continue
       }
       const path = paths[index] ?? `tools[${index}]`
-      if (disabled.has(server.name)) throw disabledError(path, server.name)
       const list = entries.get(server) ?? []
       list.push({ tool: tool as RequestedTool, path })
       entries.set(server, list)
@@ -442,13 +438,6 @@ export interface ToolRun {
   readonly said: readonly OutputItem[]
   /** A tool leaves the next step to the client. */
   readonly endsTurn: boolean
-}
-
-function disabledError(path: string, name: string): GatewayError {
-  return new GatewayError(
-    'permission_denied',
-    `${path}: the server tool ${name} is disabled in this workspace`,
-  )
 }
 
 /** The deadline of a tool. It also ends the model calls of the tool, with the error of any other deadline. */

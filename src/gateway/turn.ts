@@ -53,11 +53,11 @@ export function askModel(
   exchange: RunningExchange,
   declare: Declare | null,
 ): Promise<TurnReply | null> {
-  const { answer, candidates } = exchange
+  const { answer } = exchange
   answer.openTurn(exchange.plugins?.holds === true)
   const call = new TurnCall(deps, exchange, declare)
   // A callback, for it is smaller than an async function that waits as long as the stream is open.
-  return askCandidates(deps, exchange, exchange.candidate ?? candidates[0], call).then(reply => {
+  return askCandidates(deps, exchange, firstCandidate(exchange), call).then(reply => {
     if (reply === null) return null
     const { candidate, record, attempt, finish } = reply
     exchange.stay?.succeeded(candidate, attempt.usage)
@@ -65,6 +65,23 @@ export function askModel(
     exchange.candidate = candidate
     return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
   })
+}
+
+/** The candidate that answered last; another one where it would take a prompt that has grown only in part. */
+function firstCandidate({
+  candidate,
+  candidates,
+  plugins,
+  prompt,
+}: RunningExchange): RouteCandidate | undefined {
+  if (candidate === null) return candidates[0]
+  if (plugins?.fits !== true || plugins.fitting(candidate.endpoint, prompt) === 'whole') return candidate
+  const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
+    (credential === null) === (candidate.credential === null)
+  const larger = candidates.find(
+    each => isPaidAlike(each) && plugins.fitting(each.endpoint, prompt) === 'whole',
+  )
+  return larger ?? candidate
 }
 
 /** The model call of one turn. */
@@ -363,6 +380,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     exchange.watch.enter('stream', nowMs)
     if (!this.#answer.begun) {
       exchange.firstTokenMs = nowMs
+      if (exchange.removedTokens > 0) this.#answer.cut(exchange.removedTokens)
       const { usage } = this.#deps.attempt
       this.#answer.begin(
         model,

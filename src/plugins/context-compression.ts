@@ -1,16 +1,18 @@
 /**
  * Context compression, middle-out: leaves out the middle of a conversation that is too long for the model. On by
- * default for models with a small context, which would refuse nearly every long conversation.
+ * default for models with a small context, which would refuse nearly every long conversation: there at least half of
+ * the prompt stays. Asked for, by its name or by `truncation: auto`, it cuts as much as it takes.
  */
 import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
-import { ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
+import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { isShownTool } from '../protocol/tools.ts'
 import { compressContext } from '../tasks/compress-context.ts'
-import type { ActivePlugin, ModelFacts, Plugin, PluginDeps } from './plugin.ts'
+import type { ActivePlugin, Fitting, ModelFacts, Plugin, PluginDeps } from './plugin.ts'
 
-export interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf'> {
+export interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf' | 'truncates'> {
   readonly modelFacts: Pick<ModelFacts, 'hasSmallContext'>
 }
 
@@ -23,9 +25,10 @@ export function createContextCompression(deps: ContextCompressionDeps): Plugin<'
     // A provider that finds an input too long does not know the remedies of the gateway.
     advise: ({ code }) =>
       code === 'context_length_exceeded' ? 'Shorten the input, or add the plugin context-compression.' : null,
-    activate(settings, { model, models }) {
-      if (settings === null && !namesSmall(deps, model, models)) return null
-      return new ActiveCompression(deps, settings !== null)
+    activate(settings, { model, models, truncation }) {
+      if (settings !== null) return new ActiveCompression(deps, 'named')
+      if (truncation === 'auto') return new ActiveCompression(deps, 'truncation')
+      return namesSmall(deps, model, models) ? new ActiveCompression(deps, 'unasked') : null
     },
   }
 }
@@ -38,16 +41,30 @@ function namesSmall(
   return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
 }
 
+/** How the request has come to the plugin: by its name, by `truncation: auto`, or because a model is small. */
+type Wish = 'named' | 'truncation' | 'unasked'
+
+/** The share of a prompt that stays at least where nobody has asked for a cut. */
+const UNASKED_SHARE = 0.5
+
 class ActiveCompression implements ActivePlugin {
   readonly id = 'context-compression'
   readonly skipsRescan = true
   readonly isRepeatable = true
   readonly #deps: ContextCompressionDeps
-  readonly #asked: boolean
+  readonly #wish: Wish
+  /** The prompt that was measured last. */
+  #measured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
+  /** The last cut, which an attempt at another endpoint replaces. */
+  #cut: {
+    readonly whole: ResponsesRequest
+    readonly prompt: ResponsesRequest
+    readonly tokens: number
+  } | null = null
 
-  constructor(deps: ContextCompressionDeps, asked: boolean) {
+  constructor(deps: ContextCompressionDeps, wish: Wish) {
     this.#deps = deps
-    this.#asked = asked
+    this.#wish = wish
   }
 
   /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
@@ -60,33 +77,57 @@ class ActiveCompression implements ActivePlugin {
     return [...candidates.filter(takesHalf), ...candidates.filter(candidate => !takesHalf(candidate))]
   }
 
-  shortens(endpoint: Endpoint): boolean {
+  fitting(endpoint: Endpoint, prompt: ResponsesRequest): Fitting {
     const context = contextOf(endpoint)
-    return context !== Number.POSITIVE_INFINITY && (this.#asked || context <= SMALL_CONTEXT_TOKENS)
+    const isAsked = this.#wish !== 'unasked'
+    if (!isAsked && context > SMALL_CONTEXT_TOKENS) return 'whole'
+    if (isAsked && messagesOver(endpoint, prompt)) return 'cut'
+    const room = roomFor(prompt, endpoint)
+    const tokens = this.#tokens(prompt)
+    if (tokens <= room) return 'whole'
+    return isAsked || (room >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
   }
 
   fitTo(exchange: Exchange, endpoint: Endpoint): void {
-    if (!this.shortens(endpoint)) return
-    const context = contextOf(endpoint)
+    this.#restore(exchange)
     const { prompt } = exchange
-    const room = context - answerTokens(prompt, endpoint, context)
-    if (this.#tokens(prompt) <= room) return
+    const fitting = this.fitting(endpoint, prompt)
+    if (fitting === 'whole') return
+    const context = contextOf(endpoint)
+    if (fitting === 'refused') {
+      // An estimate alone refuses nothing: the provider counts better.
+      if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
+      return
+    }
+    if (this.#wish === 'truncation' && this.#deps.truncates(endpoint.format)) return
+    this.#compress(exchange, endpoint)
+  }
+
+  #compress(exchange: Exchange, endpoint: Endpoint): void {
+    const { prompt } = exchange
     const items = itemsOf(prompt)
-    const fixed = this.#deps.tokensOf([prompt.instructions, prompt.tools])
+    const fixed = this.#fixedTokens(prompt)
+    const { messagesMax } = endpoint.provider
     const compressed = compressContext({
       items,
-      tokensMax: room - fixed,
+      tokensMax: roomFor(prompt, endpoint) - fixed,
       tokensOf: item => this.#deps.tokensOf([item]),
+      ...(messagesOver(endpoint, prompt) ? { itemsMax: messagesMax } : {}),
     })
-    if (!compressed.fits) {
-      throw new GatewayError(
-        'context_length_exceeded',
-        `input: is too long for the ${context} tokens of ${endpoint.modelId}, even without its middle: shorten the instructions, the tools or the last message`,
+    if (!compressed.fits)
+      throw tooLong(
+        endpoint,
+        'even without its middle: shorten the instructions, the tools or the last message',
       )
-    }
     if (!compressed.changed) return
+    const before = this.#tokens(prompt)
+    const cut = { ...prompt, input: [...compressed.items] }
+    const tokens = this.#tokens(cut)
+    if (this.#wish === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
     const isPrompt = typeof prompt.input === 'string'
-    exchange.prompt = { ...prompt, input: [...compressed.items] }
+    exchange.prompt = cut
+    exchange.removedTokens += before - tokens
+    this.#cut = { whole: prompt, prompt: cut, tokens: before - tokens }
     exchange.pipeline.push({
       type: 'context_compression',
       name: 'context-compression',
@@ -100,13 +141,69 @@ class ActiveCompression implements ActivePlugin {
     })
   }
 
-  #tokens({ instructions, input, tools }: ResponsesRequest): number {
-    return this.#deps.tokensOf([instructions, input, tools])
+  /** Takes back the cut for an endpoint that has failed. */
+  #restore(exchange: Exchange): void {
+    const cut = this.#cut
+    this.#cut = null
+    if (cut === null || exchange.prompt !== cut.prompt) return
+    exchange.prompt = cut.whole
+    exchange.removedTokens -= cut.tokens
+    exchange.pipeline.splice(
+      exchange.pipeline.findLastIndex(({ type }) => type === 'context_compression'),
+      1,
+    )
   }
+
+  #tokens(prompt: ResponsesRequest): number {
+    if (this.#measured?.prompt !== prompt) {
+      const tokens = this.#fixedTokens(prompt) + this.#deps.tokensOf([prompt.input])
+      this.#measured = { prompt, tokens }
+    }
+    return this.#measured.tokens
+  }
+
+  /** Tokens of what is never cut. */
+  #fixedTokens({ instructions, tools }: ResponsesRequest): number {
+    return this.#deps.tokensOf([instructions, tools?.filter(isShownTool)])
+  }
+}
+
+const SHORTER =
+  'and too much of it would be lost: shorten it, choose a model with a longer context, or add the plugin context-compression'
+
+function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayError {
+  return new GatewayError(
+    'context_length_exceeded',
+    `input: is too long for the ${contextLength} tokens of ${modelId}, ${why}`,
+  )
+}
+
+/** The caller wants these endpoints or none. */
+function isPinned({ provider }: ResponsesRequest): boolean {
+  return provider?.allow_fallbacks === false && (provider.order?.length ?? 0) > 0
+}
+
+/** True if the provider takes fewer messages than these; what follows in one role is one message. */
+function messagesOver({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
+  if (messagesMax === undefined || typeof input === 'string' || input.length <= messagesMax) return false
+  let messages = 0
+  let last: boolean | null = null
+  for (const { type = 'message', ...item } of input as readonly { type?: string; role?: unknown }[]) {
+    const isSaid = type === 'message' ? item.role !== 'assistant' : type.endsWith('_output')
+    if (isSaid !== last) messages++
+    last = isSaid
+  }
+  return messages > messagesMax
 }
 
 function contextOf({ contextLength }: Endpoint): number {
   return contextLength ?? Number.POSITIVE_INFINITY
+}
+
+/** Tokens for the prompt. Infinite: the context is not known. */
+function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
+  const context = contextOf(endpoint)
+  return context === Number.POSITIVE_INFINITY ? context : context - answerTokens(prompt, endpoint, context)
 }
 
 /** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */

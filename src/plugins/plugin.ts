@@ -97,8 +97,6 @@ export interface WebFindings {
 export interface WebSearcher {
   /** True if the endpoint's provider can search itself, with domain lists or without. */
   hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
-  /** True if the caller's workspace has disabled the tool web_search. */
-  isDisabledFor(caller: Caller): boolean | Promise<boolean>
   /** True if an engine of ours is configured that requests may use without naming one. */
   readonly hasEngine: boolean
   /**
@@ -150,6 +148,8 @@ export interface PluginDeps {
   }
   /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
+  /** True if providers of the format cut a prompt that is too long themselves, where \`truncation\` is \`auto\`. */
+  readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
   /** True if the format can pass a file by its URL. */
   readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean
   /** Null: links are disabled. */
@@ -171,6 +171,12 @@ export interface PluginReport {
   readonly found?: readonly Citable[]
 }
 
+/**
+ * How a prompt goes to an endpoint: as it is, cut to its context, or not at all where it surely does not fit. An
+ * endpoint for which it would be cut is asked only if none takes it whole.
+ */
+export type Fitting = 'whole' | 'cut' | 'refused'
+
 /** A plugin at work on one exchange; may keep state from turn to turn. All verbs are optional. */
 export interface ActivePlugin {
   readonly id: AnyPlugin['id']
@@ -185,8 +191,8 @@ export interface ActivePlugin {
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
   /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
-  /** True if `fitTo` cuts a prompt of any length for this endpoint, so that routing must not refuse it. */
-  shortens?(endpoint: AttemptRecord['endpoint']): boolean
+  /** The way in which the prompt would go to this endpoint; `fitTo` then does that. */
+  fitting?(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting
   /** True if `fitTo` turns this part of the input into text for a model that takes text only. */
   reads?(part: object): boolean
   /**

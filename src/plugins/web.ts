@@ -3,7 +3,6 @@
  * searches itself gets its own tool instead. Serves the variant `:online` too. Serve threads.
  */
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
@@ -54,11 +53,6 @@ class ActiveWeb implements ActivePlugin {
   async prepare(exchange: Exchange): Promise<void> {
     const query = lastUserText(exchange.prompt)
     if (query === '') return
-    if (await this.#deps.webSearcher.isDisabledFor(exchange.caller))
-      throw new GatewayError(
-        'permission_denied',
-        `${this.#path(exchange)}: web search is disabled in this workspace`,
-      )
     // Nothing is spent on a request that nobody may serve.
     await exchange.admitEarly?.()
     if (this.#isNative(exchange)) {

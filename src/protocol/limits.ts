@@ -128,7 +128,9 @@ export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
 /** Largest body of a management operation: lists of 100 values, and some more. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
-/** Largest context of an endpoint, in tokens, for which long inputs are always compressed. */
+/** The part of an estimate of tokens that a text of long words and white space surely has. */
+export const LEAST_TOKENS_SHARE = 0.75
+/** Largest context of an endpoint, in tokens, for which long inputs are compressed unasked. */
 export const SMALL_CONTEXT_TOKENS = 8_192
 /**
  * Tokens of output that a request counts with, and leaves room for, where the caller names none. Most answers are

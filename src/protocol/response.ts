@@ -8,11 +8,15 @@ import type { Tool, ToolChoice } from './tools.ts'
 
 export type ResponseStatus = 'completed' | 'incomplete' | 'in_progress' | 'failed' | 'cancelled' | 'queued'
 
-/** Codes of `response.error`, a closed list; the canonical type is beside it in `error_type`. */
+/**
+ * Codes of `response.error`: OpenAI's closed list, and the code by which its clients know a prompt that is too long.
+ * The canonical type is beside it in `error_type`.
+ */
 export type ResponseErrorCode =
   | 'server_error'
   | 'rate_limit_exceeded'
   | 'invalid_prompt'
+  | 'context_length_exceeded'
   | 'vector_store_timeout'
   | 'invalid_image'
   | 'invalid_image_format'

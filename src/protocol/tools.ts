@@ -182,6 +182,11 @@ export const Tool = variants(
 )
 export type Tool = Static<typeof Tool>
 
+/** True for a tool that the model sees as the caller wrote it; of others it sees what a runner declares. */
+export function isShownTool({ type }: Pick<Tool, 'type'>): boolean {
+  return type === 'function' || type === 'custom' || type === 'namespace'
+}
+
 // tool_choice
 
 function forced<const Spelling extends string>(type: Spelling) {

@@ -230,6 +230,8 @@ export interface Provider {
   readonly keyForm?: KeyForm
   /** Absent: nothing is known. */
   readonly policy?: DataPolicy
+  /** Messages of one request that it takes, which context compression keeps to. Absent: no limit is known. */
+  readonly messagesMax?: number
   /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
   readonly authors?: readonly string[]
   /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */

@@ -40,13 +40,21 @@ export function compressContext(input: CompressContextInput): CompressContextOut
   if (total <= tokensMax && count <= itemsMax) return { items, fits: true, changed: false }
 
   const dropped = new Set<number>()
+  let last: readonly number[] = []
   for (const { places } of middleFirst(groupsOf(items), items.length)) {
     if (total <= tokensMax && count <= itemsMax) break
+    last = places
     for (const place of places) {
       dropped.add(place)
       total -= tokens[place] ?? 0
       count--
     }
+  }
+  const long = longItem(items, last, count < itemsMax ? tokensMax - total : 0, input)
+  if (long !== null) {
+    const [place = 0] = last
+    const all = items.flatMap((item, at) => (at === place ? [long] : dropped.has(at) ? [] : [item]))
+    return { items: all, fits: true, changed: true }
   }
   const kept = items.filter((_, place) => !dropped.has(place))
   if (count > itemsMax) return { items, fits: false, changed: false }
@@ -57,6 +65,22 @@ export function compressContext(input: CompressContextInput): CompressContextOut
     tokensOf,
   })
   return cut === null ? { items, fits: false, changed: false } : { items: cut, fits: true, changed: true }
+}
+
+/** Room that the last dropped item leaves empty before it comes back with its texts cut, as a share of all. */
+const EMPTY_SHARE = 0.25
+
+/** The item that was dropped last, cut to the room that its loss has left; null where that is little. */
+function longItem(
+  items: readonly InputItem[],
+  places: readonly number[],
+  room: number,
+  { tokensMax, tokensOf }: CompressContextInput,
+): InputItem | null {
+  const [place] = places
+  const item = place === undefined || places.length > 1 ? undefined : items[place]
+  if (item === undefined || room < tokensMax * EMPTY_SHARE) return null
+  return cutTexts({ items: [{ item, fixed: false }], tokensMax: room, tokensOf })?.[0] ?? null
 }
 
 /** The groups that may be dropped, from the centre outward; of two at the same distance, the earlier one first. */

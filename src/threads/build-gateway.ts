@@ -51,7 +51,6 @@ import type { Offered } from '../protocol/request-parser.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { textFormat } from '../providers/provider.ts'
-import { whenReady } from '../ready.ts'
 import { createContainers } from '../sandbox/containers.ts'
 import { type SandboxCalls, sandboxOf } from '../sandbox/sandbox.ts'
 import { abortSignalOf } from '../signal.ts'
@@ -187,7 +186,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     credentials,
     quota,
     askAs,
-    webSearcher: webSearcherOf(base, toolPermissions),
+    webSearcher: webSearcherOf(base),
   })
   const tools = createTools({
     ...base,
@@ -430,6 +429,7 @@ function pluginsOf(
     tokensOf: estimateInput,
     modelFacts: modelFacts(catalog),
     filesByLink: format => FORMATS[textFormat({ format })].filesByLink,
+    truncates: format => FORMATS[textFormat({ format })].truncates,
   })
 }
 
@@ -487,9 +487,8 @@ function webFetcher({ config, clock, client, options }: Base): FetchPage {
   return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
 }
 
-function webSearcherOf({ webEngines, log }: Base, permissions: ToolPermissions): WebSearcher {
+function webSearcherOf({ webEngines, log }: Base): WebSearcher {
   return {
-    isDisabledFor: caller => whenReady(permissions.disabledFor(caller), names => names.has('web_search')),
     hosts(endpoint, limitsDomains) {
       const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)

@@ -96,7 +96,7 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
 /** @throws GatewayError `invalid_request` by the path of a setting */
 function fusionOf(
   { tool, path }: ToolEntry,
-  { request }: Exchange,
+  { request, disabledTools }: Exchange,
   deps: Pick<FusionDeps, 'tools' | 'fusionModels' | 'config'> & { readonly termsOf: InnerTermsOf },
 ): Fusion {
   const { tools, fusionModels, config, termsOf } = deps
@@ -115,7 +115,7 @@ function fusionOf(
     )
   }
   const offered = DEFAULT_TOOLS.filter(
-    name => tools.has(name) && (name !== 'web_search' || hasSearchEngine(config)),
+    name => tools.has(name) && !disabledTools.has(name) && (name !== 'web_search' || hasSearchEngine(config)),
   ).map(name => ({ type: `gateway:${name}` }))
   const { cache_control, reasoning, temperature } = settings
   const common: InnerSettings = {

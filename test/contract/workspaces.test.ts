@@ -221,8 +221,11 @@ t.test('a server tool that the workspace disables is refused, from the change on
     [{ tools: [{ type: 'web_search' }] }, /^tools\[0\]: the server tool web_search is disabled/],
     [{ tools: [{ type: 'gateway:web_fetch' }] }, /^tools\[0\]: the server tool web_fetch is disabled/],
     [{ plugins: [{ id: 'web-fetch' }] }, /the server tool web_fetch is disabled/],
-    [{ plugins: [{ id: 'web' }] }, /^plugins\[0\]: web search is disabled in this workspace$/],
-    [{ model: 'sim/echo:online' }, /^model: web search is disabled in this workspace$/],
+    [
+      { plugins: [{ id: 'web' }] },
+      /^plugins\[0\]: the server tool web_search is disabled in this workspace$/,
+    ],
+    [{ model: 'sim/echo:online' }, /^model: the server tool web_search is disabled in this workspace$/],
   ]
   for (const [asked, message] of asks) {
     const reply = await call('POST', '/responses', { model: 'sim/echo', input: 'Hi', ...asked }, key)

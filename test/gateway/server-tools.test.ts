@@ -34,9 +34,8 @@ async function start({
   text,
   held,
   parent,
-  disabled = [],
   ...more
-}: World & Partial<ServerTool> & { readonly parent?: string; readonly disabled?: readonly string[] } = {}) {
+}: World & Partial<ServerTool> & { readonly parent?: string } = {}) {
   let shown: ToolDisplay | null = null
   const server: ServerTool = {
     name: 'datetime',
@@ -71,7 +70,6 @@ async function start({
   const metrics = createMetrics()
   const deps = {
     tools: new Map([['datetime', server]]),
-    toolPermissions: { disabledFor: () => new Set(disabled) },
     clock,
     log,
     metrics,
@@ -320,13 +318,6 @@ t.test('calls are counted by their outcome, and the pipeline names the tools tha
   t.same(exchange.pipeline, [
     { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: ['datetime'] } },
   ])
-})
-
-t.test('a tool that the workspace has disabled is refused by its path', async t => {
-  await t.rejects(start({ disabled: ['datetime'] }), {
-    code: 'permission_denied',
-    message: 'tools[0]: the server tool datetime is disabled in this workspace',
-  })
 })
 
 t.test('results count with what the request holds, and end it where there is no room', async t => {

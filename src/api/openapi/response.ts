@@ -289,6 +289,7 @@ const RESPONSE_ERRORS = [
   'server_error',
   'rate_limit_exceeded',
   'invalid_prompt',
+  'context_length_exceeded',
   'vector_store_timeout',
   'invalid_image',
   'invalid_image_format',

@@ -5,9 +5,9 @@
 
 import type { Usage } from '../../formats/format.ts'
 import { EFFORT_SHARES } from '../../formats/reasoning.ts'
-import { serverToolName } from '../../protocol/gateway-tools.ts'
-import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { isShownTool } from '../../protocol/tools.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { quartersIn } from './weigh.ts'
 
@@ -125,26 +125,20 @@ export function ordinaryOutput(
   return Math.min(wanted, maxOutputTokens ?? wanted)
 }
 
-/** Tokens of the input of a request, with its declarations and schemas. */
+/** Tokens of the input of a request, with its schemas and the declarations that the model sees. */
 export function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false) + quartersOf(input, false)
-  if (tools != null) quarters += quartersOf(tools, true)
+  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
   if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
   return Math.ceil(quarters / QUARTERS)
 }
 
-/** Part of the estimate that a text of long words and white space surely has. */
-const LEAST_SHARE = 0.75
-
-/**
- * Tokens that the input has at least. Attachments that are no text count as none, because providers scale them, and so
- * do server tools: the model sees what they declare, not their settings.
- */
+/** Tokens that the input has at least. Attachments that are no text count as none, because providers scale them. */
 export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
-  for (const tool of tools ?? []) if (serverToolName(tool.type) === null) quarters += quartersOf(tool, true)
+  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
   if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
-  return Math.floor((quarters * LEAST_SHARE) / QUARTERS)
+  return Math.floor((quarters * LEAST_TOKENS_SHARE) / QUARTERS)
 }
 
 /**

@@ -50,7 +50,7 @@ export interface Ending {
 /** Canonical error type to the closed list of `response.error.code`; everything else is `server_error`. */
 const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
   rate_limit_exceeded: 'rate_limit_exceeded',
-  context_length_exceeded: 'invalid_prompt',
+  context_length_exceeded: 'context_length_exceeded',
   invalid_request: 'invalid_prompt',
   invalid_prompt: 'invalid_prompt',
   content_policy_violation: 'image_content_policy_violation',
@@ -110,6 +110,11 @@ export class Answer {
   /** True when the client sees what is written at once. */
   get live(): boolean {
     return this.#sink.live
+  }
+
+  /** True when the client wants to hear of a prompt that is too long in the stream. */
+  get tellsOverflow(): boolean {
+    return this.#sink.tellsOverflow === true
   }
 
   /** True when the opening events were made and not dropped again. */
@@ -210,6 +215,11 @@ export class Answer {
     this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
   }
 
+  /** Tells by how many tokens the prompt was cut. */
+  cut(tokens: number): void {
+    this.#sink.cut?.(tokens)
+  }
+
   take(delta: Content): void {
     this.#assembler.take(delta)
   }
@@ -282,7 +292,7 @@ export class Answer {
   fail(error: GatewayError, ending: Ending): void {
     this.#sink.hold()
     // To a reader, a context that overflows in mid-reply is a reply that stopped for length.
-    if (error.code === 'context_length_exceeded') this.#finish('length', ending)
+    if (error.code === 'context_length_exceeded' && this.output.length > 0) this.#finish('length', ending)
     else this.#fail(error, ending)
     this.#sink.end()
   }

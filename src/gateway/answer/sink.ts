@@ -13,6 +13,10 @@ export interface Sink {
   readonly live: boolean
   /** The dialect whose frames `relay` takes as bytes; null where every event has to be written. */
   readonly relays: DialectName | null
+  /** True: its clients act upon a prompt that is too long where the stream tells it after the opening events. */
+  readonly tellsOverflow?: boolean
+  /** Takes the number of tokens that the prompt was cut by, before the first event that leaves. */
+  cut?(tokens: number): void
   /** Takes one event. False: the reader is slow, write no more until drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
@@ -42,6 +46,8 @@ export class FinalSink implements Sink {
   readonly live: boolean
   readonly relays = null
   response: ResponseResource | null = null
+  /** Tokens that the prompt was cut by. */
+  removedTokens = 0
   /** Of a reply that failed too. */
   usage: ResponseUsage | null = null
   readonly #listener: ((event: StreamEvent) => void) | null
@@ -49,6 +55,10 @@ export class FinalSink implements Sink {
   constructor(listener: ((event: StreamEvent) => void) | null = null) {
     this.live = listener !== null
     this.#listener = listener
+  }
+
+  cut(tokens: number): void {
+    this.removedTokens = tokens
   }
 
   write(event: StreamEvent): boolean {

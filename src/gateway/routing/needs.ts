@@ -20,8 +20,8 @@ export interface Measures {
 
 /** The plugins of a request, as far as they make it fit. */
 export interface FittingPlugins {
-  /** True if a plugin cuts prompts of any length for this endpoint. */
-  shortens(endpoint: Endpoint): boolean
+  /** `cut`: a plugin makes it fit this endpoint. */
+  fitting(endpoint: Endpoint, prompt: ResponsesRequest): 'whole' | 'cut' | 'refused'
   /** True if a plugin turns this part of the input into text. */
   reads(part: object): boolean
 }
@@ -50,6 +50,11 @@ export class Needs {
   #modalities: readonly string[] | null = null
   #tokens: number | null = null
   #least: number | null = null
+  /** Endpoints for which the prompt is cut are admitted. */
+  #cuts = false
+  #couldCut = false
+  /** The longest context that was too short, in tokens. */
+  longestRefused = 0
 
   /** `isCapped`: limits of money hold for the caller, so that its output is capped to what the endpoint can write. */
   constructor(
@@ -76,7 +81,7 @@ export class Needs {
   }
 
   /** The filters that leave out endpoints of this model; usually none. */
-  filters({ leastContext, leastOutput, takes }: ModelCandidates): readonly Filter[] {
+  filters({ leastContext, leastOutput, takes, capsMessages }: ModelCandidates): readonly Filter[] {
     let filters: Filter[] | null = null
     const add = (excludedBy: string, admits: Filter['admits']): void => {
       filters ??= []
@@ -87,8 +92,19 @@ export class Needs {
       add(INPUT_MODALITIES, NOBODY)
     if (this.output > leastOutput && !this.#isCapped)
       add(MAX_OUTPUT_TOKENS, ({ endpoint }) => this.output <= (endpoint.maxOutputTokens ?? this.output))
-    if (this.#mayExceed(leastContext)) add(CONTEXT_LENGTH, ({ endpoint }) => this.#hasRoom(endpoint))
+    if (this.#mayExceed(leastContext) || (capsMessages && this.#plugins !== null))
+      add(CONTEXT_LENGTH, ({ endpoint }) => this.#hasRoom(endpoint))
     return filters ?? NONE
+  }
+
+  /**
+   * True once, where an endpoint was left out because the prompt would be cut for it: from then on such endpoints are
+   * admitted. Asked when none is left that takes the whole prompt.
+   */
+  admitCuts(): boolean {
+    if (this.#cuts) return false
+    this.#cuts = this.#couldCut
+    return this.#cuts
   }
 
   /** True if the endpoint probably takes the whole request. */
@@ -103,24 +119,28 @@ export class Needs {
   #mayExceed(leastContext: number): boolean {
     const { inputTokens, isInputBelow } = this.#measures
     if (leastContext === Number.POSITIVE_INFINITY || inputTokens === undefined) return false
-    const room = leastContext - this.output
+    // A plugin leaves an answer room of its own, at most half of the context.
+    const most = this.#plugins === null ? leastContext : leastContext / 2
+    const room = Math.min(leastContext - this.output, most)
     if (isInputBelow !== undefined) return !isInputBelow(this.#request, room)
     return inputTokens(this.#request) > room
   }
 
   #hasRoom(endpoint: Endpoint): boolean {
     const { contextLength, maxOutputTokens } = endpoint
-    if (contextLength === null) return true
     const output = this.#isCapped ? Math.min(this.output, maxOutputTokens ?? this.output) : this.output
-    if (output < contextLength && this.#isShortened(endpoint)) return true
+    if (this.#plugins?.fitting(endpoint, this.#request) === 'cut') {
+      this.longestRefused = Math.max(this.longestRefused, contextLength ?? 0)
+      if (output >= (contextLength ?? Number.POSITIVE_INFINITY)) return false
+      this.#couldCut = true
+      return this.#cuts
+    }
+    if (contextLength === null) return true
     const { inputTokens, leastTokens = inputTokens } = this.#measures
     this.#least ??= leastTokens?.(this.#request) ?? 0
-    return this.#least + output <= contextLength
-  }
-
-  /** The provider, or a plugin, cuts what is too long. */
-  #isShortened(endpoint: Endpoint): boolean {
-    return this.#request.truncation === 'auto' || this.#plugins?.shortens(endpoint) === true
+    if (this.#least + output <= contextLength) return true
+    this.longestRefused = Math.max(this.longestRefused, contextLength)
+    return false
   }
 }
 

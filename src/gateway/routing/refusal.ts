@@ -96,14 +96,15 @@ const WORDS: Readonly<Record<string, string>> = {
 
 /** The refusal of a request that asks for more than any endpoint has; null if anything else excludes one too. */
 function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
-  const [reason, second] = reasons.filter(each => each !== NO_SHARED_KEY)
-  if (needs === null || reason === undefined || second !== undefined) return null
+  const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
+  // Length comes last among the filters: what it leaves out would have served otherwise.
+  const reason = reasons.includes(CONTEXT_LENGTH) ? CONTEXT_LENGTH : second === undefined ? first : undefined
+  if (needs === null || reason === undefined) return null
   const ids = models.map(model => model.id)
   const names = ids.join(', ')
   const endpoints = models.flatMap(model => model.endpoints)
   if (reason === CONTEXT_LENGTH) {
-    const longest = Math.max(...endpoints.map(({ contextLength }) => contextLength ?? 0))
-    const detail = `the longest context of ${names} has ${longest} tokens`
+    const detail = `the longest context of ${names} that this request may use has ${needs.longestRefused} tokens`
     const output = needs.output === 0 ? '' : ` beside ${needs.output} tokens of output`
     const message = `The input does not fit${output}: ${detail}. Choose a model with a longer context${output === '' ? '' : ' or ask for less output'}. Shorten the input, or add the plugin context-compression.`
     return unavailable('context_length_exceeded', message, ids, reasons, { field: 'input', detail })

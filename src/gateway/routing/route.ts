@@ -86,26 +86,18 @@ export function route(
   const preferences: Preferences = request.provider ?? NO_PREFERENCES
   const needs = embeds ? null : new Needs(request, scope, scope.plugins ?? null, scope.isLimited === true)
   const special = embeds ? NO_FILTERS : specialFilters(request, scope.dialect ?? 'responses')
-  const [first, second] = models
+  const [first] = models
   // There is at least one: knownModels has refused a request without any.
   const named = first as NamedModel
-  let candidates: readonly RouteCandidate[]
-  let filters: readonly Filter[] = NO_FILTERS
   const excludedBy = new Set<string>()
-  if (second === undefined) {
-    const listed = listGroups(named, request, preferences, scope, needs, special, terms, excludedBy)
-    filters = listed.filters
-    candidates = ranked(listed.groups, terms)
-  } else {
-    const perModel = models.map(model =>
-      listGroups(model, request, preferences, scope, needs, special, terms, excludedBy),
-    )
-    filters = perModel.flatMap(each => each.filters)
-    const groups = isAcrossModels(request)
-      ? acrossModels(perModel, preferences)
-      : perModel.flatMap(each => each.groups)
-    candidates = ranked(groups, terms)
+  const list = (): RouteList =>
+    listCandidates(models, request, preferences, scope, needs, special, terms, excludedBy)
+  let listed = list()
+  if (listed.candidates.length === 0 && needs?.admitCuts() === true) {
+    excludedBy.clear()
+    listed = list()
   }
+  const { candidates, filters } = listed
   if (candidates.length === 0) {
     throw nothingLeft({
       models: models.map(({ model }) => model),
@@ -122,6 +114,45 @@ export function route(
     skipped,
     named,
   }
+}
+
+interface RouteList {
+  readonly candidates: readonly RouteCandidate[]
+  readonly filters: readonly Filter[]
+}
+
+/** The candidates of all models, in the order in which they are tried. */
+function listCandidates(
+  models: readonly NamedModel[],
+  request: ResponsesRequest,
+  preferences: Preferences,
+  scope: RouteScope,
+  needs: Needs | null,
+  special: readonly SpecialFilter[],
+  terms: RankTerms,
+  excludedBy: Set<string>,
+): RouteList {
+  const [first, second] = models
+  if (first !== undefined && second === undefined) {
+    const { groups, filters } = listGroups(
+      first,
+      request,
+      preferences,
+      scope,
+      needs,
+      special,
+      terms,
+      excludedBy,
+    )
+    return { candidates: ranked(groups, terms), filters }
+  }
+  const perModel = models.map(model =>
+    listGroups(model, request, preferences, scope, needs, special, terms, excludedBy),
+  )
+  const groups = isAcrossModels(request)
+    ? acrossModels(perModel, preferences)
+    : perModel.flatMap(each => each.groups)
+  return { candidates: ranked(groups, terms), filters: perModel.flatMap(each => each.filters) }
 }
 
 const NO_PREFERENCES: Preferences = {}

@@ -18,6 +18,8 @@ export interface ModelCandidates {
   readonly leastContext: number
   /** The shortest output limit of all; infinite: none is known. */
   readonly leastOutput: number
+  /** Some provider takes a limited number of messages. */
+  readonly capsMessages: boolean
   /** The kinds of input that the model says it takes; null: it does not say. */
   readonly takes: readonly string[] | null
 }
@@ -69,6 +71,7 @@ function candidatesOf(model: Model): ModelCandidates {
         .size > 1,
     leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
     leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
+    capsMessages: endpoints.some(({ provider }) => provider.messagesMax !== undefined),
     takes: takenInput(model),
   }
 }

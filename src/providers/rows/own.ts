@@ -14,6 +14,7 @@ const ANTHROPIC = {
   format: 'anthropic-messages',
   baseUrl: 'https://api.anthropic.com/v1',
   policy: KEEPS_A_MONTH,
+  messagesMax: 1_000,
 } as const satisfies Partial<ServingRow>
 
 /** Regions of AWS whose hosts a key may name. */

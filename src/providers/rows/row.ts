@@ -27,6 +27,7 @@ export interface ServingRow
         | 'keyForm'
         | 'policy'
         | 'authors'
+        | 'messagesMax'
       >
     > {
   /** The environment variable that holds the service's key where the configuration gives none. */

@@ -95,7 +95,7 @@ t.test('the output of a tool has parts too', async t => {
 })
 
 t.test('a part that a plugin turns into text needs no model that takes it', async t => {
-  const plugins = { shortens: () => false, reads: (part: object) => 'file_data' in part }
+  const plugins = { fitting: () => 'whole' as const, reads: (part: object) => 'file_data' in part }
   t.same(ids({ model: 'm/text', input: message(PARTS.file) }, { plugins }), ['text@a'])
   t.equal(refusal({ model: 'm/text', input: message(PARTS.image) }, { plugins }).status, 404)
 })
@@ -144,8 +144,7 @@ t.test('a prompt that surely does not fit is not sent; one that may fit is', asy
     ['tight@a'],
     'the next model has room',
   )
-  t.same(ids({ model: 'm/tight', input: words(6_000), truncation: 'auto' }), ['tight@a'])
-  const plugins = { shortens: () => true, reads: () => false }
+  const plugins = { fitting: () => 'cut' as const, reads: () => false }
   t.same(ids({ model: 'm/tight', input: words(60_000) }, { plugins }), ['tight@a'], 'a plugin cuts it')
 })
 
