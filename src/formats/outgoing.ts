@@ -10,6 +10,7 @@ import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
 import { isRecord, type Json, parseJson } from './json.ts'
+import { withAnsweredCalls } from './open-calls.ts'
 
 // Fields
 
@@ -104,7 +105,8 @@ export function outgoingRequest(
 ): ResponsesRequest {
   // Clients of other dialects have no such words either, whatever their unknown fields are called.
   const isForeign = (callerDialect === 'messages') !== (format.dialect === 'messages')
-  const request = isForeign ? withoutNative(given) : given
+  const open = withAnswered(given)
+  const request = isForeign ? withoutNative(open) : open
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.
@@ -115,6 +117,13 @@ export function outgoingRequest(
     return Object.fromEntries(kept) as unknown as ResponsesRequest
   }
   return request
+}
+
+function withAnswered(request: ResponsesRequest): ResponsesRequest {
+  const { input } = request
+  if (typeof input === 'string') return request
+  const answered = withAnsweredCalls(input)
+  return answered === input ? request : { ...request, input: [...answered] }
 }
 
 function goesOut(

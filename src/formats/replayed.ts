@@ -93,7 +93,8 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
     return isIdOfOurs((item as Fields)['approval_request_id']) ? [] : null
   const name = typeof item.type === 'string' && isOurs(item.type) ? item.type.replace(OURS, '') : ''
   const fields = Object.hasOwn(REPLAYED, name) ? REPLAYED[name] : undefined
-  if (fields === undefined || UNFINISHED.has(item.status)) return null
+  // A command that was left to the client stays in progress in the item that the client fills.
+  if (fields === undefined || (UNFINISHED.has(item.status) && name !== 'bash')) return null
   const call_id = callIdOf(item, index)
   const { sources, ...asked } = isRecord(item.action) ? item.action : {}
   const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined

@@ -35,7 +35,8 @@ export function placeOf(
 
 /** A call of a server tool as the model made it. */
 export interface PendingCall {
-  readonly declared: DeclaredFunction
+  /** Null: there is no function of this name. */
+  readonly declared: DeclaredFunction | null
   readonly callId: string
   /** JSON, as the model wrote it. */
   readonly arguments: LongText
@@ -43,23 +44,47 @@ export interface PendingCall {
   fields: Readonly<Record<string, unknown>> | null
 }
 
+/** How calls are told from one another. */
+export interface ToolCallTerms {
+  /** The caller has no functions: a name that nobody has declared is a mistake of the model. */
+  readonly takesUnknown?: boolean
+  /** Calls for the client wait for the server tools that the model has called before. */
+  readonly holds?: boolean
+}
+
 export class ToolCalls {
   readonly #declared: ReadonlyMap<string, DeclaredFunction>
+  readonly #terms: ToolCallTerms
   readonly #open = new Map<number, PendingCall>()
   /** In the order in which the model made them. */
   readonly pending: PendingCall[] = []
+  readonly #held: Content[] = []
+  readonly #heldItems = new Set<number>()
 
   /** `declared`: server tools by the name that the model sees. */
-  constructor(declared: ReadonlyMap<string, DeclaredFunction>) {
+  constructor(declared: ReadonlyMap<string, DeclaredFunction>, terms: ToolCallTerms = {}) {
     this.#declared = declared
+    this.#terms = terms
   }
 
-  /** True when the delta belongs to a call of a server tool. */
+  /** Calls for the client that wait. */
+  get hasHeld(): boolean {
+    return this.#held.length > 0
+  }
+
+  /** The deltas of these calls, which then no longer wait. */
+  release(): readonly Content[] {
+    this.#heldItems.clear()
+    return this.#held.splice(0)
+  }
+
+  /** True when the delta belongs to a call of a server tool, or to one that waits. */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
-      if (delta.start.type !== 'function_call') return false
-      const declared = this.#declared.get(delta.start.name)
-      if (declared === undefined) return false
+      const { type } = delta.start
+      if (type !== 'function_call') return type === 'custom_tool_call' && this.#hold(delta)
+      const declared = this.#declared.get(delta.start.name) ?? null
+      if (declared === null && this.#terms.takesUnknown !== true) return this.#hold(delta)
       const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
       const call: PendingCall = {
         declared,
@@ -73,9 +98,21 @@ export class ToolCalls {
       return true
     }
     const call = this.#open.get(delta.item)
-    if (call === undefined) return false
+    if (call === undefined) {
+      if (!this.#heldItems.has(delta.item)) return false
+      this.#held.push(delta)
+      return true
+    }
     if (delta.kind === 'arguments') call.arguments.add(delta.text)
     else if (delta.kind === 'close') call.fields = delta.fields
+    return true
+  }
+
+  /** Has a call for the client wait, where it comes after one of a server tool: items keep the order of the model. */
+  #hold(delta: Content & { readonly item: number }): boolean {
+    if (this.#terms.holds !== true || this.pending.length === 0) return false
+    this.#heldItems.add(delta.item)
+    this.#held.push(delta)
     return true
   }
 }

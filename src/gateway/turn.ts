@@ -36,12 +36,18 @@ export interface TurnReply {
   readonly calls: ToolCalls | null
   /** The limits of the caller ended it, maybe within a call. */
   readonly isCut: boolean
+  /** Gives the answer the calls for the client that have waited for server tools. */
+  release(): void
 }
 
 /** The functions that the model sees for server tools. */
 export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
-type Declare = (place: ToolPlace) => Promise<{ prompt: ResponsesRequest; functions: DeclaredFunctions }>
+type Declare = (place: ToolPlace) => Promise<{
+  readonly prompt: ResponsesRequest
+  readonly functions: DeclaredFunctions
+  readonly takesUnknown: boolean
+}>
 
 /**
  * Asks the model with the prompt of the exchange, which plugins fit to each endpoint. Rejects and returns null as
@@ -63,7 +69,13 @@ export function askModel(
     exchange.stay?.succeeded(candidate, attempt.usage)
     exchange.onModel?.(candidate.endpoint.modelId)
     exchange.candidate = candidate
-    return { attempt: record, finish, calls: call.calls, isCut: attempt.isCut }
+    return {
+      attempt: record,
+      finish,
+      calls: call.calls,
+      isCut: attempt.isCut,
+      release: () => call.target?.release(),
+    }
   })
 }
 
@@ -88,6 +100,7 @@ function firstCandidate({
 class TurnCall implements ModelCall {
   /** Of the attempt that was opened last. */
   calls: ToolCalls | null = null
+  target: AnswerTarget | null = null
   readonly #deps: TurnDeps
   readonly #exchange: RunningExchange
   readonly #declare: Declare | null
@@ -134,7 +147,11 @@ class TurnCall implements ModelCall {
       placeOf(candidate.endpoint, this.#deps.formats[textFormat(candidate.endpoint)]),
     )
     // If the provider runs all of them itself, there are no calls to take out: the reply may be relayed.
-    const calls = declared.functions.size === 0 ? null : new ToolCalls(declared.functions)
+    const { functions, takesUnknown } = declared
+    // What plugins judge or replace is told in the order in which it comes.
+    const { plugins } = this.#exchange
+    const holds = plugins === null || !(plugins.judges || plugins.finishes)
+    const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holds })
     return this.#admit(candidate, record, declared.prompt, calls)
   }
 
@@ -176,7 +193,12 @@ class TurnCall implements ModelCall {
       echo: echoes(exchange) ? exchange.debug : null,
       meter,
     })
-    return { attempt, target: () => targetOf(deps, exchange, attempt, record, calls, fitted) }
+    const target = (): AnswerTarget => {
+      const made = targetOf(deps, exchange, attempt, record, calls, fitted)
+      if (calls !== null) this.target = made
+      return made
+    }
+    return { attempt, target }
   }
 }
 
@@ -348,6 +370,13 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     if (!this.#hasContent) this.#begin()
     if (this.#deps.calls?.take(delta) === true || this.#client?.take(delta) === true) return
     this.#answer.take(delta)
+  }
+
+  /** Takes the calls that have waited for server tools. */
+  release(): void {
+    for (const delta of this.#deps.calls?.release() ?? []) {
+      if (this.#client?.take(delta) !== true) this.#answer.take(delta)
+    }
   }
 
   fail(error: GatewayError): void {

@@ -7,7 +7,7 @@ import { textFormat } from '../providers/provider.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
 import type { RunningExchange } from './running.ts'
 import type { ServerTools } from './server-tools.ts'
-import { callItem, placeOf } from './tool-calls.ts'
+import { callItem, type DeclaredFunction, placeOf } from './tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
 export type TurnsDeps = TurnDeps & { readonly clock: Clock }
@@ -57,25 +57,44 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
       exchange.prompt = again
       continue
     }
-    if (tools === null || pending.length === 0 || last || reply.isCut) break
+    if (tools === null || pending.length === 0 || last || reply.isCut) {
+      reply.release()
+      break
+    }
     const output = answer.closeTurn(reply.finish.reason)
     bill.closeTurn()
     exchange.watch.enter('tools', deps.clock.monotonicMs())
-    if (pending.some(({ declared }) => declared.server.asksModels === true)) releaseRest(exchange)
+    if (pending.some(({ declared }) => declared?.server.asksModels === true)) releaseRest(exchange)
     const run = await tools.run(pending, exchange)
     said = run.said
     exchange.turn = null
-    if (run.endsTurn || output.some(isClientCall)) break
+    const later = releaseHeld(exchange, reply)
+    if (run.endsTurn || output.some(isClientCall) || later.length > 0) break
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
-    const called = pending.flatMap(({ declared, start }) => [
-      start.name,
-      declared.server.name,
-      `gateway:${declared.server.name}`,
-      `openrouter:${declared.server.name}`,
-    ])
+    const called = pending.flatMap(({ declared, start }) => [start.name, ...spellingsOf(declared)])
     last = tools.budget.isSpent({ bill, finish: reply.finish, called })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+function spellingsOf(declared: DeclaredFunction | null): readonly string[] {
+  if (declared === null) return []
+  const { name } = declared.server
+  return [name, `gateway:${name}`, `openrouter:${name}`]
+}
+
+/** Tells the calls for the client that have waited for server tools: they keep the place that the model gave them. */
+function releaseHeld(
+  { answer }: RunningExchange,
+  { calls, finish, release }: TurnReply,
+): readonly OutputItem[] {
+  if (calls?.hasHeld !== true) return []
+  answer.openTurn(false)
+  answer.hold()
+  release()
+  const output = answer.closeTurn(finish.reason)
+  answer.flush()
+  return output
 }
 
 /** Runs what an earlier answer asked for, and gives the model the results. */

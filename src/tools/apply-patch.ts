@@ -35,6 +35,7 @@ export function createApplyPatch(): ServerTool {
       return {
         declare: place => entries.map(entry => declare(entry, place)),
         begun: call => fieldsOf(call, operationOf(call)),
+        leaves: call => !(operationOf(call) instanceof PatchFault),
         run(call, progress) {
           const operation = operationOf(call)
           if (operation instanceof PatchFault) {

@@ -9,7 +9,6 @@ import {
   type ContainerUse,
   commandsOf,
   failureText,
-  refusal,
   settingsOf,
   settingsPath,
   useContainer,
@@ -31,19 +30,19 @@ export function createBash(deps: ContainerDeps): ServerTool {
           )
           await use.check()
           uses.set(entry.tool, use)
-        } else if (exchange.dialect === 'chat-completions') {
-          throw refusal(
-            `${entry.path}.parameters.engine`,
-            'in chat completions the bash tool works with the engine gateway only; others in /responses and /messages',
-          )
         }
       }
       return {
         declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
         begun: call => begunFields(call),
+        leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
         run(call, _, signal) {
           const use = uses.get(call.tool)
-          return use === undefined ? atClient(call) : runBash(call, use, signal)
+          if (use !== undefined) return runBash(call, use, signal)
+          const begun = begunFields(call)
+          return isCommand(call.arguments)
+            ? { item: begun, result: '', next: 'end-turn' }
+            : failedOutcome(begun, BAD_COMMAND)
         },
       }
     },
@@ -92,9 +91,12 @@ function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
   }
 }
 
-function atClient(call: ToolCall): ToolOutcome {
-  return { item: begunFields(call), result: '', next: 'end-turn' }
+/** True if a client can run it. */
+function isCommand(args: ToolCall['arguments']): boolean {
+  return args['restart'] === true || commandsOf(args) !== null
 }
+
+const BAD_COMMAND = 'command: must be a text'
 
 async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
   const begun = begunFields(call)
@@ -102,10 +104,7 @@ async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): 
   if (commands === null) {
     // Each command has a new shell in any case.
     if (call.arguments['restart'] === true) return outcomeOf(begun, { stdout: '', stderr: '', exitCode: 0 })
-    return failedOutcome(
-      begun,
-      call.arguments['commands'] === undefined ? 'command: must be a text' : BAD_COMMANDS,
-    )
+    return failedOutcome(begun, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
   }
   try {
     const code = { language: 'shell', text: commands.join('\n') } as const

@@ -117,6 +117,11 @@ export interface ToolSession {
   /** Fields that the item of a call shows while it runs. */
   begun(call: ToolCall): Readonly<Record<string, unknown>>
   /**
+   * True for a call that the client runs: the turn ends with it. `run` is then asked for the fields of its item only.
+   * Absent: none.
+   */
+  leaves?(call: ToolCall): boolean
+  /**
    * Runs one call; several may run at a time. Ends when the signal fires, which is that of the exchange or the deadline
    * of the call. A failure that the model should know of is an outcome; if it throws, the model gets "The tool failed"
    * and the log the cause.

@@ -117,6 +117,8 @@ export function grammarViolations(stream: readonly StreamEvent[]): string[] {
   return found
 }
 
+const LEFT = /^(?:(?:gateway|openrouter):(?:bash|apply_patch)|apply_patch_call|shell_call)$/
+
 function checkFinished(
   event: Loose,
   item: Record<string, unknown>,
@@ -125,7 +127,8 @@ function checkFinished(
   complain: (event: Loose, what: string) => void,
 ): void {
   // A call made by a provider's own program (it names its caller) stays in progress until the client answers it.
-  if (item['status'] === 'in_progress' && item['caller'] === undefined) {
+  // So does a call of a server tool that is left to the client.
+  if (item['status'] === 'in_progress' && item['caller'] === undefined && !LEFT.test(String(item['type']))) {
     complain(event, 'the finished item is still in progress')
   }
   if (item['type'] === 'function_call' && item['arguments'] !== (texts.get(itemId) ?? '')) {

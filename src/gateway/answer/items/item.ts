@@ -11,7 +11,8 @@ import type { CitableResults } from '../citations.ts'
 /** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
 export type EmitEvent = (event: StreamEvent) => void
 
-export type ClosingStatus = 'completed' | 'incomplete'
+/** `in_progress`: of a call that the client has to run. */
+export type ClosingStatus = 'completed' | 'incomplete' | 'in_progress'
 export type ClosingFields = Readonly<Record<string, unknown>> | null
 
 /** An output item that is open: owns its inner events and gives the finished item at its close. */

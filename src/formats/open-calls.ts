@@ -1,0 +1,63 @@
+/**
+ * Calls of server tools that were left to the client, as a client sends them back. The model has made them, so it sees
+ * them again: with the output that the client gives, in the item or in one of its own, or with the word that there is
+ * none. Pure.
+ */
+import type { InputItem } from '../protocol/items.ts'
+import { callIdOf } from './replayed.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+type Missing = (item: Fields, callId: string, isAnswered: boolean) => readonly Fields[]
+
+interface Left {
+  /** Fields that hold a result. */
+  readonly results: readonly string[]
+  /** The items of a call without one. */
+  readonly missing: Missing
+}
+
+/** The types of these items. */
+const LEFT: ReadonlyMap<unknown, Left> = new Map(
+  ['gateway', 'openrouter'].flatMap((prefix): [string, Left][] => [
+    [
+      `${prefix}:bash`,
+      { results: ['stdout', 'stderr', 'exitCode', 'error', 'container_id'], missing: commandWithout },
+    ],
+    [`${prefix}:apply_patch`, { results: [], missing: patchWithout }],
+  ]),
+)
+
+const NO_OUTPUT = 'The client has sent no output of this call'
+
+/** The input with each of these calls answered; the same list where it has none. */
+export function withAnsweredCalls(input: readonly InputItem[]): readonly InputItem[] {
+  if (!input.some(isOpen)) return input
+  const answered = new Set<unknown>()
+  for (const item of input) {
+    if (item.type?.endsWith('_output') === true) answered.add((item as Fields)['call_id'])
+  }
+  return input.flatMap((item, at) => {
+    if (!isOpen(item)) return [item]
+    const callId = callIdOf(item as Fields, at)
+    const made = LEFT.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
+    return (made ?? [item]) as readonly InputItem[]
+  })
+}
+
+function isOpen(item: InputItem): boolean {
+  const kind = LEFT.get(item.type)
+  return kind?.results.every(name => (item as Fields)[name] == null) === true
+}
+
+function commandWithout(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
+  const { command, arguments: said } = item
+  const text = typeof said === 'string' ? said : JSON.stringify(command == null ? {} : { command })
+  const call = { type: 'function_call', call_id: callId, name: 'bash', arguments: text }
+  return isAnswered ? [call] : [call, { type: 'function_call_output', call_id: callId, output: NO_OUTPUT }]
+}
+
+function patchWithout(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
+  if (isAnswered || item['operation'] == null) return [item]
+  return [item, { type: 'apply_patch_call_output', call_id: callId, status: 'failed', output: NO_OUTPUT }]
+}
