@@ -45,6 +45,7 @@ export function createBatch({ acceptances, changes, dataRegionOf }: BatchDeps): 
       withMetadata: wantsMetadata(headers),
       dataRegion: dataRegionOf(host),
       read: reader => body.read(reader),
+      announcedBytes: body.contentLength,
       watch,
       held,
       signal,

@@ -35,7 +35,8 @@ const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
 
 export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
   return async ({ body, headers, key }, reply) => {
-    const upload = await fileUploads.receive(reader => body.read(reader))
+    const owner = { keyHash: key.hash, announcedBytes: body.contentLength }
+    const upload = await fileUploads.receive(owner, reader => body.read(reader))
     try {
       const { file: bytes } = upload
       const form = formOf(await readForm(bytes, headers.get('content-type')))

@@ -28,6 +28,8 @@ export interface IncomingBatch
   /** Null: the caller gave none. */
   readonly idempotencyKey: string | null
   readonly read: ReadBody
+  /** Length of the body; null: nobody knows. */
+  readonly announcedBytes: number | null
 }
 
 type Table = typeof TASKS
@@ -89,7 +91,9 @@ export class BatchAcceptances {
   async accept(incoming: IncomingBatch): Promise<MadeBatch> {
     const leave = this.#places.enter(incoming.caller.keyHash, incoming.idempotencyKey)
     try {
-      const upload = await this.#deps.uploads.receive(incoming.read)
+      const { caller, announcedBytes, read } = incoming
+      const owner = { keyHash: caller.keyHash, announcedBytes }
+      const upload = await this.#deps.uploads.receive(owner, read)
       try {
         return await new Acceptance(this.#deps, incoming, upload).run()
       } finally {

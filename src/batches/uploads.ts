@@ -6,6 +6,7 @@ import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { HeldShare } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
 import { spoolRoot } from '../storage/spool-folder.ts'
 import { codeOf } from '../storage/store.ts'
@@ -27,10 +28,23 @@ export interface Upload {
 
 export interface UploadsOptions {
   readonly folder: string
-  /** Of all files of this thread together; a body that would exceed it is refused. */
+  /** Of all files of this thread together; a body that would exceed it is refused. One key has a quarter of it. */
   readonly maxBytes: number
 }
 
+/** Whose body it is, and how long. */
+export interface UploadOwner {
+  readonly keyHash: string
+  /** Null: nobody knows. */
+  readonly announcedBytes: number | null
+}
+
+/** The part of the room that one key may have. */
+const KEY_SHARE = 0.25
+/** Large bodies of one key at once. */
+const LARGE_PER_KEY = 2
+/** Shorter bodies take no place: clients send many of them next to each other. */
+const LARGE_BYTES = 8 * 1024 * 1024
 const RETRY_AFTER_SECONDS = 5
 /** A file has its name for the length of two system calls. */
 const PREFIX = 'upload-'
@@ -42,52 +56,65 @@ export function uploadsFolder(storageUrl: string): string {
 
 export class Uploads {
   readonly #options: UploadsOptions
-  #bytes = 0
+  readonly #room: HeldShare
+  /** Of large bodies. */
+  readonly #places = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: LARGE_PER_KEY })
 
   /** Removes what a process has left that was killed between two system calls. */
   constructor(options: UploadsOptions) {
     this.#options = options
+    const { maxBytes } = options
+    this.#room = new HeldShare({ total: maxBytes, perKey: maxBytes * KEY_SHARE })
     removeLeftovers(options.folder)
   }
 
   /** Bytes on the disk. */
   get bytes(): number {
-    return this.#bytes
+    return this.#room.used
   }
 
   /**
    * Writes a body to a file.
-   * @throws GatewayError `service_unavailable` when there is no room or the disk fails; or what `read` throws
+   * @throws GatewayError `rate_limit_exceeded` when the key has its share of the room, `service_unavailable` when there
+   * is none or the disk fails; or what `read` throws
    */
-  async receive(read: ReadBody): Promise<Upload> {
-    const handle = await this.#open()
+  async receive({ keyHash, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
+    let places = announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
+    if (places > 0 && this.#places.take(keyHash, places) !== 'taken') throw keyFull()
     let bytes = 0
+    let handle: FileHandle | null = null
     const close = async (): Promise<void> => {
-      this.#bytes -= bytes
+      const open = handle
+      handle = null
+      this.#places.give(keyHash, places)
+      this.#room.give(keyHash, bytes)
+      places = 0
       bytes = 0
-      await handle.close()
+      await open?.close()
     }
     try {
+      const file = await this.#open()
+      handle = file
       const count = (chunk: Uint8Array): void => {
+        const taken = this.#room.take(keyHash, chunk.byteLength)
+        if (taken !== 'taken') throw taken === 'key-full' ? keyFull() : full()
         bytes += chunk.byteLength
-        this.#bytes += chunk.byteLength
-        if (this.#bytes > this.#options.maxBytes) throw full()
       }
       await read({
         async take(chunk, at) {
           count(chunk)
-          await writeFully(handle, chunk, at)
+          await writeFully(file, chunk, at)
         },
         takeAtOnce(chunk, at) {
           count(chunk)
-          writeAtOnce(handle.fd, chunk, at)
+          writeAtOnce(file.fd, chunk, at)
         },
       })
+      return { file: { descriptor: file.fd, bytes }, close }
     } catch (thrown) {
       await close()
       throw isOfSystem(thrown) ? serviceUnavailable(thrown) : thrown
     }
-    return { file: { descriptor: handle.fd, bytes }, close }
   }
 
   /** @throws GatewayError `service_unavailable` */
@@ -124,6 +151,14 @@ function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): v
   while (written < chunk.byteLength) {
     written += writeSync(descriptor, chunk, written, chunk.byteLength - written, position + written)
   }
+}
+
+function keyFull(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'This API key has as many large bodies on their way as it may: send this one after one of them is answered',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  )
 }
 
 function full(): GatewayError {

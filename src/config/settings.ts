@@ -260,7 +260,7 @@ export const Settings = group({
   batches: group({
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      "greatest body of `POST /batches`, in bytes; a larger one is answered 413 before it is stored. Bodies wait on this machine's disk until their requests are in the database: in `uploads` beside the spool, without names, at most eight times as much for each serve thread",
+      "greatest body of `POST /batches`, in bytes; a larger one is answered 413 before it is stored. Bodies wait on this machine's disk until their requests are in the database: in `uploads` beside the spool, without names, at most eight times as much for each serve thread, of which one API key has a quarter",
       { default: 209_715_200 },
     ),
     maxRequests: setting(

@@ -128,7 +128,7 @@ export const toolSettings = group({
     secretAccessKey: setting(nullable(Address), 'the secret that belongs to it'),
     maxFileBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      'greatest file, in bytes; a larger one is answered 413. While it arrives it is on the disk of this machine, in `uploads` beside the spool',
+      'greatest file, in bytes; a larger one is answered 413. While it arrives it is on the disk of this machine, in `uploads` beside the spool: at most eight times as much for each serve thread, of which one API key has a quarter',
       { default: 104_857_600 },
     ),
     maxFiles: setting(

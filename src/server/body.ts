@@ -34,6 +34,17 @@ function late(): GatewayError {
   return new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
 }
 
+/** Of a body that is passed on: less in a window holds a place, and the room of what has come, for too long. */
+const WINDOW_MS = 10_000
+const WINDOW_LEAST_BYTES = 64 * 1024
+
+function slow(): GatewayError {
+  return new GatewayError(
+    'deadline_exceeded',
+    `The request body arrives too slowly: at least ${WINDOW_LEAST_BYTES} bytes must come in ${WINDOW_MS / 1_000} seconds`,
+  )
+}
+
 /** A body that is collected. */
 export class BodyBuffer implements IncomingBody {
   readonly #limitBytes: number
@@ -179,6 +190,11 @@ export class BodyStream implements IncomingBody, RawBody {
   #wake: (() => void) | null = null
   #deadline: Timer | null = null
   #clock: Clock | null = null
+  #window: Timer | null = null
+  /** Monotonic; null: the client may send. */
+  #heldSinceMs: number | null = null
+  /** Of the window: how long the client was held back. */
+  #heldBackMs = 0
   /** The socket was resumed at the last chunk, so that the library's own timer runs. */
   #isTimed = false
   #stay: Timer | null = null
@@ -207,11 +223,13 @@ export class BodyStream implements IncomingBody, RawBody {
     if (isLast) {
       this.#whole = true
       this.#deadline?.cancel()
+      this.#window?.cancel()
       this.#isTimed = this.#paused
       this.#resume()
       this.#stayOpen()
     } else if (!this.#paused) {
       this.#paused = true
+      this.#heldSinceMs = this.#clock?.monotonicMs() ?? null
       this.#socket.pause()
     }
     this.#wakeReader()
@@ -247,17 +265,41 @@ export class BodyStream implements IncomingBody, RawBody {
   release(): void {
     this.#released = true
     this.#deadline?.cancel()
+    this.#window?.cancel()
     this.#stay?.cancel()
     this.#waiting = []
     this.#hold(-this.#heldBytes)
     this.#resume()
   }
 
-  /** Fails the body when its last byte is late. */
+  /** Fails the body when its last byte is late, or when it arrives too slowly. */
   startDeadline(clock: Clock, uploadMs: number): void {
     this.#clock = clock
     this.#stayOpen()
-    if (!this.#whole) this.#deadline = clock.after(uploadMs, () => this.fail(late()))
+    if (this.#whole) return
+    this.#deadline = clock.after(uploadMs, () => this.fail(late()))
+    if (this.#paused) this.#heldSinceMs = clock.monotonicMs()
+    this.#watchRate(clock)
+  }
+
+  #watchRate(clock: Clock): void {
+    const before = this.#bytes
+    this.#heldBackMs = 0
+    this.#window = clock.after(WINDOW_MS, () => {
+      if (this.#whole || this.#fault !== null) return
+      this.#noteHeldBack(clock)
+      const share = 1 - this.#heldBackMs / WINDOW_MS
+      if (this.#bytes - before < WINDOW_LEAST_BYTES * share) this.fail(slow())
+      else this.#watchRate(clock)
+    })
+  }
+
+  /** Adds the time for which the client is held back until now. */
+  #noteHeldBack(clock: Clock): void {
+    if (this.#heldSinceMs === null) return
+    const nowMs = clock.monotonicMs()
+    this.#heldBackMs += nowMs - this.#heldSinceMs
+    this.#heldSinceMs = nowMs
   }
 
   async read(reader: BodyReader): Promise<void> {
@@ -299,6 +341,8 @@ export class BodyStream implements IncomingBody, RawBody {
   #resume(): void {
     if (!this.#paused) return
     this.#paused = false
+    if (this.#clock !== null) this.#noteHeldBack(this.#clock)
+    this.#heldSinceMs = null
     this.#socket.resume()
   }
 

@@ -7,6 +7,9 @@ import t, { type Test } from 'tap'
 import { type Upload, type UploadReader, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
 import { GatewayError } from '../../src/errors.ts'
 
+const OWNER = { keyHash: 'a'.repeat(64), announcedBytes: 1 }
+const OTHERS = ['b', 'c', 'd', 'e'].map(name => ({ ...OWNER, keyHash: name.repeat(64) }))
+
 function start(t: Test, maxBytes = 1_000_000) {
   const root = mkdtempSync(join(tmpdir(), 'sluice-uploads-'))
   t.teardown(() => rmSync(root, { recursive: true, force: true }))
@@ -32,7 +35,7 @@ function contentOf({ file }: Upload): string {
 
 t.test('a body is a file without a name, for its owner alone', async t => {
   const { folder, uploads } = start(t)
-  const upload = await uploads.receive(async reader => {
+  const upload = await uploads.receive(OWNER, async reader => {
     await reader.take(Buffer.from('{"a"'), 0)
     t.same(readdirSync(folder), [], 'while it arrives')
     await reader.take(Buffer.from(':1}'), 4)
@@ -49,7 +52,7 @@ t.test('a body is a file without a name, for its owner alone', async t => {
 
 t.test('a body without bytes is one too', async t => {
   const { uploads } = start(t)
-  const upload = await uploads.receive(send())
+  const upload = await uploads.receive(OWNER, send())
   t.equal(upload.file.bytes, 0)
   await upload.close()
 })
@@ -58,14 +61,14 @@ t.test('a body that breaks off leaves nothing, and its reason is told', async t 
   const { folder, uploads } = start(t)
   const reason = new GatewayError('client_closed', 'gone')
   await t.rejects(
-    uploads.receive(async reader => {
+    uploads.receive(OWNER, async reader => {
       await reader.take(Buffer.from('half'), 0)
       throw reason
     }),
     reason,
   )
   await t.rejects(
-    uploads.receive(async () => {
+    uploads.receive(OWNER, async () => {
       throw new TypeError('a fault of ours')
     }),
     { message: 'a fault of ours' },
@@ -74,27 +77,74 @@ t.test('a body that breaks off leaves nothing, and its reason is told', async t 
   t.same(readdirSync(folder), [])
 })
 
-t.test('all files together are bounded', async t => {
-  const { uploads } = start(t, 10)
-  const first = await uploads.receive(send('12345678'))
-  await t.rejects(uploads.receive(send('1', '23')), {
+t.test('a key has a quarter of the room, and others their own', async t => {
+  const { uploads } = start(t, 40)
+  const first = await uploads.receive(OWNER, send('12345678'))
+  for (const chunks of [['1', '23'], ['123']]) {
+    await t.rejects(uploads.receive(OWNER, send(...chunks)), {
+      code: 'rate_limit_exceeded',
+      message: /^This API key has as many large bodies on their way as it may/,
+      retryAfterSeconds: 5,
+    })
+  }
+  t.equal(uploads.bytes, 8)
+  const second = await uploads.receive(OWNER, send('12'))
+  const others = await Promise.all(
+    OTHERS.slice(0, 3).map(other => uploads.receive(other, send('1234567890'))),
+  )
+  t.equal(uploads.bytes, 40)
+  await t.rejects(uploads.receive({ ...OWNER, keyHash: 'f' }, send('1')), {
     code: 'service_unavailable',
     message: 'Too many large bodies are arriving at once',
     retryAfterSeconds: 5,
   })
-  t.equal(uploads.bytes, 8)
-  const second = await uploads.receive(send('12'))
-  await first.close()
-  await second.close()
-  await (await uploads.receive(send('1234567890'))).close()
+  for (const upload of [first, second, ...others]) await upload.close()
+  await (await uploads.receive(OWNER, send('1234567890'))).close()
   t.equal(uploads.bytes, 0)
+})
+
+t.test('a key has two large bodies on their way, whose next is refused, and others are not', async t => {
+  const { uploads } = start(t)
+  for (const announcedBytes of [null, 20_000_000]) {
+    const gate = Promise.withResolvers<void>()
+    const large = { ...OWNER, announcedBytes }
+    const arriving = [1, 2].map(() => uploads.receive(large, () => gate.promise))
+    await t.rejects(uploads.receive(large, send('x')), { code: 'rate_limit_exceeded', retryAfterSeconds: 5 })
+    await (await uploads.receive(OWNER, send('x'))).close()
+    for (const other of OTHERS) await (await uploads.receive({ ...other, announcedBytes }, send('x'))).close()
+    gate.resolve()
+    const [first, second] = await Promise.all(arriving)
+    await first?.close()
+    await first?.close()
+    const third = await uploads.receive(large, send('x'))
+    await t.rejects(
+      uploads.receive(large, send('x')),
+      { code: 'rate_limit_exceeded' },
+      'a place is given back once',
+    )
+    await second?.close()
+    await third.close()
+    await t.rejects(
+      uploads.receive(large, async () => {
+        throw new TypeError('broken off')
+      }),
+    )
+    await t.rejects(
+      uploads.receive(large, async () => {
+        throw new TypeError('broken off')
+      }),
+      { message: 'broken off' },
+      'a body that fails gives its place back',
+    )
+    await (await uploads.receive(large, send('x'))).close()
+  }
 })
 
 t.test(
   'chunks that are taken at once are written before it goes on, whatever is still on its way',
   async t => {
-    const { uploads } = start(t, 10)
-    const upload = await uploads.receive(async reader => {
+    const { uploads } = start(t, 40)
+    const upload = await uploads.receive(OWNER, async reader => {
       const first = reader.take(Buffer.from('0123'), 0)
       const second = reader.take(Buffer.from('45'), 4)
       reader.takeAtOnce(Buffer.from('67'), 6)
@@ -103,15 +153,15 @@ t.test(
     })
     t.equal(contentOf(upload), '0123456789')
     await upload.close()
-    const tooMuch = uploads.receive(async reader => reader.takeAtOnce(Buffer.from('0123456789a'), 0))
-    await t.rejects(tooMuch, { code: 'service_unavailable' })
+    const tooMuch = uploads.receive(OWNER, async reader => reader.takeAtOnce(Buffer.from('0123456789a'), 0))
+    await t.rejects(tooMuch, { code: 'rate_limit_exceeded' })
     t.equal(uploads.bytes, 0)
   },
 )
 
 t.test('what a killed process has left is removed, and nothing else', async t => {
   const { folder, uploads } = start(t)
-  await (await uploads.receive(send('x'))).close()
+  await (await uploads.receive(OWNER, send('x'))).close()
   writeFileSync(join(folder, 'upload-0123456789abcdef'), 'left')
   writeFileSync(join(folder, 'something'), 'else')
   const next = new Uploads({ folder, maxBytes: 100 })
@@ -124,7 +174,7 @@ t.test('a folder that cannot be written to is told as unavailable', async t => {
   const { folder } = start(t)
   writeFileSync(folder, 'a file in its place')
   const uploads = new Uploads({ folder, maxBytes: 100 })
-  await t.rejects(uploads.receive(send('x')), { code: 'service_unavailable', retryAfterSeconds: 1 })
+  await t.rejects(uploads.receive(OWNER, send('x')), { code: 'service_unavailable', retryAfterSeconds: 1 })
   t.equal(uploads.bytes, 0)
 })
 
@@ -143,14 +193,14 @@ t.test('a disk that fills is told as unavailable, and has its room again', async
   const uploads = new Uploads({ folder: disk, maxBytes: 100_000_000 })
   const piece = 'x'.repeat(100_000)
   for (const _ of [1, 2]) {
-    await t.rejects(uploads.receive(send(...Array.from({ length: 20 }, () => piece))), {
+    await t.rejects(uploads.receive(OWNER, send(...Array.from({ length: 20 }, () => piece))), {
       code: 'service_unavailable',
       cause: { code: 'ENOSPC' },
     })
     t.equal(uploads.bytes, 0)
     t.same(readdirSync(disk), [])
   }
-  await (await uploads.receive(send(piece))).close()
+  await (await uploads.receive(OWNER, send(piece))).close()
 })
 
 t.test('the folder stands beside the spool', async t => {

@@ -76,6 +76,44 @@ t.test('a body that does not end in time is given up, collected or streamed', as
   await t.rejects(read, { code: 'deadline_exceeded' })
 })
 
+t.test('a stream that arrives too slowly is refused, unless its reader is slow', async t => {
+  const WINDOW_MS = 10_000
+  const piece = new ArrayBuffer(64 * 1024)
+  const clock = new TestClock()
+  const stream = new BodyStream(counted(), null, 10_000_000, counted())
+  stream.startDeadline(clock, 1_800_000)
+  let isTaken = Promise.withResolvers<void>()
+  isTaken.resolve()
+  const read = stream.read(bodyReader(() => isTaken.promise))
+  const slow = t.rejects(read, {
+    code: 'deadline_exceeded',
+    message: 'The request body arrives too slowly: at least 65536 bytes must come in 10 seconds',
+  })
+  for (let window = 0; window < 3; window++) {
+    stream.push(piece, false)
+    await turns(2)
+    clock.advance(WINDOW_MS)
+  }
+  isTaken = Promise.withResolvers<void>()
+  stream.push(bytes('x'), false)
+  await turns(2)
+  clock.advance(5 * WINDOW_MS)
+  isTaken.resolve()
+  await turns(2)
+  stream.push(piece, false)
+  await turns(2)
+  clock.advance(WINDOW_MS)
+  stream.push(bytes('x'), false)
+  await turns(2)
+  clock.advance(WINDOW_MS)
+  await slow
+  const whole = new BodyStream(counted(), 1, 10, counted())
+  whole.startDeadline(clock, 1_800_000)
+  whole.push(bytes('x'), true)
+  clock.advance(2 * WINDOW_MS)
+  await t.resolves(whole.read(bodyReader()))
+})
+
 t.test('a stream hands chunks over in order, and holds the client back meanwhile', async t => {
   const count = counted()
   const socket = counted()

@@ -119,6 +119,7 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       withMetadata: false,
       dataRegion: null,
       read: reader => reader.take(Buffer.from(body), 0),
+      announcedBytes: body.length,
       watch: new Stopwatch(0),
       held: UNCOUNTED,
       signal: new AbortController().signal,
