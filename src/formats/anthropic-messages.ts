@@ -1,4 +1,5 @@
 /** The wire format of Anthropic's Messages API. Its parts are the files in `anthropic-messages/`. Pure. */
+import { actionOf, COMPUTER } from './anthropic-messages/computer.ts'
 import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
 import { messagesFailure } from './anthropic-messages/failure.ts'
@@ -12,6 +13,7 @@ export const anthropicMessages: Format = {
   truncates: false,
   hosts: HOSTED_TOOLS,
   customTools: false,
+  computer: { name: COMPUTER, action: actionOf },
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new MessageDecoder(emit),

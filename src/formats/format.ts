@@ -165,6 +165,13 @@ export interface Decoder {
   end(): void
 }
 
+/** The computer of a format where the model uses it by calls of a function. */
+export interface ComputerUse {
+  readonly name: string
+  /** The action in the arguments of a call, in the words of Responses. */
+  action(input: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>
+}
+
 /** One wire format. */
 export interface Format {
   readonly name: FormatName
@@ -181,6 +188,8 @@ export interface Format {
   readonly hosts: ReadonlySet<string>
   /** True if it has custom tools; otherwise they go out as functions. */
   readonly customTools: boolean
+  /** Absent: it has no computer use, or items for its calls. */
+  readonly computer?: ComputerUse
   /** False: the search among them cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */

@@ -16,6 +16,7 @@ export type Ability =
   | 'additional_tools'
   | 'configuration_update'
   | 'namespace'
+  | 'computer_use'
 
 const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
   'openai-responses': new Set([
@@ -27,10 +28,11 @@ const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
     'additional_tools',
     'configuration_update',
     'namespace',
+    'computer_use',
   ]),
   'openai-chat': new Set(['modalities', 'json_object']),
   'google-gemini': new Set(['modalities', 'json_object']),
-  'anthropic-messages': new Set(['configuration_update']),
+  'anthropic-messages': new Set(['configuration_update', 'computer_use']),
   'bedrock-converse': new Set(['configuration_update']),
 }
 
@@ -47,6 +49,7 @@ export type Special =
   | 'configuration_update'
   | 'mcp_servers'
   | 'context_management'
+  | 'computer_use'
 
 /** True if a provider of the format gets the special part of a caller who speaks the dialect. */
 export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
@@ -75,6 +78,8 @@ const ITEMS: ReadonlySet<unknown> = new Set<Special>([
   'context_compaction',
   'configuration_update',
 ])
+const COMPUTER_ITEMS: ReadonlySet<unknown> = new Set(['computer_call', 'computer_call_output'])
+const COMPUTER_TOOLS: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
 const NOTHING: readonly SpecialPart[] = []
 
 /** The special parts of a request, each kind once; usually none. */
@@ -90,9 +95,13 @@ export function specialParts(request: ResponsesRequest, dialect: DialectName): r
   if (typeof input !== 'string') {
     for (let at = 0; at < input.length; at++) {
       const type = input[at]?.type
-      if (type !== undefined && ITEMS.has(type)) add(type as Special, `input[${at}]`)
+      if (type === undefined) continue
+      if (ITEMS.has(type)) add(type as Special, `input[${at}]`)
+      else if (COMPUTER_ITEMS.has(type)) add('computer_use', `input[${at}]`)
     }
   }
+  const computer = request.tools?.findIndex(({ type }) => COMPUTER_TOOLS.has(type)) ?? -1
+  if (computer !== -1) add('computer_use', `tools[${computer}]`)
   addUndeclared(request, dialect, add)
   return found ?? NOTHING
 }

@@ -3,10 +3,11 @@
  * and calls of a reply as the client knows them. Hot path for such requests; others pass three looks at their tools.
  */
 import { GatewayError, rewritten } from '../errors.ts'
-import type { Format } from '../formats/format.ts'
+import type { ComputerUse, Format } from '../formats/format.ts'
 import { has } from '../formats/special.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Content } from './answer/answer.ts'
+import { ComputerCalls, usesComputer } from './computer-calls.ts'
 import { settleControls } from './control-items.ts'
 import { CustomCalls, customAsFunctions } from './custom-calls.ts'
 import { flattenNamespaces, type NamespacedName } from './namespaces.ts'
@@ -20,6 +21,8 @@ export interface FittedRequest {
   readonly namespaced: ReadonlyMap<string, NamespacedName>
   /** Where the caller has each tool; null: where it is. */
   readonly toolPaths: readonly string[] | null
+  /** Null: the model has no computer, or the format has items for its calls. */
+  readonly computer: ComputerUse | null
 }
 
 const NOBODY: ReadonlySet<string> = new Set()
@@ -28,7 +31,7 @@ const NOWHERE: ReadonlyMap<string, NamespacedName> = new Map()
 /** Null where the format takes the request as it is. */
 export function fitTools(
   given: ResponsesRequest,
-  { name, customTools }: Pick<Format, 'name' | 'customTools'>,
+  { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
 ): FittedRequest | null {
   const settled = settleControls(given, name)
   const flat = has(name, 'namespace')
@@ -36,12 +39,14 @@ export function fitTools(
     : flattenNamespaces(settled?.prompt ?? given, settled?.toolPaths ?? [])
   const prompt = flat?.prompt ?? settled?.prompt ?? given
   const custom = customTools ? null : customAsFunctions(prompt)
-  if (settled === null && flat === null && custom === null) return null
+  const used = computer !== undefined && usesComputer(prompt) ? computer : null
+  if (settled === null && flat === null && custom === null && used === null) return null
   return {
     prompt: custom?.prompt ?? prompt,
     custom: custom?.names ?? NOBODY,
     namespaced: flat?.names ?? NOWHERE,
     toolPaths: flat?.toolPlaces ?? settled?.toolPaths ?? null,
+    computer: used,
   }
 }
 
@@ -63,18 +68,20 @@ export function withClientPaths<Result>(paths: readonly string[] | null, encode:
 export class ClientCalls {
   readonly #namespaced: FittedRequest['namespaced']
   readonly #custom: CustomCalls | null
+  readonly #computer: ComputerCalls | null
   readonly #tell: (delta: Content) => void
 
   /** `tell` gets what is told in another form. */
-  constructor({ custom, namespaced }: FittedRequest, tell: (delta: Content) => void) {
+  constructor({ custom, namespaced, computer }: FittedRequest, tell: (delta: Content) => void) {
     this.#namespaced = namespaced
     this.#tell = delta => tell(this.#named(delta))
+    this.#computer = computer === null ? null : new ComputerCalls(computer, tell)
     this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#tell)
   }
 
   /** True when the delta was told in another form. */
   take(delta: Content): boolean {
-    if (this.#custom?.take(delta) === true) return true
+    if (this.#computer?.take(delta) === true || this.#custom?.take(delta) === true) return true
     if (this.#named(delta) === delta) return false
     this.#tell(delta)
     return true

@@ -100,6 +100,13 @@ const ComputerUse = Type.Object({
   environment: oneOf('windows', 'mac', 'linux', 'ubuntu', 'browser'),
 })
 
+/** The newer spelling; the provider chooses the size where the request says none. */
+const Computer = Type.Object({
+  type: Type.Literal('computer'),
+  display_width: maybe(Type.Integer({ minimum: 1 })),
+  display_height: maybe(Type.Integer({ minimum: 1 })),
+})
+
 const CodeInterpreter = Type.Object({
   type: Type.Literal('code_interpreter'),
   container: Type.Union([
@@ -166,6 +173,7 @@ export const hostedTools = {
   web_search_preview_2025_03_11: webSearch('web_search_preview_2025_03_11'),
   file_search: FileSearch,
   computer_use_preview: ComputerUse,
+  computer: Computer,
   code_interpreter: CodeInterpreter,
   mcp: Mcp,
   image_generation: ImageGeneration,
@@ -202,6 +210,7 @@ export const forcedHostedTools = {
   web_search_preview_2025_03_11: forced('web_search_preview_2025_03_11'),
   file_search: forced('file_search'),
   computer_use_preview: forced('computer_use_preview'),
+  computer: forced('computer'),
   code_interpreter: forced('code_interpreter'),
   image_generation: forced('image_generation'),
   apply_patch: forced('apply_patch'),

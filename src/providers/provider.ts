@@ -33,7 +33,7 @@ export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsForma
 }
 
 /**
- * Ways for a request to carry the provider's key; `upstream/auth/` holds one implementation for each.
+ * Ways for a request to carry the provider's key; `upstream/auth.ts` has one implementation for each.
  * - `authorization`: the key alone, without a word before it
  * - `api-key`: the header of Azure
  * - `aws-sigv4`: a signature by an access key; API keys of Bedrock go as `bearer`

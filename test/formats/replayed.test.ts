@@ -100,12 +100,13 @@ t.test('an MCP call of the gateway is a function call and its output at every pr
   }
 })
 
+const WITHOUT_COMPUTER = OTHERS.filter(format => format !== 'anthropic-messages')
 const REFUSED: readonly (readonly [item: Item, at: readonly FormatName[]])[] = [
   [{ type: 'compaction', id: 'cmp_1', encrypted_content: 'sealed' }, OTHERS],
   [{ type: 'mcp_approval_request', id: 'mcpr_1', name: 'f', arguments: '{}', server_label: 's' }, OTHERS],
   [{ type: 'mcp_approval_response', approval_request_id: 'mcpr_1', approve: true }, OTHERS],
-  [{ type: 'computer_call', call_id: 'c', status: 'completed', pending_safety_checks: [] }, OTHERS],
-  [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot' } }, OTHERS],
+  [{ type: 'computer_call', call_id: 'c', status: 'completed', pending_safety_checks: [] }, WITHOUT_COMPUTER],
+  [{ type: 'computer_call_output', call_id: 'c', output: { type: 'computer_screenshot' } }, WITHOUT_COMPUTER],
   [{ type: 'agent_message', author: 'a', recipient: 'b', content: [] }, OTHERS],
 ]
 

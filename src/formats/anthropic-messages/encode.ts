@@ -10,6 +10,7 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { strings } from '../json.ts'
 import { isUnknownField, JSON_HINT } from '../outgoing.ts'
+import { ofVersion } from './computer.ts'
 import { generation } from './generation.ts'
 import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
 import { toolbox } from './tools.ts'
@@ -70,7 +71,8 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   put('system', systemPrompt([...system, ...hint]))
   put('stream', stream ? true : null)
   put('thinking', thinking)
-  put('tools', tools.length === 0 ? null : tools)
+  const versioned = ofVersion(tools, endpoint.upstreamModel)
+  put('tools', tools.length === 0 ? null : versioned.tools)
   put('tool_choice', tool_choice)
   put('container', container)
   put('output_config', outputConfig(request, level))
@@ -83,6 +85,7 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   const headers: Record<string, string> = { 'anthropic-version': API_VERSION }
   const betas = new Set(betasOf(request))
   if (compacted) betas.add(COMPACTION_BETA)
+  if (versioned.beta !== null) betas.add(versioned.beta)
   if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
   return { path: '/messages', headers, body: withLastMarks(body) }
 }

@@ -16,6 +16,7 @@ import { recordOrEmpty, records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
 import { isSpent, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
+import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 
 export interface MessagesTurn {
   readonly role: 'user' | 'assistant'
@@ -55,6 +56,8 @@ class Writer {
   readonly turns: MessagesTurn[] = []
   effort: ReasoningEffort | undefined = undefined
   compacted = false
+  /** Actions of the computer by call. */
+  readonly #actions = new Map<string, number>()
 
   add(role: MessagesTurn['role'], blocks: readonly MessagesBlock[]): void {
     if (blocks.length === 0) return
@@ -93,6 +96,12 @@ class Writer {
         return
       case 'local_shell_call':
         this.#call(item.call_id, 'local_shell', { ...item.action })
+        return
+      case 'computer_call':
+        this.#computerCall(item)
+        return
+      case 'computer_call_output':
+        this.#screenshot(item, `${path}.output`)
         return
       case 'function_call_output':
       case 'custom_tool_call_output':
@@ -146,6 +155,22 @@ class Writer {
     this.add('assistant', [{ type: 'tool_use', id: toolUseId(callId), name, input, ...more }])
   }
 
+  /** The API takes one action a call; an item of another provider may have several. */
+  #computerCall(item: Extract<InputItem, { type: 'computer_call' }>): void {
+    const actions = actionsIn(item)
+    this.#actions.set(item.call_id, actions.length)
+    for (const [at, action] of actions.entries())
+      this.#call(partId(item.call_id, at), COMPUTER, inputOf(action))
+  }
+
+  /** The screenshot is that after the last action. */
+  #screenshot(item: Extract<InputItem, { type: 'computer_call_output' }>, path: string): void {
+    const last = (this.#actions.get(item.call_id) ?? 1) - 1
+    for (let at = 0; at < last; at++) this.#result(partId(item.call_id, at), 'done')
+    const image = imageBlock({ ...item.output, type: 'input_image' }, path)
+    this.#result(partId(item.call_id, last), [image])
+  }
+
   #result(callId: string, content: string | MessagesBlock[], more: MessagesBlock = {}): void {
     const block: MessagesBlock = { type: 'tool_result', tool_use_id: toolUseId(callId) }
     if (content.length > 0) block['content'] = content
@@ -159,6 +184,10 @@ class Writer {
     this.compacted = true
     this.add('assistant', [{ ...block }])
   }
+}
+
+function partId(callId: string, at: number): string {
+  return at === 0 ? callId : `${callId}_${at + 1}`
 }
 
 /** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */

@@ -9,6 +9,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
+import { COMPUTER_TYPES, computerTool } from './computer.ts'
 import type { MessagesBlock } from './input.ts'
 
 /** The tool fields of a body. */
@@ -35,6 +36,7 @@ const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['web_fetch', webFetch],
   ['code_interpreter', codeExecution],
   ['tool_search', toolSearch],
+  ...[...COMPUTER_TYPES].map((type): [string, Translator] => [type, tool => ({ wire: computerTool(tool) })]),
 ])
 export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
 

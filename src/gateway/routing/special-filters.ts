@@ -24,6 +24,8 @@ const ADVICE: Readonly<Record<Special, string>> = {
   configuration_update: 'no provider of this model takes an effort of reasoning. Leave the item out',
   mcp_servers:
     'only providers that speak the Messages format can be sent it, and none of them serves this model. Use the tool mcp of POST /v1/responses or /v1/chat/completions instead',
+  computer_use:
+    'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model of OpenAI or Anthropic',
   context_management:
     'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
 }
