@@ -24,11 +24,16 @@ t.test('a body of twice the size takes twice the work', { timeout: 600_000 }, as
   }
   const operations = await grownOperations(t)
   t.ok(operations.length > 20)
+  const statuses = new Map<number, number>()
   for (const { id, growths, models, send } of operations) {
     for (const [at, { path, build }] of growths.filter(growth => OUTER.test(growth.path)).entries()) {
       const model = models[at % models.length] ?? null
-      const found = await growing(world.counter, count => send(world, model, build(count, at % 2 === 1)))
+      const found = await growing(world.counter, async count => {
+        const status = await send(world, model, build(count, at % 2 === 1))
+        statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      })
       t.same(found, [], `${id}, ${model}: ${path}`)
     }
   }
+  t.ok((statuses.get(200) ?? 0) > 100, `bodies were taken: ${JSON.stringify([...statuses])}`)
 })

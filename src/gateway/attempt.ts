@@ -141,7 +141,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
           this.#complete({
             reason: delta.reason,
             native: this.#harmless(delta.native),
-            serviceTier: this.#harmless(delta.serviceTier),
+            serviceTier: knownTier(delta.serviceTier),
             ...(delta.stopSequence == null
               ? undefined
               : { stopSequence: this.#harmless(delta.stopSequence) }),
@@ -527,6 +527,25 @@ export class Attempt implements UpstreamHandler, CallFigures {
   #isOver(): boolean {
     return this.#mode === 'over'
   }
+}
+
+/** The tiers of the interface. Another word could be any text, which nobody has scanned. */
+const TIERS: ReadonlySet<string> = new Set([
+  'auto',
+  'default',
+  'standard',
+  'on_demand',
+  'fast',
+  'flex',
+  'priority',
+  'scale',
+  'ultrafast',
+  'batch',
+  'provisioned',
+])
+
+function knownTier(tier: string | null): string | null {
+  return tier !== null && TIERS.has(tier) ? tier : null
 }
 
 function cutShort(): GatewayError {

@@ -49,6 +49,8 @@ const CONSULTATIONS_MAX = 10
 /** Characters of one piece of advice, and of all that an advisor is reminded of. */
 const ADVICE_MAX_CHARS = 100_000
 const MEMORY_MAX_CHARS = 200_000
+/** Of the cap of the request, what advice may use: no more than nearly every model can write. */
+const ADVICE_MAX_TOKENS = 8_192
 const RUN_MS = 180_000
 /** The call ends before the tool does, so that the model learns why. */
 const ASK_MS = 170_000
@@ -94,7 +96,7 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
             return failed(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
           }
           try {
-            return await consult(askAs, { advisor, call, exchange, fields, progress, signal, termsOf })
+            return await consult(askAs, { advisor, call, exchange, fields, progress, signal })
           } catch (thrown) {
             exchange.signal.throwIfAborted()
             return failed(fields, innerFailure(thrown).error)
@@ -105,7 +107,7 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
   }
 }
 
-function declaration({ tool, name, settings: { model, forward_transcript } }: Advisor): FunctionDeclaration {
+function declaration({ tool, name, settings: { forward_transcript } }: Advisor): FunctionDeclaration {
   const forwards = forward_transcript === true
   return {
     tool,
@@ -115,9 +117,6 @@ function declaration({ tool, name, settings: { model, forward_transcript } }: Ad
       type: 'object',
       properties: {
         prompt: { type: 'string', description: 'The question, with all that is needed to answer it' },
-        ...(model == null
-          ? { model: { type: 'string', description: 'Id of the model to ask; default: your own' } }
-          : {}),
       },
       required: forwards ? [] : ['prompt'],
       additionalProperties: false,
@@ -132,22 +131,22 @@ interface Consultation {
   readonly fields: Readonly<Record<string, unknown>>
   readonly progress: ToolProgress
   readonly signal: AbortSignal
-  readonly termsOf: ReturnType<typeof createInnerTerms>
 }
 
 async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOutcome> {
-  const { advisor, call, exchange, fields, progress, signal, termsOf } = consultation
+  const { advisor, call, exchange, fields, progress, signal } = consultation
   const { settings, terms, memory } = advisor
   const forwards = settings.forward_transcript === true
   const prompt = textArgument(call, 'prompt') ?? ''
   if (prompt === '' && !forwards) return failed(fields, 'prompt: is required')
-  const model = modelOf(call, advisor, exchange)
-  // The model may have chosen it: a router would ask further models.
-  termsOf({ model }, 'call')
   const question = prompt === '' ? ON_TRANSCRIPT : prompt
+  const most = exchange.request.max_output_tokens
+  // The entry's own cap wins.
+  const cap = most == null ? {} : { max_output_tokens: Math.min(most, ADVICE_MAX_TOKENS) }
   const request = {
+    ...cap,
     ...terms,
-    model,
+    model: modelOf(advisor, exchange),
     instructions: settings.instructions ?? INSTRUCTIONS,
     input: [
       ...remembered(memory),
@@ -182,9 +181,9 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   }
 }
 
-/** The entry says it, else the call, else it is the model that answers the caller. */
-function modelOf(call: ToolCall, { settings }: Advisor, exchange: Exchange): string {
-  return settings.model ?? textArgument(call, 'model') ?? outerModel(exchange)
+/** The entry names it, else it is the model that answers. What a model has read must not choose a dearer one. */
+function modelOf({ settings }: Advisor, exchange: Exchange): string {
+  return settings.model ?? outerModel(exchange)
 }
 
 function textArgument({ arguments: said }: ToolCall, name: string): string | null {
@@ -196,7 +195,7 @@ function shown(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<R
   const prompt = textArgument(call, 'prompt')
   return {
     ...(prompt === null ? {} : { prompt }),
-    model: modelOf(call, advisor, exchange),
+    model: modelOf(advisor, exchange),
     ...(advisor.name === null ? {} : { instance_name: advisor.name }),
   }
 }

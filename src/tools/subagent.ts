@@ -56,6 +56,8 @@ interface Subagent {
 const TOOL_STEPS_DEFAULT = 10
 const OUTCOME_MAX_CHARS = 150_000
 const TASK_NAME_MAX_CHARS = 256
+/** Nearly every model can write as much. */
+const SMALL_CAP_TOKENS = 8_192
 /** A task that is suspended more often fails. */
 const SUSPENSIONS_MAX = 30
 const RUN_MS = 300_000
@@ -124,6 +126,13 @@ function inherited(
   })
 }
 
+/** A small cap of the request holds for its subagents too; a large one may be more than their models can. */
+function callersCap({
+  request: { max_output_tokens: most },
+}: Exchange): Pick<InnerTerms, 'max_output_tokens'> {
+  return most == null || most > SMALL_CAP_TOKENS ? {} : { max_output_tokens: most }
+}
+
 function sessionOf(
   { askAs, seal }: SubagentDeps,
   subagents: readonly Subagent[],
@@ -160,6 +169,7 @@ function sessionOf(
         const reply = await askAs(
           exchange,
           {
+            ...callersCap(exchange),
             ...terms,
             // What resumes is asked before the outer model is, so nobody has chosen one yet.
             model: model === '' ? (exchange.prompt.models?.[0] ?? '') : model,

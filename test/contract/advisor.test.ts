@@ -49,7 +49,7 @@ t.test('the model asks another one, which sees the question alone', async t => {
   ])
 })
 
-t.test('the entry says which model, else the call, else it is the outer one', async t => {
+t.test('the entry says which model, else it is the outer one, whatever the call says', async t => {
   const { provider, whole } = await startModelTools(t)
   const asked = async (parameters: object, args: object): Promise<string | undefined> => {
     provider.asked.length = 0
@@ -58,12 +58,30 @@ t.test('the entry says which model, else the call, else it is the outer one', as
     return provider.asked[1]?.model
   }
   t.equal(await asked({ model: 'acme/a' }, { model: 'acme/b' }), 'a')
-  t.equal(await asked({}, { model: 'acme/b' }), 'b')
+  t.equal(await asked({}, { model: 'acme/b' }), 'outer')
   t.equal(await asked({}, {}), 'outer')
   provider.asked.length = 0
   await whole(WELL, { tools: [advisor()] })
   const parameters = provider.asked[0]?.body['tools']
   t.notMatch(JSON.stringify(parameters), /"model"/)
+})
+
+t.test('the cap of the request holds for advice, unless the entry has its own', async t => {
+  const { provider, whole } = await startModelTools(t)
+  const capOf = async (parameters: object, cap: number | null): Promise<unknown> => {
+    provider.asked.length = 0
+    const replies = { outer: [calling('advisor', { prompt: 'Q' }), saying('one')], a: [saying('a')] }
+    await whole(replies, {
+      tools: [advisor({ model: 'acme/a', ...parameters })],
+      max_output_tokens: cap,
+    } as never)
+    const { body } = provider.asked.find(({ model }) => model === 'a') ?? {}
+    return body?.['max_completion_tokens'] ?? body?.['max_tokens']
+  }
+  t.equal(await capOf({}, 100), 100)
+  t.equal(await capOf({}, 100_000), 8_192)
+  t.equal(await capOf({ max_completion_tokens: 300 }, 100), 300)
+  t.equal(await capOf({}, null), undefined)
 })
 
 t.test('several advisors are functions of their own; a forced one is the first', async t => {
@@ -203,8 +221,7 @@ t.test('an advisor that fails is told to the model, and the answer goes on', asy
     [{ status: 500 }, {}, { prompt: 'Q' }, /failure/],
     [{ text: '' }, {}, { prompt: 'Q' }, /said nothing/],
     [saying('A'), {}, {}, /^prompt: is required/],
-    [saying('A'), { model: null }, { prompt: 'Q', model: 'acme/unknown' }, /acme\/unknown/],
-    [saying('A'), { model: null }, { prompt: 'Q', model: 'gateway/fusion' }, /router fusion/],
+    [saying('A'), { model: 'acme/unknown' }, { prompt: 'Q' }, /acme\/unknown/],
   ]
   for (const [reply, parameters, args, error] of cases) {
     const outer = [calling('advisor', args), saying('Alone.')]

@@ -39,7 +39,7 @@ export async function grownOperations(t: Test): Promise<readonly GrownOperation[
         models: BASES[id]?.models ?? [null],
         growths,
         async send({ gateway }: GrowingWorld, model: string | null, grown: unknown) {
-          const answer = await fetch(`${new URL(gateway.url).origin}${path.replace(/\{\w+\}/g, 'x')}`, {
+          const answer = await fetch(`${gateway.url}${path.replace(/\{\w+\}/g, 'x')}`, {
             method,
             headers: {
               authorization: `Bearer ${key === 'management' ? gateway.managementKey : gateway.apiKey}`,
