@@ -69,11 +69,17 @@ export class FairQueue<Entry extends QueueEntry> {
     this.#length--
   }
 
-  /** The next entry, and its user's share, for `ended`; null when none waits. */
-  next(): { readonly entry: Entry; readonly share: EndUserShare<Entry> } | null {
+  /**
+   * The next entry, and its user's share, for `ended`; null when none may start.
+   * @param most a user who runs so many has to wait
+   */
+  next(
+    most = Number.POSITIVE_INFINITY,
+  ): { readonly entry: Entry; readonly share: EndUserShare<Entry> } | null {
     let chosen: EndUserShare<Entry> | null = null
     for (const [endUser, share] of this.#shares) {
       if (share.waiting.length > 0) {
+        if (share.running >= most) continue
         if (chosen === null || comesBefore(share, chosen)) chosen = share
       } else if (share.running === 0 && share.startsAt <= this.#now) this.#shares.delete(endUser)
     }

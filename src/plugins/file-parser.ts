@@ -232,6 +232,7 @@ export class FileReader {
       const { bytes } = await fetchPage(source.text, {
         types: PDF_TYPES,
         signal: abortSignalOf(this.#exchange.signal),
+        key: this.#exchange.caller.keyHash,
       })
       this.#linkedBytes += bytes.byteLength
       if (this.#linkedBytes > LINKED_MAX_BYTES)

@@ -102,7 +102,10 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
 
 /** One page of a provider's list. */
 export interface ListPage {
+  /** Of the first 10,000 entries. */
   readonly models: readonly KnownModel[]
+  /** Further entries. */
+  readonly leftOut: number
   /** Query of the next page; null: there is none. */
   readonly next: string | null
 }
@@ -120,12 +123,15 @@ export function readList(text: string): ListPage | null {
   }
   const list = Array.isArray(value) ? value : (field(value, 'data') ?? field(value, 'models'))
   if (!Array.isArray(list)) return null
-  const models = list.slice(0, MODELS_MAX).flatMap(entry => {
+  const models = list.slice(0, LISTED_MAX).flatMap(entry => {
     const model = toldModel(entry)
     return model === null ? [] : [model]
   })
-  return { models, next: nextPage(value) }
+  return { models, leftOut: Math.max(0, list.length - LISTED_MAX), next: nextPage(value) }
 }
+
+/** Of a provider's own list. More would take the main thread for seconds whenever the catalogue changes. */
+export const LISTED_MAX = 10_000
 
 /** Names of models that speak, draw, transcribe or judge by operations of their own. */
 const OTHER_OPERATIONS =

@@ -2,8 +2,8 @@
  * The admin port: an index, the console, the reference of the interface, metrics of all threads summed, liveness,
  * readiness. Main thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
  */
-import { createServer, type Server, type ServerResponse } from 'node:http'
-import { type AddressInfo, isIP } from 'node:net'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { type AddressInfo, isIP, type Socket } from 'node:net'
 import { CONSOLE_PATH, type Console } from '../console/console.ts'
 import { adminIndex, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
 
@@ -37,6 +37,9 @@ export interface AdminPlace {
 const REQUEST_MS = 5_000
 /** Scrapers, probes and a person or two; the port takes descriptors that requests need. */
 const CONNECTIONS_MAX = 64
+/** Beside them, for probes alone, while all others have a request that runs. */
+const PROBES_MAX = 8
+const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 
 /**
  * @param requestMs how long a request may take to arrive
@@ -55,8 +58,21 @@ export async function startAdmin(
     requestTimeout: requestMs,
     connectionsCheckingInterval: requestMs / 5,
   }
+  /** Connections whose next request is not whole, oldest first. */
+  const waiting = new Set<Socket>()
+  let running = 0
   const server = createServer(timeouts, (request, response) => {
     const path = request.url?.split('?', 1)[0] ?? ''
+    const { socket } = request
+    running++
+    waiting.delete(socket)
+    response.once('close', () => {
+      running--
+      if (!socket.destroyed) waiting.add(socket)
+    })
+    if (hostsIn(request) > 1) return plain(response, 400, 'more than one Host\n')
+    if (running > CONNECTIONS_MAX && !PROBES.has(path))
+      return plain(response, 503, 'too many requests are running here\n')
     if (!isKnownHost(request.headers.host, known))
       return plain(response, 421, 'this Host is not known here; admin.hosts may name it\n')
     const { console } = sources
@@ -92,7 +108,13 @@ export async function startAdmin(
         return plain(response, 404, 'not found\n')
     }
   })
-  server.maxConnections = CONNECTIONS_MAX
+  server.maxConnections = CONNECTIONS_MAX + PROBES_MAX
+  server.on('connection', (socket: Socket) => {
+    waiting.add(socket)
+    socket.once('close', () => waiting.delete(socket))
+    const [oldest] = waiting
+    if (waiting.size + running > CONNECTIONS_MAX && oldest !== socket) oldest?.destroy()
+  })
   await listen(server, host, port)
   const { port: bound } = server.address() as AddressInfo
   return {
@@ -118,6 +140,11 @@ function isKnownHost(header: string | undefined, known: ReadonlySet<string>): bo
   const name = header.replace(/:\d*$/, '').toLowerCase()
   if (known.has(name) || PRIVATE_NAME.test(name)) return true
   return isIP(name.startsWith('[') ? name.slice(1, -1) : name) !== 0
+}
+
+/** Two names would be two answers to the question whether this one is known. */
+function hostsIn({ rawHeaders }: IncomingMessage): number {
+  return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length
 }
 
 function listen(server: Server, host: string, port: number): Promise<void> {

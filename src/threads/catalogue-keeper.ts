@@ -238,7 +238,8 @@ export class CatalogueKeeper {
     const source = providerSource(provider.slug)
     try {
       this.#client ??= this.#deps.createClient()
-      const models = await listModels(this.#client, provider, { clock, signal: this.#closing.signal })
+      const terms = { clock, signal: this.#closing.signal }
+      const { models, leftOut } = await listModels(this.#client, provider, terms)
       const before = this.#lists.get(source)
       // An empty list is more likely a fault than a provider without models.
       if (models.length === 0) throw new Error('its list has no models')
@@ -247,6 +248,13 @@ export class CatalogueKeeper {
       const list = sourceOf(source, models, clock)
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
+      if (leftOut > 0) {
+        log.notice('a provider lists more models than the catalogue takes', {
+          provider: provider.slug,
+          models: models.length,
+          leftOut,
+        })
+      }
       return list
     } catch (error) {
       if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {

@@ -142,8 +142,9 @@ class WebFetchSession implements ToolSession {
 
   async #direct(url: string, { maxChars, admits }: Fetching, signal: AbortSignal): Promise<Read> {
     try {
-      const page = await this.#deps.fetchPage(url, { types: PAGE_TYPES, signal, admits })
-      const terms = { maxChars: maxChars + 1, key: this.#exchange.caller.keyHash, signal }
+      const key = this.#exchange.caller.keyHash
+      const page = await this.#deps.fetchPage(url, { types: PAGE_TYPES, signal, key, admits })
+      const terms = { maxChars: maxChars + 1, key, signal }
       return { ...(await readPage(this.#deps.tasks, page, terms)), cost: 0 }
     } catch (thrown) {
       signal.throwIfAborted()

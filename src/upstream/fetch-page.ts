@@ -7,6 +7,7 @@ import { isIP, type LookupFunction, Socket } from 'node:net'
 import type { buildConnector, Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
 import type { ProxyOf } from './egress.ts'
+import { PagePlaces } from './page-places.ts'
 import {
   type Address,
   createServerLookup,
@@ -49,6 +50,8 @@ export interface PageTerms {
   /** Accepted media types; the first one stands in messages. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
+  /** Hash of the API key for which it is followed. */
+  readonly key: string
   /** Asked for the link and for each redirect; false: it is not followed. Default: all are. */
   readonly admits?: (url: URL) => boolean
 }
@@ -78,12 +81,10 @@ export interface LinkRules {
 export interface PageFetcherDeps extends LinkRules {
   readonly clock: Clock
   readonly maxBytes: number
-  /** Limit for the whole fetch: names, redirects and bytes. */
+  /** Limit for the whole fetch: names, redirects and bytes. Before it, a link waits for its place at most as long. */
   readonly timeoutMs: number
 }
 
-/** Concurrent fetches of a thread, which holds at most this times `maxBytes`. */
-const RUNNING_MAX = 16
 const REDIRECTS_MAX = 3
 const LINK_MAX_CHARS = 2_048
 const HEAD_MAX_BYTES = 16 * 1024
@@ -95,12 +96,12 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 /** Creates the fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
-  let running = 0
+  const places = new PagePlaces({ clock: deps.clock, waitMs: deps.timeoutMs })
   return async (address, terms) => {
     const { signal } = terms
     signal.throwIfAborted()
-    if (running >= RUNNING_MAX) throw new PageError('busy', 'too many links are being followed')
-    running++
+    const leavePlace = await places.enter(terms.key, signal)
+    if (leavePlace === null) throw new PageError('busy', 'too many links are being followed')
     const ending = new AbortController()
     const leave = (): void => ending.abort(signal.reason)
     signal.addEventListener('abort', leave, { once: true })
@@ -118,7 +119,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
     } finally {
       timer.cancel()
       signal.removeEventListener('abort', leave)
-      running--
+      leavePlace()
     }
   }
 }

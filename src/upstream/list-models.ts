@@ -1,7 +1,7 @@
 /** Asks a provider for its own list of models, page by page. Main thread. */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { type KnownModel, readList } from '../providers/known-models.ts'
+import { type KnownModel, LISTED_MAX, readList } from '../providers/known-models.ts'
 import type { AnyFormatName, Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import type { Transport } from './transport.ts'
@@ -35,15 +35,22 @@ export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'
   return QUERIES[format] !== undefined && baseUrl !== null && !baseUrl.includes('{')
 }
 
+/** The models of one list. */
+export interface ListedModels {
+  readonly models: readonly KnownModel[]
+  /** Further models of the list, which are not looked at. */
+  readonly leftOut: number
+}
+
 /**
- * All models of the provider's list; each name once.
+ * The first 10,000 models of the provider's list; each name once.
  * @throws GatewayError; or the reason of the signal
  */
 export async function listModels(
   client: Transport,
   provider: Provider,
   { clock, signal, maxBytes = LIST_MAX_BYTES }: ListTerms,
-): Promise<readonly KnownModel[]> {
+): Promise<ListedModels> {
   const late = new AbortController()
   const timer = clock.after(LIST_MAX_MS, () =>
     late.abort(new GatewayError('upstream_timeout', 'its list took too long')),
@@ -52,17 +59,23 @@ export async function listModels(
   const models = new Map<string, KnownModel>()
   let query: string | null = QUERIES[provider.format] ?? ''
   let leftBytes = maxBytes
+  let leftOut = 0
   try {
-    for (let page = 0; page < PAGES_MAX && query !== null; page++) {
+    for (let page = 0; page < PAGES_MAX && query !== null && leftOut === 0; page++) {
       const answer = await ask(client, provider, query, { maxBytes: leftBytes, signal: either })
       leftBytes -= answer.bytes
-      for (const model of answer.models) if (!models.has(model.id)) models.set(model.id, model)
+      leftOut += answer.leftOut
+      for (const model of answer.models) {
+        if (models.has(model.id)) continue
+        if (models.size < LISTED_MAX) models.set(model.id, model)
+        else leftOut++
+      }
       query = answer.next === null ? null : [QUERIES[provider.format], answer.next].filter(Boolean).join('&')
     }
   } finally {
     timer.cancel()
   }
-  return [...models.values()]
+  return { models: [...models.values()], leftOut }
 }
 
 async function ask(client: Transport, provider: Provider, query: string, terms: WholeReplyTerms) {

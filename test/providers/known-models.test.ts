@@ -156,6 +156,7 @@ t.test('lists of providers are read in each known shape', async t => {
     ),
     {
       models: [{ id: 'm-1', created: 5, contextLength: 8192 }],
+      leftOut: 0,
       next: null,
     },
   )
@@ -166,7 +167,11 @@ t.test('lists of providers are read in each known shape', async t => {
     readList(
       '{"data":[{"type":"model","id":"claude-x","display_name":"X","created_at":"2025-01-01T00:00:00Z"}],"has_more":true,"last_id":"claude x"}',
     ),
-    { models: [{ id: 'claude-x', name: 'X', created: 1_735_689_600 }], next: 'after_id=claude%20x' },
+    {
+      models: [{ id: 'claude-x', name: 'X', created: 1_735_689_600 }],
+      leftOut: 0,
+      next: 'after_id=claude%20x',
+    },
   )
   t.same(
     readList(
@@ -190,6 +195,7 @@ t.test('lists of providers are read in each known shape', async t => {
         { id: 'g-1', name: 'G', contextLength: 9, maxOutputTokens: 3 },
         { id: 'e-1', outputModalities: ['embeddings'] },
       ],
+      leftOut: 0,
       next: 'pageToken=n%26x',
     },
   )

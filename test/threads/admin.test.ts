@@ -155,6 +155,7 @@ t.test('the admin port answers names that only its own network can have', async 
     'local.example',
   ])
     t.equal(await ask(host), 421, host)
+  t.equal(await ask('sluice:9090\r\nHost: sluice:9090'), 400, 'two of them, though they are alike')
 })
 
 /** Clients of the admin port that have sent half a head; its requests may take `requestMs` to arrive. */
@@ -173,6 +174,38 @@ t.test('the admin port takes few connections', async t => {
   const { clients } = await halfAsked(t, 80, 600_000)
   while (clients.filter(({ closed }) => closed).length < 16) await turns(1)
   t.equal(clients.filter(({ closed }) => !closed).length, 64)
+})
+
+t.test('a probe is answered whatever half requests there are: the oldest of them leaves', async t => {
+  const { admin, clients } = await halfAsked(t, 64, 600_000)
+  for (const path of ['/healthz', '/readyz', '/metrics', '/healthz']) {
+    t.equal((await fetch(`${admin.url}${path}`, { headers: { connection: 'close' } })).status, 200, path)
+  }
+  t.ok(clients.filter(({ closed }) => !closed).length >= 60)
+})
+
+t.test('eight places are for probes alone while requests have taken all others', async t => {
+  const asked = Array.from({ length: 64 }, () => Promise.withResolvers<void>())
+  const answers = Promise.withResolvers<string>()
+  let questions = 0
+  const sources = {
+    metrics: () => {
+      asked[questions++]?.resolve()
+      return answers.promise
+    },
+    unreadyReason: () => null,
+  }
+  const admin = await startAdmin({ host: '127.0.0.1', port: 0, hosts: [] }, sources)
+  t.teardown(() => admin.close())
+  const running = asked.map(() => fetch(`${admin.url}/metrics`))
+  await Promise.all(asked.map(({ promise }) => promise))
+  const close = { headers: { connection: 'close' } }
+  t.equal((await fetch(`${admin.url}/healthz`, close)).status, 200)
+  t.equal((await fetch(`${admin.url}/`, close)).status, 503)
+  t.equal((await fetch(`${admin.url}/readyz`, close)).status, 200)
+  answers.resolve('up 1\n')
+  for (const reply of await Promise.all(running)) t.equal(await reply.text(), 'up 1\n')
+  t.equal((await fetch(`${admin.url}/`, close)).status, 200)
 })
 
 t.test('the admin port waits for no client for long', async t => {

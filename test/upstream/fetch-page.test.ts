@@ -23,7 +23,7 @@ const live = () => new AbortController().signal
 
 async function outcome(link: string, parts: PageFetcherDeps, signal = live()): Promise<string> {
   try {
-    const { bytes, type } = await createPageFetcher(parts)(link, { types: TYPES, signal })
+    const { bytes, type } = await createPageFetcher(parts)(link, { types: TYPES, signal, key: 'one' })
     return `${type} ${bytes.length}`
   } catch (thrown) {
     return thrown instanceof PageError ? `${thrown.fault}: ${thrown.message}` : String(thrown)
@@ -373,22 +373,51 @@ t.test('who leaves takes the connection along', async t => {
   t.equal(await outcome(`${server.url}/`, STRICT, leaving.signal), 'Error: left')
 })
 
-t.test('sixteen links are followed at once, and then more', async t => {
+t.test('keys take turns: one key follows four links, all of them sixteen, and others wait', async t => {
+  const clock = new TestClock()
   const waiting: (() => void)[] = []
-  let all: () => void = () => undefined
-  const busy = new Promise<void>(done => (all = done))
+  const paths: string[] = []
+  let arrived: () => void = () => undefined
   const server = await serve(t, '127.0.0.1', (request, response) => {
-    if (waiting.push(() => pdf(request, response)) === 16) all()
-    if (waiting.length > 16) pdf(request, response)
+    paths.push(request.url ?? '')
+    waiting.push(() => pdf(request, response))
+    arrived()
   })
-  const fetchPage = createPageFetcher({ ...STRICT, allowPrivate: true })
-  const get = () => fetchPage(`${server.url}/`, { types: TYPES, signal: live() })
-  const running = Array.from({ length: 16 }, get)
-  await busy
-  await t.rejects(get(), { fault: 'busy' } as unknown as Error)
-  for (const answer of waiting) answer()
-  t.equal((await Promise.all(running)).length, 16)
-  t.equal((await get()).type, 'application/pdf')
+  const until = async (count: number) => {
+    while (paths.length < count) await new Promise<void>(done => (arrived = done))
+  }
+  const fetchPage = createPageFetcher({ ...STRICT, allowPrivate: true, clock, timeoutMs: 10_000 })
+  const get = (key: string, signal = live()) =>
+    fetchPage(`${server.url}/${key}`, { types: TYPES, signal, key }).then(
+      ({ type }) => type,
+      (thrown: PageError) => thrown.fault ?? thrown.message,
+    )
+  const slow = Array.from({ length: 24 }, () => get('slow'))
+  await until(4)
+  const other = get('other')
+  await until(5)
+  t.same(paths, ['/slow', '/slow', '/slow', '/slow', '/other'], 'another key has a place at once')
+  waiting[4]?.()
+  t.equal(await other, 'application/pdf')
+  const more = ['a', 'b', 'c'].flatMap(key => Array.from({ length: 4 }, () => get(key)))
+  await until(17)
+  const leaving = new AbortController()
+  const gone = get('new', leaving.signal)
+  const late = get('new')
+  leaving.abort(new Error('left'))
+  t.equal(await gone, 'left')
+  t.equal(paths.length, 17, 'all places are taken')
+  waiting[0]?.()
+  t.equal(await slow[0], 'application/pdf')
+  await until(18)
+  t.equal(paths[17], '/new', 'who has none comes before who has some')
+  clock.advance(10_000)
+  t.same(await Promise.all(slow.slice(1)), [...Array(3).fill('timeout'), ...Array(20).fill('busy')])
+  t.same(new Set(await Promise.all([...more, late])), new Set(['timeout']))
+  const next = get('slow')
+  await until(19)
+  waiting[18]?.()
+  t.equal(await next, 'application/pdf')
 })
 
 t.test('over TLS the certificate has to be good for the name of the link', async t => {

@@ -40,12 +40,29 @@ t.test('pages without an end are taken together, up to a bound', async t => {
     response.end(JSON.stringify({ data, has_more: true, last_id: `m-${pages}` }))
   })
   const { signal } = new AbortController()
-  const models = await listModels(client, provider, { clock: systemClock, signal })
+  const { models, leftOut } = await listModels(client, provider, { clock: systemClock, signal })
+  t.equal(leftOut, 0)
   t.equal(models.length, 2_000, 'twenty pages')
   pages = 0
   const bounded = listModels(client, provider, { clock: systemClock, signal, maxBytes: 40_000 })
   await t.rejects(bounded, { code: 'provider_unavailable' })
   t.ok(pages <= 4, `${pages} pages were asked for`)
+})
+
+t.test('of a list with more than 10,000 models the first are taken, and the others counted', async t => {
+  let pages = 0
+  let [first, others] = [200_000, 0]
+  const { client, provider } = await setup(t, (_request, response) => {
+    pages++
+    const data = Array.from({ length: pages === 1 ? first : others }, (_, at) => ({ id: `m-${pages}-${at}` }))
+    response.end(JSON.stringify({ data, has_more: true, last_id: `m-${pages}` }))
+  })
+  const terms = { clock: systemClock, signal: new AbortController().signal }
+  const one = await listModels(client, provider, terms)
+  t.same([one.models.length, one.models.at(-1)?.id, one.leftOut, pages], [10_000, 'm-1-9999', 190_000, 1])
+  ;[first, others, pages] = [6_000, 5_000, 0]
+  const two = await listModels(client, provider, terms)
+  t.same([two.models.length, two.leftOut, pages], [10_000, 1_000, 2])
 })
 
 t.test('a list that drips is given up', async t => {

@@ -151,7 +151,7 @@ for (const program of PROXIES) {
 /** Those that TLS can carry, and that end in an error. */
 const FATAL = /^FIN|silence|no headers|cut at|cut inside|garbage|^a sized body cut/
 const PAGES = { clock: systemClock, allowHttp: true, allowPrivate: true, maxBytes: 1_000, timeoutMs: 30_000 }
-const TERMS = () => ({ types: ['application/pdf'], signal: new AbortController().signal })
+const TERMS = () => ({ types: ['application/pdf'], key: 'one', signal: new AbortController().signal })
 
 tap.test('a proxy is asked for the checked address of a page, never for its name', async t => {
   const asked: string[] = []

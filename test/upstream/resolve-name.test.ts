@@ -8,6 +8,7 @@ import {
   createSystemLookup,
   QueueTimeout,
 } from '../../src/upstream/resolve-name.ts'
+import { turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const FOUND: readonly Address[] = [{ address: '127.0.0.1', family: 4 }]
@@ -102,9 +103,11 @@ t.test('links that wait for the lookup of another one are told to come again', a
   })
   const outcomes: string[] = []
   for (const link of ['https://one.test/', 'https://two.test/', 'https://three.test/']) {
-    const told = fetchPage(link, { types: ['application/pdf'], signal: live() }).catch(thrown =>
+    const told = fetchPage(link, { types: ['application/pdf'], key: 'one', signal: live() }).catch(thrown =>
       thrown instanceof PageError ? `${thrown.fault}: ${thrown.message}` : String(thrown),
     )
+    // It has its place by then.
+    await turns(1)
     clock.advance(10_000)
     outcomes.push(String(await told))
   }

@@ -70,7 +70,7 @@ t.test('NODE_TLS_REJECT_UNAUTHORIZED=0 does not turn the check of certificates o
     t.same((await ask(server.url('/', 'localhost'))).seen, [GONE], by)
   }
   const links = { clock: systemClock, allowHttp: true, allowPrivate: true, maxBytes: 100, timeoutMs: 30_000 }
-  const terms = { types: ['application/pdf'], signal: new AbortController().signal }
+  const terms = { types: ['application/pdf'], key: 'one', signal: new AbortController().signal }
   const fault = { fault: 'unreachable' } as unknown as Error
   await t.rejects(createPageFetcher(links)(server.url('/', 'localhost').href, terms), fault)
   t.equal(server.requests.length, 0)
