@@ -119,6 +119,18 @@ export const REQUEST_ROWS: readonly Row[] = [
         queries: [{ expr: `sum by (instance) (${of('gateway_open_streams')})`, legend: '{{instance}}' }],
       },
       {
+        title: 'Open WebSockets',
+        description: 'WebSockets of clients, idle ones included.',
+        unit: 'short',
+        queries: [{ expr: `sum by (instance) (${of('gateway_open_websockets')})`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Bytes that wait for readers',
+        description: 'Of answers whose readers do not take them; each API key has a share.',
+        unit: 'bytes',
+        queries: [{ expr: `sum by (instance) (${of('gateway_unread_bytes')})`, legend: '{{instance}}' }],
+      },
+      {
         title: 'Stream events sent',
         description: 'Events per second, counted when their stream ends.',
         unit: 'ops',

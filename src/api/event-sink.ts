@@ -61,6 +61,8 @@ export class EventSink implements Sink {
   readonly #onOpen: (() => void) | null
   #holding = false
   #held = ''
+  /** The last slice ended within a frame: nothing but the next one may follow. */
+  #isCut = false
   /** True after a write since `hold`. */
   #wrote = false
   /** Events that repeat the reply, while its reader is slow; null: none. Frames of them would be copies of it. */
@@ -124,6 +126,18 @@ export class EventSink implements Sink {
     }
     this.#held += frames.toString()
     return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
+  }
+
+  /** Relays a slice of frames; a sink of slices is given nothing else. `events`: frames that end in it. */
+  relaySlice(bytes: Buffer, events: number, endsFrame: boolean): boolean {
+    if (this.#over) return true
+    if (!this.#reply.started) {
+      this.#reply.onProgress(this.#progress)
+      this.#reply.openSlices()
+    }
+    this.#events += events
+    this.#isCut = !endsFrame
+    return this.#send(bytes)
   }
 
   /** The writer keeps what it needs of the event. */
@@ -244,7 +258,7 @@ export class EventSink implements Sink {
     this.#bytes += bytes
     const wasStalled = this.#stalled
     if (!wasStalled) this.#activeMs = this.#deps.clock.monotonicMs()
-    const flowing = this.#reply.started ? this.#reply.writeStream(frames) : this.#open(frames)
+    const flowing = this.#reply.started ? this.#reply.writeStream(frames, !this.#isCut) : this.#open(frames)
     if (flowing) {
       if (wasStalled) this.#drained()
       return true
@@ -321,6 +335,8 @@ export class EventSink implements Sink {
         return
       }
       this.#timer = clock.after(stallMs - quietMs, this.#tick)
+    } else if (this.#isCut) {
+      this.#timer = clock.after(heartbeatMs, this.#tick)
     } else if (quietMs >= heartbeatMs) {
       this.#timer = clock.after(heartbeatMs, this.#tick)
       this.#send(HEARTBEAT)

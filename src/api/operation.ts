@@ -110,8 +110,13 @@ export interface Reply {
    * chunk, so chunks of one must end where a frame ends. False: the reader is slow.
    */
   openStream(chunk: string | Buffer, contentType?: string): boolean
-  /** Sends more of the stream; bytes are copied. False: the reader is slow, but the chunk was taken. */
-  writeStream(chunk: string | Buffer): boolean
+  /** Begins an event stream that comes in slices: a chunk of it may end within a frame. */
+  openSlices(): boolean
+  /**
+   * Sends more of the stream; bytes are copied. `endsFrame`: of a stream in slices, that this one ends with a frame.
+   * False: the reader is slow, but the chunk was taken.
+   */
+  writeStream(chunk: string | Buffer, endsFrame?: boolean): boolean
   /**
    * Sends the last bytes of the stream. `more` has what follows them, made chunk by chunk as the reader takes them.
    */

@@ -7,11 +7,13 @@ import { ResponsesFrames } from '../dialects/responses.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { RequestSignal } from '../signal.ts'
-import type {
-  TranscriptPart,
-  TranscriptQuestion,
-  TranscriptReader,
-  Transcripts,
+import {
+  type FramesPart,
+  READERS_MAX,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+  type Transcripts,
 } from '../transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
@@ -26,6 +28,8 @@ export interface ResumeDeps {
 
 /** How long a stream may take to end when its reader has to end. */
 const LAST_WORDS_MS = 500
+/** A reader that has gone is seen to within moments where its connection says so. */
+const RETRY_AFTER_SECONDS = 1
 const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
 const NUMBER = /^\d{1,15}$/
 
@@ -60,6 +64,14 @@ function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
   return new GatewayError(
     'not_found',
     `There is no such stream to resume: it was not asked for with X-Gateway-Resumable: true and this API key, or it ended more than ${Math.round(resumeWindowMs / 1000)} seconds ago`,
+  )
+}
+
+function tooManyReaders(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    `The stream is being read on ${READERS_MAX} connections, which is the limit; close one of them first`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
   )
 }
 
@@ -100,6 +112,9 @@ class ResumedStream {
       case 'unknown':
         this.#refuse(unknownStream(this.#deps))
         break
+      case 'busy':
+        this.#refuse(tooManyReaders())
+        break
       case 'dropped':
         this.#refuse(
           new GatewayError(
@@ -122,9 +137,10 @@ class ResumedStream {
     }
   }
 
-  #send({ bytes, count, isEnd }: Extract<TranscriptPart, { readonly kind: 'frames' }>): void {
+  #send({ bytes, count, endsFrame, isEnd }: FramesPart): void {
     const sink = this.#sink ?? this.#open()
-    const isFlowing = sink.relay(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), count)
+    const slice = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    const isFlowing = sink.relaySlice(slice, count, endsFrame)
     if (isEnd) sink.end()
     // A reply to HEAD ends here too.
     if (isEnd || this.#reply.ended) this.#end('completed')

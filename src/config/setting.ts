@@ -126,6 +126,14 @@ export const requestsThatFit = {
   defaultText: '`10000`, with a heap below 1.25 GiB one for each 128 KiB of it',
 }
 
+/** Heap for each WebSocket of one key: a half message of it has an eighth of that, outside of the heap. */
+const SOCKET_HEAP_BYTES = 32 * 1024 * 1024
+
+export const socketsThatFit = {
+  default: () => Math.max(16, Math.min(64, Math.floor(HEAP_BYTES / SOCKET_HEAP_BYTES))),
+  defaultText: '`64`, with a heap below 2 GiB one for each 32 MiB of it, at least `16`',
+}
+
 export const coresMinusOne = {
   default: () => Math.max(1, availableParallelism() - 1),
   defaultText: 'cores minus one, at least one',

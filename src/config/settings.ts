@@ -26,6 +26,7 @@ import {
   Slug,
   setting,
   settingsOf,
+  socketsThatFit,
   storageUrl,
   Threads,
 } from './setting.ts'
@@ -496,8 +497,13 @@ export const Settings = group({
     ),
     bytesInFlightPerKey: setting(
       nullable(Type.Integer({ minimum: 1 })),
-      'bytes of request bodies that one API key may have in one thread, each counted from the head of its request to the end of its answer. More are answered 429 before they are read. A single request always fits',
+      'bytes of request bodies that one API key may have in one thread, each counted from the head of its request to the end of its answer. More are answered 429 before they are read. A single request always fits. As many bytes of answers may wait for its readers; above that, its next requests are answered 429',
       { defaultText: 'a quarter of `maxBufferedBytes`' },
+    ),
+    socketsPerKey: setting(
+      Type.Integer({ minimum: 1 }),
+      'WebSockets that one API key may have open in one thread; one more is answered 429. Each may hold a message of 4 MiB while it arrives, so this bounds the memory of one key',
+      socketsThatFit,
     ),
     allowChunked: setting(Type.Boolean(), 'false refuses chunked request bodies with 411', { default: true }),
     closeAfterReply: setting(

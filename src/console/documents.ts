@@ -77,6 +77,10 @@ class DocumentReply implements Reply {
     throw new TypeError('a view is one document')
   }
 
+  openSlices(): boolean {
+    throw new TypeError('a view is one document')
+  }
+
   writeStream(): boolean {
     throw new TypeError('a view is one document')
   }

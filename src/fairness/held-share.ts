@@ -34,6 +34,7 @@ export class HeldShare {
   /** How many keys hold an amount between each power of two and the next. */
   readonly #keysBySize: number[] = new Array(SIZES).fill(0)
   #used = 0
+  #keysAbove = 0
 
   constructor(limits: HeldShareLimits) {
     this.limits = limits
@@ -47,6 +48,11 @@ export class HeldShare {
   /** Keys that hold something. */
   get keys(): number {
     return this.#amounts.size
+  }
+
+  /** Keys that hold more than their share. */
+  get keysAbove(): number {
+    return this.#keysAbove
   }
 
   held(key: string): number {
@@ -93,6 +99,7 @@ export class HeldShare {
 
   #countKey(amount: number, change: 1 | -1): void {
     const size = sizeOf(amount)
+    if (amount > this.limits.perKey) this.#keysAbove += change
     this.#keysBySize[size] = (this.#keysBySize[size] ?? 0) + change
   }
 }

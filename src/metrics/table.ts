@@ -67,7 +67,7 @@ export type EndpointChoice = (typeof ENDPOINT_CHOICES)[number]
 
 const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
-const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes']
+const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes', 'key_unread', 'key_sockets']
 const CONNECTION_REFUSALS = ['limit', 'address']
 /** How the readers of resumed streams ended. */
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
@@ -135,6 +135,18 @@ export const METRICS = {
     help: 'How long these requests waited, by how the wait ended',
     labels: ['outcome'],
     buckets: DURATION_BUCKETS,
+  },
+  unreadBytes: {
+    kind: 'gauge',
+    name: 'gateway_unread_bytes',
+    help: 'Bytes of answers that wait for their readers',
+    labels: [],
+  },
+  openSockets: {
+    kind: 'gauge',
+    name: 'gateway_open_websockets',
+    help: 'Open WebSockets, idle ones included',
+    labels: [],
   },
   openConnections: {
     kind: 'gauge',

@@ -5,6 +5,7 @@
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
 import { fieldOf, GatewayError, systemCode } from '../errors.ts'
+import { HeldShare } from '../fairness/held-share.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
 import { type Metrics, observeStages } from '../metrics/metrics.ts'
@@ -59,6 +60,8 @@ export interface AdmissionDeps {
 const LAST_WORD_MS = 1000
 /** When a client may send again after it was shed: overload passes within seconds, or not at all. */
 const RETRY_AFTER_SECONDS = 1
+/** What readers have not taken may be this part of what requests may hold; a key has its share of it. */
+const UNREAD_SHARE = 0.5
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
@@ -67,6 +70,8 @@ export class AdmissionControl {
   readonly deps: AdmissionDeps
   readonly load: Load
   readonly #shares: KeyShares
+  /** Bytes of answers that readers have not taken. */
+  readonly #unread: HeldShare
   readonly #open = new OpenRequests<Admission>()
   readonly #onOver: () => void
 
@@ -75,6 +80,10 @@ export class AdmissionControl {
     this.deps = deps
     this.#shares = new KeyShares(limits, deps)
     this.load = new Load(limits, deps.clock)
+    this.#unread = new HeldShare({
+      total: limits.maxBufferedBytes * UNREAD_SHARE,
+      perKey: limits.bytesInFlightPerKey,
+    })
     this.#onOver = onOver
   }
 
@@ -85,7 +94,17 @@ export class AdmissionControl {
   /** The error for one more request; null when there is room. Call it before any work for the request. */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
-    return reason === null ? null : this.#overloaded(reason)
+    if (reason === null) return null
+    // Keys whose readers fill the room are refused once they are known, and the others are not.
+    if (reason === 'buffered' && this.#unread.keysAbove > 0 && this.load.hasSlack) return null
+    return this.#overloaded(reason)
+  }
+
+  /** Counts bytes of answers that wait for their readers; negative when they have left. */
+  holdUnread(bytes: number, keyHash: string | null): void {
+    this.load.hold(bytes)
+    this.deps.metrics.unreadBytes.inc(bytes)
+    if (keyHash !== null) this.#unread.add(keyHash, bytes)
   }
 
   /**
@@ -94,10 +113,20 @@ export class AdmissionControl {
    * late because of the key
    */
   enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
+    if (this.#unread.used > 0 && this.#unread.take(keyHash, 0) === 'key-full')
+      throw this.#unreadByKey(keyHash)
     const place = this.#shares.enter(keyHash, announcedBytes, mayWait)
     if (!this.load.late || !place.takesMuch) return place
     place.leave()
     throw this.#overloaded('lag')
+  }
+
+  #unreadByKey(keyHash: string): GatewayError {
+    return this.#shares.refusal(
+      'key_unread',
+      'bytesInFlightPerKey',
+      `${this.#unread.held(keyHash)} bytes of answers to this API key wait for their readers: read them or close their connections. This is above the share of one key`,
+    )
   }
 
   #overloaded(reason: OverloadReason): GatewayError {

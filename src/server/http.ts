@@ -19,7 +19,7 @@ import type { Load, LoadLimits } from './load.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
 import { UwsSocket } from './uws-socket.ts'
-import { copyHead, SOCKET_PATHS, WebSockets } from './websocket.ts'
+import { copyHead, SOCKET_PATHS, type WebSocketLimits, WebSockets } from './websocket.ts'
 
 /**
  * Bytes of request line and headers; more is 431. The library's own 4 KiB is too little for proxies' headers. It reads
@@ -32,7 +32,7 @@ const uws = await import('uWebSockets.js')
 const configure: unknown = Reflect.get(uws, '_cfg')
 if (typeof configure === 'function') configure('silent')
 
-export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLimits {
+export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLimits, WebSocketLimits {
   readonly operations: readonly Operation[]
   readonly keys: Authenticator
   readonly rate: RequestCounter
@@ -192,7 +192,7 @@ class UwsServer implements HttpServer {
       uploadMs: options.uploadMs,
       closing: () => this.#drain.begun || options.closeAfterReply,
     }
-    this.#sockets = new WebSockets({
+    const sockets = {
       clock: options.clock,
       log: options.log,
       keys: options.keys,
@@ -200,8 +200,10 @@ class UwsServer implements HttpServer {
       observer: this.#observer,
       connections: this.#connections,
       closed: () => this.#connectionClosed(),
-      refuse: (response, head, adapt) => this.#take(response, head, adapt),
-    })
+      refuse: (response: HttpResponse, head: RequestHead, adapt: () => never) =>
+        this.#take(response, head, adapt),
+    }
+    this.#sockets = new WebSockets(sockets, options)
   }
 
   /** @throws CertificateError */
@@ -312,7 +314,7 @@ class UwsServer implements HttpServer {
 
   readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
-    hold: bytes => this.load.hold(bytes),
+    hold: (bytes, keyHash) => this.#admissions.holdUnread(bytes, keyHash),
     ended: prompt => {
       if (!prompt) this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },

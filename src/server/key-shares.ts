@@ -13,7 +13,10 @@ import { type LargeBodies, LargeTurns } from './large-turns.ts'
 export interface KeyLimits {
   /** Requests that a key may have open, streams included. */
   readonly openPerKey: number
-  /** Bytes of request bodies that a key may have in flight. One body alone always fits. */
+  /**
+   * Bytes of request bodies that a key may have in flight. One body alone always fits. As many bytes of answers may
+   * wait for their readers.
+   */
   readonly bytesInFlightPerKey: number
   /** Requests that may wait for one of their key to end; 0: none. */
   readonly waitingPerKey: number
@@ -226,7 +229,11 @@ export class KeyShares {
     return true
   }
 
-  refusal(reason: 'key_open' | 'key_bytes', limit: keyof KeyLimits, message: string): GatewayError {
+  refusal(
+    reason: 'key_open' | 'key_bytes' | 'key_unread',
+    limit: keyof KeyLimits,
+    message: string,
+  ): GatewayError {
     this.#deps.metrics.shed.inc({ reason })
     return new GatewayError('rate_limit_exceeded', `${message}, which is the limit (limits.${limit})`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS,

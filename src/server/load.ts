@@ -125,6 +125,11 @@ export class Load {
     return this.#lateSinceMs !== null && this.#sampledMs - this.#lateSinceMs >= SUSTAINED_MS
   }
 
+  /** True if small requests that run may go on. */
+  get hasSlack(): boolean {
+    return this.#bufferedBytes <= this.#limits.maxBufferedBytes * SMALL_SHARE
+  }
+
   /** The most that one request can ever hold. */
   get largestBytes(): number {
     return this.#limits.maxBufferedBytes * LARGE_SHARE

@@ -15,10 +15,12 @@ export const NO_PREVIOUS = 'previous_response_not_found'
 /** The socket that an answer leaves by. */
 export interface AnsweringSocket {
   readonly address: string
+  readonly keyHash: string
   readonly isClosed: boolean
+  /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
   send(texts: readonly string[]): void
-  /** The answer is complete. */
+  /** The answer is complete, and has left. */
   over(answer: MessageAnswer): void
   /** Drops the connection. */
   drop(): void
@@ -31,9 +33,11 @@ export class MessageAnswer implements ResponseSocket {
   #request: HttpRequest | null = null
   #isComplete = false
   #isStreaming = false
+  #isOver = false
   /** Of a frame whose end has not come. */
   #rest = ''
-  #heldBytes = 0
+  /** The last chunks, which are not made yet. */
+  #more: MoreChunks | null = null
   #progress: ((drained: boolean) => void) | null = null
 
   constructor(session: AnsweringSocket, observer: SocketObserver) {
@@ -56,11 +60,11 @@ export class MessageAnswer implements ResponseSocket {
   send(status: string, _headers: readonly string[], body: string | Buffer): void {
     if (this.dead) return
     this.#session.send([errorText(Number.parseInt(status, 10), body.toString())])
-    this.#complete()
+    this.#complete(null)
   }
 
   sendHead(): void {
-    this.#complete()
+    this.#complete(null)
   }
 
   open(_status: string, _headers: readonly string[], chunk: string | Buffer): boolean {
@@ -73,16 +77,13 @@ export class MessageAnswer implements ResponseSocket {
   write(chunk: string | Buffer): boolean {
     if (this.dead) return true
     this.#session.send(this.#textsOf(chunk.toString()))
-    return this.#note()
+    return this.#isFlowing
   }
 
-  end(chunk: string | Buffer, more?: MoreChunks): void {
+  end(chunk: string | Buffer, more: MoreChunks | null = null): void {
     if (this.dead) return
     this.#session.send(this.#textsOf(chunk.toString()))
-    // The next message of the socket may begin at once, so all of this one is handed over.
-    for (let next = more?.next() ?? null; next !== null; next = more?.next() ?? null)
-      this.#session.send(this.#textsOf(next))
-    this.#complete()
+    this.#complete(more)
   }
 
   onProgress(callback: (drained: boolean) => void): void {
@@ -91,7 +92,8 @@ export class MessageAnswer implements ResponseSocket {
 
   /** Some unsent bytes have left. */
   progressed(): void {
-    this.#progress?.(this.#note())
+    if (this.#isComplete) this.#leave()
+    else this.#progress?.(this.#isFlowing)
   }
 
   pause(): void {
@@ -108,31 +110,46 @@ export class MessageAnswer implements ResponseSocket {
 
   /** The client has left. */
   gone(): void {
-    this.#letGo()
+    this.#endStreaming()
+    this.#setMore(null)
     if (!this.#isComplete) this.#request?.gone()
   }
 
   /** False: the reader is slow. */
-  #note(): boolean {
-    const unsent = this.#session.unsentBytes
-    this.#observer.hold(unsent - this.#heldBytes)
-    this.#heldBytes = unsent
-    return unsent < SLOW_BYTES
+  get #isFlowing(): boolean {
+    return this.#session.unsentBytes < SLOW_BYTES
   }
 
-  #complete(): void {
+  #complete(more: MoreChunks | null): void {
     if (this.#isComplete) return
     this.#isComplete = true
-    this.#observer.ended(this.#session.unsentBytes === 0)
-    this.#letGo()
+    this.#endStreaming()
+    this.#setMore(more)
+    this.#leave()
+    this.#observer.ended(this.#isOver)
+  }
+
+  /** Sends what is left as the client takes it. The answer is over when nothing waits any more. */
+  #leave(): void {
+    while (this.#more !== null && this.#isFlowing && !this.#session.isClosed) {
+      const next = this.#more.next()
+      if (next === null) this.#setMore(null)
+      else this.#session.send(this.#textsOf(next))
+    }
+    if (this.#isOver || this.#more !== null || this.#session.unsentBytes > 0) return
+    this.#isOver = true
     // In a later turn: the request counts itself first.
     setImmediate(() => this.#session.over(this))
   }
 
-  #letGo(): void {
+  #setMore(more: MoreChunks | null): void {
+    const bytes = (more?.bytes ?? 0) - (this.#more?.bytes ?? 0)
+    if (bytes !== 0) this.#observer.hold(bytes, this.#session.keyHash)
+    this.#more = more
+  }
+
+  #endStreaming(): void {
     this.#progress = null
-    this.#observer.hold(-this.#heldBytes)
-    this.#heldBytes = 0
     if (this.#isStreaming) this.#observer.countStream(-1)
     this.#isStreaming = false
   }

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
-import type { ResponseSocket } from './response-socket.ts'
+import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys travel in a header, not in cookies, so any origin may ask. */
 const CORS = [
@@ -134,8 +134,16 @@ export class HttpReply implements Reply {
   }
 
   openStream(chunk: string | Buffer, contentType = EVENT_STREAM): boolean {
+    return this.#open(chunk, contentType, contentType === EVENT_STREAM ? 'events' : 'bytes')
+  }
+
+  openSlices(): boolean {
+    return this.#open('', EVENT_STREAM, 'slices')
+  }
+
+  #open(chunk: string | Buffer, contentType: string, form: StreamForm): boolean {
     this.#begin(200)
-    const isEvents = contentType === EVENT_STREAM
+    const isEvents = form !== 'bytes'
     this.#headers.push('Content-Type', isEvents ? EVENT_STREAM : safeHeaderValue(contentType))
     if (isEvents) this.#headers.push(...UNBUFFERED)
     const closes = this.#owner.closesAfter(200)
@@ -146,11 +154,11 @@ export class HttpReply implements Reply {
     }
     const headers = this.#headers
     this.#headers = []
-    return this.#socket.open(statusLine(200), headers, chunk, closes, isEvents)
+    return this.#socket.open(statusLine(200), headers, chunk, closes, form)
   }
 
-  writeStream(chunk: string | Buffer): boolean {
-    return this.#socket.write(chunk)
+  writeStream(chunk: string | Buffer, endsFrame = false): boolean {
+    return this.#socket.write(chunk, endsFrame)
   }
 
   endStream(chunk: string | Buffer, more?: MoreChunks): void {

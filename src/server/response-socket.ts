@@ -3,6 +3,12 @@ import type { MoreChunks } from '../api/operation.ts'
 import type { PausableSocket } from './body.ts'
 
 /**
+ * How the chunks of a stream relate to its frames. `events`: each chunk ends with a frame, and a blank line follows it,
+ * so that no event waits for the next. `slices`: a chunk may end within a frame. `bytes`: there are no frames.
+ */
+export type StreamForm = 'events' | 'slices' | 'bytes'
+
+/**
  * Takes the answer to one request. Every call is safe after the client has gone; it then does nothing.
  * Header names and values, and the status line, must have been made safe by the caller.
  */
@@ -15,19 +21,19 @@ export interface ResponseSocket extends PausableSocket {
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void
   /** Writes an answer to HEAD: `length` is the body's had it been a GET, null when that is not known. */
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void
-  /**
-   * Begins an answer of unknown length with its first chunk. With `events` a blank line follows each chunk, so that
-   * no event waits for the next. False: the reader is slow.
-   */
+  /** Begins an answer of unknown length with its first chunk. False: the reader is slow. */
   open(
     status: string,
     headers: readonly string[],
     chunk: string | Buffer,
     close: boolean,
-    events: boolean,
+    form: StreamForm,
   ): boolean
-  /** Writes one more chunk; bytes are copied. False: the reader is slow, but the chunk was taken. */
-  write(chunk: string | Buffer): boolean
+  /**
+   * Writes one more chunk; bytes are copied. `endsFrame` counts for slices only. False: the reader is slow, but the
+   * chunk was taken.
+   */
+  write(chunk: string | Buffer, endsFrame?: boolean): boolean
   /**
    * Writes the last chunk of an opened answer. `more` has those that follow it, each made when the one before it has
    * left.
@@ -45,8 +51,11 @@ export interface ResponseSocket extends PausableSocket {
 /** Counts the streams and bytes that answers hold in their thread. */
 export interface SocketObserver {
   countStream(change: 1 | -1): void
-  /** Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. */
-  hold(bytes: number): void
+  /**
+   * Bytes that are kept for a slow reader, also of a complete answer; negative when they are let go. `keyHash`: of the
+   * key that asked; null: none is known.
+   */
+  hold(bytes: number, keyHash: string | null): void
   /** An answer is complete; prompt when it has left the process as well. */
   ended(prompt: boolean): void
 }

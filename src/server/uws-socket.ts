@@ -5,45 +5,10 @@ import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Peer } from './connections.ts'
 import type { HttpRequest } from './http-request.ts'
-import type { ResponseSocket, SocketObserver } from './response-socket.ts'
+import { PieceQueue } from './piece-queue.ts'
+import type { ResponseSocket, SocketObserver, StreamForm } from './response-socket.ts'
 
-/** Less than the room that any writable event makes. */
-const PIECE_BYTES = 16_384
 const NOTHING = Buffer.alloc(0)
-
-/** The library's response. `write` returns false when the connection takes no more for now. */
-interface PieceWriter {
-  write(piece: Buffer): boolean
-}
-
-/**
- * Bytes of a stream on their way into the HTTP library, in pieces. The library does not report bytes that wait inside
- * it, so each writable event gets one piece: it has made room for more than that.
- */
-class PieceQueue {
-  #waiting: Buffer = NOTHING
-
-  /** Bytes that the library has not been given yet. */
-  get waitingBytes(): number {
-    return this.#waiting.length
-  }
-
-  /** Adds a chunk, which is copied, and hands over pieces until one does not leave. True: all have left. */
-  write(to: PieceWriter, chunk: string | Buffer): boolean {
-    let rest = this.#waiting
-    if (chunk.length > 0) {
-      const added = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
-      rest = rest.length === 0 ? added : Buffer.concat([rest, added])
-    }
-    let flowing = true
-    while (rest.length > 0 && flowing) {
-      flowing = to.write(rest.subarray(0, PIECE_BYTES))
-      rest = rest.subarray(PIECE_BYTES)
-    }
-    this.#waiting = rest
-    return flowing
-  }
-}
 
 /**
  * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
@@ -74,6 +39,8 @@ export class UwsSocket implements ResponseSocket {
   #streaming = false
   #closesStream = false
   #heldBytes = 0
+  /** Hash of the key that the held bytes are charged to. */
+  #holder: string | null = null
   #chunk: string | Buffer = ''
   /** Last chunk of a complete stream. */
   #last: string | Buffer = ''
@@ -81,6 +48,8 @@ export class UwsSocket implements ResponseSocket {
   #more: MoreChunks | null = null
   /** Null for a stream of events. */
   #pieces: PieceQueue | null = null
+  /** Of slices: the blank line after a frame has not left yet. */
+  #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
   /** Runs after an answer whose client still sends its body. */
@@ -166,10 +135,10 @@ export class UwsSocket implements ResponseSocket {
     headers: readonly string[],
     chunk: string | Buffer,
     close: boolean,
-    events: boolean,
+    form: StreamForm,
   ): boolean {
     if (this.dead) return true
-    if (!events) this.#pieces = new PieceQueue()
+    if (form !== 'events') this.#pieces = new PieceQueue()
     this.#closesStream = close
     this.#streaming = true
     this.#observer.countStream(1)
@@ -186,9 +155,10 @@ export class UwsSocket implements ResponseSocket {
     return this.#flowing
   }
 
-  write(chunk: string | Buffer): boolean {
+  write(chunk: string | Buffer, endsFrame = false): boolean {
     if (this.dead) return true
     this.#chunk = chunk
+    this.#endsFrame = endsFrame
     try {
       this.#response.cork(this.#writeChunk)
     } catch (thrown) {
@@ -237,6 +207,10 @@ export class UwsSocket implements ResponseSocket {
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
       this.#flowing = this.#pieces.write(this.#response, this.#chunk)
+      if (this.#endsFrame && this.#flowing) {
+        this.#flowing = this.#response.write('\n')
+        this.#endsFrame = !this.#flowing
+      }
       this.#hold(this.#pieces.waitingBytes)
       return
     }
@@ -248,7 +222,9 @@ export class UwsSocket implements ResponseSocket {
 
   /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
-    this.#observer.hold(bytes - this.#heldBytes)
+    if (bytes === this.#heldBytes) return
+    if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
+    this.#observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -294,7 +270,6 @@ export class UwsSocket implements ResponseSocket {
 
   /** Sends a whole answer piece by piece; the rest waits here, not in the library. */
   #sendLong(status: string, headers: readonly string[], body: Buffer, close: boolean): void {
-    this.#hold(body.length)
     // The library does not close the connection after an end in pieces. Where it has to be closed, the end is hidden.
     const endsAt = close ? body.length + 1 : body.length
     this.#guard(() => {
@@ -307,6 +282,7 @@ export class UwsSocket implements ResponseSocket {
       })
       this.#sendRest(body, endsAt)
     })
+    if (!this.#dead && this.#lingering === null) this.#hold(body.length)
     this.#observer.ended(this.#dead)
   }
 

@@ -1,7 +1,7 @@
 /**
  * Responses over WebSocket: each message of a client is a request, and each event of its answer is a message. A message
- * takes the same way as a request over HTTP: gate, key, admission, dialect. One response is in flight per socket. This
- * file owns the callbacks of sockets of the HTTP library. Serve threads.
+ * takes the same way as a request over HTTP: gate, key, admission, dialect. This file has the handshake and the
+ * callbacks of the HTTP library; `socket-session.ts` has an open socket. Serve threads.
  */
 import type {
   HttpResponse,
@@ -10,45 +10,41 @@ import type {
   WebSocket,
   WebSocketBehavior,
 } from 'uWebSockets.js'
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
-import { isObject } from '../protocol/schema.ts'
 import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { ClientConnections, Peer } from './connections.ts'
+import type { ClientConnections } from './connections.ts'
 import { inspect, type RequestHead } from './gate.ts'
-import { type Authenticator, authorizationOf, HttpRequest, type HttpRequestDeps } from './http-request.ts'
-import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'
+import { type Authenticator, authorizationOf, type HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
+import { type Handshake, messageHead, SocketSession } from './socket-session.ts'
 
-/** Largest message of a client: the library collects it uncounted, so it is far below the limit of a body. */
+/** Largest message of a client. The library collects it uncounted, so the sockets of a key have a bound. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
-/** Sockets that one key may have open in a thread. */
-const SOCKETS_PER_KEY_MAX = 256
-/** A socket is closed after this time, as the protocol says; a running response may end first. */
-const LIFETIME_MS = 60 * 60_000
-/** The library drops a socket above this: more than any answer may have. */
+/**
+ * The library drops a socket above this. It is more than any answer may have: an answer pauses far below, and whatever
+ * else the client does not read is bounded by its number.
+ */
 const UNSENT_MAX_BYTES = 96 * 1024 * 1024
 const IDLE_SECONDS = 120
+/** A refused key may open a socket again after this: one of its own has to close first. */
+const RETRY_AFTER_SECONDS = 1
 
-/** Close codes of RFC 6455. */
-const GOING_AWAY = 1001
-const NO_TEXT = 1003
-
-/** Headers of the handshake that do not belong to the requests in its messages. */
-const OF_HANDSHAKE =
-  /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive)$/
+/** Sockets of one thread. */
+export interface WebSocketLimits {
+  /** Sockets that one API key may have open. Each may make the library hold MESSAGE_MAX_BYTES. */
+  readonly socketsPerKey: number
+  /** Connections, among which sockets are. */
+  readonly maxConnections: number
+}
 
 /** The data that a socket has from its handshake. */
-interface Handshake {
-  readonly path: string
-  readonly headers: readonly string[]
-  readonly address: string
-  readonly keyHash: string
-  readonly peer: Peer | null
+interface Upgraded extends Handshake {
   /** Set when the socket opens. */
-  session?: Session
+  session?: SocketSession
 }
 
 /** The parts of the front end that sockets use. */
@@ -68,17 +64,6 @@ export interface WebSocketDeps {
 /** Paths that take a handshake; others answer it as a GET. */
 export const SOCKET_PATHS = ['/v1/responses', '/api/v1/responses', '/v1/responses/', '/api/v1/responses/']
 
-/** The head of a request in a message: that of the handshake as a POST. */
-function messageHead(head: RequestHead, bytes: number): RequestHead {
-  const kept: string[] = []
-  for (let at = 0; at + 1 < head.headers.length; at += 2) {
-    const name = head.headers[at] ?? ''
-    if (!OF_HANDSHAKE.test(name)) kept.push(name, head.headers[at + 1] ?? '')
-  }
-  kept.push('content-type', 'application/json', 'content-length', String(bytes))
-  return { method: 'POST', path: head.path, query: '', headers: kept }
-}
-
 /** The library lends the request for the length of its callback only. */
 export function copyHead(request: UwsRequest): RequestHead {
   const headers: string[] = []
@@ -93,10 +78,6 @@ export function copyHead(request: UwsRequest): RequestHead {
   }
 }
 
-const TOO_MANY = new GatewayError(
-  'rate_limit_exceeded',
-  `This API key has ${SOCKETS_PER_KEY_MAX} connections open; close one first`,
-)
 const NO_SOCKET = new GatewayError('service_unavailable', 'The gateway takes no connection now')
 
 function refused(error: GatewayError): never {
@@ -106,12 +87,15 @@ function refused(error: GatewayError): never {
 /** All sockets of one thread. */
 export class WebSockets {
   /** The callbacks for the library. */
-  readonly behavior: WebSocketBehavior<Handshake>
+  readonly behavior: WebSocketBehavior<Upgraded>
   readonly #deps: WebSocketDeps
-  readonly #sessions = new Map<string, Set<Session>>()
+  readonly #sessions = new Set<SocketSession>()
+  /** Places of the keys. */
+  readonly #places: HeldShare
 
-  constructor(deps: WebSocketDeps) {
+  constructor(deps: WebSocketDeps, limits: WebSocketLimits) {
     this.#deps = deps
+    this.#places = new HeldShare({ total: limits.maxConnections, perKey: limits.socketsPerKey })
     this.behavior = {
       compression: 0,
       maxPayloadLength: MESSAGE_MAX_BYTES,
@@ -121,6 +105,8 @@ export class WebSockets {
       upgrade: (response, request, context) => this.#upgrade(response, request, context),
       open: socket => this.#opened(socket),
       message: (socket, message, isBinary) => this.#guard(socket, session => session.take(message, isBinary)),
+      ping: socket => this.#guard(socket, session => session.pinged()),
+      pong: socket => this.#guard(socket, session => session.ponged()),
       drain: socket => this.#guard(socket, session => session.drained()),
       close: socket =>
         this.#guard(socket, session => {
@@ -133,7 +119,7 @@ export class WebSockets {
 
   /** Closes every socket as soon as no response is in flight on it. */
   end(): void {
-    for (const sessions of [...this.#sessions.values()]) for (const session of [...sessions]) session.end()
+    for (const session of [...this.#sessions]) session.end()
   }
 
   /** Opens a socket for an inference key; everybody else gets the answer to a POST without a body. */
@@ -162,16 +148,27 @@ export class WebSockets {
     const open = (key: KeyRecord): void =>
       guard(() => {
         // Of a management key the request over HTTP says so.
-        if (key.kind !== 'inference' || this.#openOf(key) >= SOCKETS_PER_KEY_MAX) {
-          refuse(TOO_MANY)
+        const error = key.kind === 'inference' ? this.#takePlace(key) : NO_SOCKET
+        if (error !== null) {
+          refuse(error)
           return
         }
-        const handshake = this.#handshake(response, head, key.hash)
-        response.cork(() => response.upgrade(handshake, wire.key, wire.protocol, wire.extensions, context))
+        try {
+          const handshake = this.#handshake(response, head, key.hash)
+          response.cork(() => response.upgrade(handshake, wire.key, wire.protocol, wire.extensions, context))
+        } catch (thrown) {
+          this.#places.give(key.hash, 1)
+          throw thrown
+        }
       })
     const { requests, keys } = this.#deps
-    const accepted = requests.admissions.shed() ?? inspect(head, requests)
-    if (accepted instanceof GatewayError || requests.closing()) {
+    const accepted = inspect(head, requests)
+    if (accepted instanceof GatewayError) {
+      // Its head may announce a body, so it is refused as it is, and the connection closes.
+      guard(() => this.#deps.refuse(response, head, () => refused(accepted)))
+      return
+    }
+    if (requests.admissions.shed() !== null || requests.closing()) {
       refuse()
       return
     }
@@ -184,8 +181,17 @@ export class WebSockets {
     }
   }
 
-  #openOf({ hash }: KeyRecord): number {
-    return this.#sessions.get(hash)?.size ?? 0
+  /** The reason to refuse one more socket of a key; null: it has its place. */
+  #takePlace({ hash }: KeyRecord): GatewayError | null {
+    const taken = this.#places.take(hash, 1)
+    if (taken === 'taken') return null
+    if (taken === 'room-full') return NO_SOCKET
+    this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
+    return new GatewayError(
+      'rate_limit_exceeded',
+      `This API key has ${this.#places.held(hash)} WebSockets open, which is its share (limits.socketsPerKey); close one first, or ask over HTTP`,
+      { retryAfterSeconds: RETRY_AFTER_SECONDS, metadata: { limit: 'limits.socketsPerKey' } },
+    )
   }
 
   #handshake(response: HttpResponse, { path, headers }: RequestHead, keyHash: string): Handshake {
@@ -198,22 +204,21 @@ export class WebSockets {
     }
   }
 
-  #opened(socket: WebSocket<Handshake>): void {
+  #opened(socket: WebSocket<Upgraded>): void {
     const handshake = socket.getUserData()
-    const session = new Session(this.#deps, socket, handshake)
+    const session = new SocketSession(this.#deps, socket, handshake)
     handshake.session = session
-    const sessions = this.#sessions.get(handshake.keyHash) ?? new Set()
-    sessions.add(session)
-    this.#sessions.set(handshake.keyHash, sessions)
+    this.#sessions.add(session)
+    this.#deps.requests.admissions.deps.metrics.openSockets.inc()
   }
 
-  #forget(session: Session): void {
-    const sessions = this.#sessions.get(session.keyHash)
-    sessions?.delete(session)
-    if (sessions?.size === 0) this.#sessions.delete(session.keyHash)
+  #forget(session: SocketSession): void {
+    if (!this.#sessions.delete(session)) return
+    this.#places.give(session.keyHash, 1)
+    this.#deps.requests.admissions.deps.metrics.openSockets.dec()
   }
 
-  #guard(socket: WebSocket<Handshake>, action: (session: Session) => void): void {
+  #guard(socket: WebSocket<Upgraded>, action: (session: SocketSession) => void): void {
     const { session } = socket.getUserData()
     if (session === undefined) return
     try {
@@ -223,132 +228,4 @@ export class WebSockets {
       session.drop()
     }
   }
-}
-
-/** One open socket. */
-class Session implements AnsweringSocket {
-  readonly keyHash: string
-  readonly #deps: WebSocketDeps
-  readonly #socket: WebSocket<Handshake>
-  readonly #handshake: Handshake
-  readonly #lifetime: Timer
-  /** The answer in flight. */
-  #running: MessageAnswer | null = null
-  #isClosed = false
-  /** It closes after the answer in flight. */
-  #isEnding = false
-
-  constructor(deps: WebSocketDeps, socket: WebSocket<Handshake>, handshake: Handshake) {
-    this.#deps = deps
-    this.#socket = socket
-    this.#handshake = handshake
-    this.keyHash = handshake.keyHash
-    this.#lifetime = deps.clock.after(LIFETIME_MS, () => {
-      this.tell(
-        400,
-        new GatewayError(
-          'invalid_request',
-          'The connection has reached its limit of 60 minutes; open a new one',
-        ),
-        'websocket_connection_limit_reached',
-      )
-      this.end()
-    })
-  }
-
-  get address(): string {
-    return this.#handshake.address
-  }
-
-  get isClosed(): boolean {
-    return this.#isClosed
-  }
-
-  get unsentBytes(): number {
-    return this.#isClosed ? 0 : this.#socket.getBufferedAmount()
-  }
-
-  /** Takes a message of the client; its memory is lent for the call only. */
-  take(message: ArrayBuffer, isBinary: boolean): void {
-    if (isBinary) {
-      this.#socket.end(NO_TEXT, 'Messages are JSON text')
-      return
-    }
-    if (this.#running !== null) {
-      const error = new GatewayError(
-        'conflict',
-        'A response is in flight on this connection; wait for its end',
-      )
-      this.tell(error.status, error, 'response_in_flight')
-      return
-    }
-    const { path, headers } = this.#handshake
-    const head = messageHead({ method: 'GET', path, query: '', headers }, message.byteLength)
-    const answer = new MessageAnswer(this, this.#deps.observer)
-    this.#running = answer
-    const request = new HttpRequest(this.#deps.requests, head, answer, creationOf)
-    answer.attach(request)
-    if (request.hasBody) request.chunk(message, true)
-    request.begin()
-  }
-
-  /** The answer in flight is complete. */
-  over(answer: MessageAnswer): void {
-    if (this.#running !== answer) return
-    this.#running = null
-    if (this.#isEnding) this.end()
-  }
-
-  /** Sends the texts of events. */
-  send(texts: readonly string[]): void {
-    if (this.#isClosed || texts.length === 0) return
-    this.#socket.cork(() => {
-      for (const text of texts) if (!this.#isClosed) this.#socket.send(text, false)
-    })
-  }
-
-  /** Tells of a failure outside of a response. */
-  tell(status: number, { message }: GatewayError, code: string): void {
-    this.send([JSON.stringify({ type: 'error', status, error: { code, message } })])
-  }
-
-  drained(): void {
-    this.#running?.progressed()
-  }
-
-  /** Closes the socket as soon as no response is in flight. */
-  end(): void {
-    this.#isEnding = true
-    if (this.#running === null && !this.#isClosed) this.#socket.end(GOING_AWAY, 'The connection ends')
-  }
-
-  /** Drops the connection. */
-  drop(): void {
-    if (!this.#isClosed) this.#socket.close()
-  }
-
-  closed(): void {
-    this.#isClosed = true
-    this.#lifetime.cancel()
-    this.#handshake.peer?.ended(true)
-    const running = this.#running
-    this.#running = null
-    running?.gone()
-  }
-}
-
-/** Makes the body of a request over HTTP from that of a message. @throws GatewayError `invalid_request` */
-function creationOf(body: unknown): unknown {
-  if (!isObject(body) || body['type'] !== 'response.create') {
-    throw new GatewayError('invalid_request', 'type: must be response.create')
-  }
-  if (body['previous_response_id'] != null) {
-    throw new GatewayError(
-      'invalid_request',
-      'previous_response_id: no such response: responses are not stored; send the full history in input',
-      { metadata: { reason: NO_PREVIOUS } },
-    )
-  }
-  const { type: _, ...rest } = body
-  return { ...rest, stream: true }
 }

@@ -39,6 +39,7 @@ const AMPLE = {
   openPerKey: 1_000,
   waitingPerKey: 0,
   maxConnections: 1_000,
+  socketsPerKey: 1,
   connectionsPerAddress: 0,
 } as const
 

@@ -7,6 +7,8 @@ const CHUNK_BYTES = 16 * 1024
 const FIRST_BYTES = 1024
 /** Memory of a chunk beside its bytes. */
 const CHUNK_OVERHEAD_BYTES = 200
+/** Most bytes that a reader gets at once: each slow reader holds a copy of them. */
+export const SLICE_BYTES = 64 * 1024
 /** Ends a frame; JSON has no line ends inside. */
 const FRAME_END = '\n\n'
 
@@ -27,9 +29,12 @@ export interface LogPlace {
 }
 
 export interface FramesTaken {
-  /** A copy with memory of its own. */
+  /** A copy with memory of its own, of SLICE_BYTES at most. */
   readonly bytes: Uint8Array
+  /** Frames that are whole with it. */
   readonly count: number
+  /** False: it ends within a frame. */
+  readonly endsFrame: boolean
 }
 
 export class FrameLog {
@@ -76,11 +81,11 @@ export class FrameLog {
     return { chunk: 0, offset: 0, at: 0, from: after + 1 }
   }
 
-  /** Takes the rest of the chunk at a place, and moves the place on. */
+  /** Takes the next slice of the chunk at a place, and moves the place on. */
   take(place: LogPlace): FramesTaken {
     for (let chunk = this.#chunks[place.chunk]; chunk !== undefined; chunk = this.#chunks[place.chunk]) {
       if (place.offset < chunk.length) {
-        if (place.at >= place.from) return takeRest(chunk, place)
+        if (place.at >= place.from) return takeSlice(chunk, place)
         passOver(chunk, place)
       } else if (place.chunk + 1 < this.#chunks.length) {
         place.chunk++
@@ -88,7 +93,7 @@ export class FrameLog {
       } else break
     }
     // Memory that is sent to another thread is gone here, so each reader gets its own.
-    return { bytes: new Uint8Array(0), count: 0 }
+    return { bytes: new Uint8Array(0), count: 0, endsFrame: true }
   }
 
   #chunkFor(bytes: number): Chunk {
@@ -120,12 +125,15 @@ export function lengthOfFrames(bytes: Buffer, count: number): number {
   return end
 }
 
-function takeRest(chunk: Chunk, place: LogPlace): FramesTaken {
-  const bytes = new Uint8Array(chunk.bytes.subarray(place.offset, chunk.length))
+/** Frames of a chunk of several slices count with the last one. */
+function takeSlice(chunk: Chunk, place: LogPlace): FramesTaken {
+  const end = Math.min(chunk.length, place.offset + SLICE_BYTES)
+  const bytes = new Uint8Array(chunk.bytes.subarray(place.offset, end))
+  place.offset = end
+  if (end < chunk.length) return { bytes, count: 0, endsFrame: false }
   const count = chunk.next - place.at
-  place.offset = chunk.length
   place.at = chunk.next
-  return { bytes, count }
+  return { bytes, count, endsFrame: true }
 }
 
 /** Passes over the frames that the reader has. */

@@ -6,9 +6,14 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { openRedis, type Redis } from '../storage/redis.ts'
-import { lengthOfFrames } from './frame-log.ts'
-import type { Transcript, TranscriptMirror, TranscriptStore } from './transcript-store.ts'
-import type { TranscriptPart, TranscriptQuestion, TranscriptReader } from './transcripts.ts'
+import { lengthOfFrames, SLICE_BYTES } from './frame-log.ts'
+import { refuse, type Transcript, type TranscriptMirror, type TranscriptStore } from './transcript-store.ts'
+import {
+  READERS_MAX,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+} from './transcripts.ts'
 
 /** Encrypts texts for their owner; see sealed-text.ts. */
 export interface TranscriptSeal {
@@ -55,6 +60,8 @@ export class RedisTranscripts implements TranscriptMirror {
   readonly #presences: Redis
   /** Streams whose copy has a hole. */
   readonly #broken = new WeakSet<Transcript>()
+  /** How many readers each stream of another instance has here, by its id. */
+  readonly #readers = new Map<string, number>()
   #refresh: Timer | null = null
 
   constructor(store: TranscriptStore, options: RedisTranscriptsOptions) {
@@ -96,6 +103,9 @@ export class RedisTranscripts implements TranscriptMirror {
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader {
     const key = this.#keyOf(question.id)
     const owner = ownerOf(question)
+    const readers = this.#readers.get(question.id) ?? 0
+    if (readers >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
+    this.#readers.set(question.id, readers + 1)
     return new RemoteReader({
       question,
       clock: this.#options.clock,
@@ -111,7 +121,14 @@ export class RedisTranscripts implements TranscriptMirror {
         this.#redis.send(['PUBLISH', channel, question.id]).catch(() => undefined)
       },
       onPart,
+      closed: () => this.#readerClosed(question.id),
     })
+  }
+
+  #readerClosed(id: string): void {
+    const left = (this.#readers.get(id) ?? 1) - 1
+    if (left === 0) this.#readers.delete(id)
+    else this.#readers.set(id, left)
   }
 
   close(): void {
@@ -188,6 +205,15 @@ interface RemoteReaderDeps {
   readonly length: () => Promise<number>
   readonly tellPresence: () => void
   readonly onPart: (part: TranscriptPart) => void
+  /** Called once. */
+  readonly closed: () => void
+}
+
+/** Frames that the reader has not got yet. */
+interface FoundFrames {
+  readonly bytes: Buffer
+  readonly count: number
+  readonly isEnd: boolean
 }
 
 /** A reader of a stream of another instance: looks for more entries while it is asked for them. */
@@ -200,6 +226,7 @@ class RemoteReader implements TranscriptReader {
   #isFirst = true
   #isAsking = false
   #isClosed = false
+  #rest: FoundFrames | null = null
   /** Looks in a row that have found nothing. */
   #missed = 0
   #timer: Timer | null = null
@@ -214,11 +241,15 @@ class RemoteReader implements TranscriptReader {
   next(): void {
     if (this.#isClosed || this.#isAsking) return
     this.#isAsking = true
-    void this.#look()
+    if (this.#rest === null) void this.#look()
+    else setImmediate(() => this.#slice())
   }
 
   close(): void {
+    if (this.#isClosed) return
     this.#isClosed = true
+    this.#rest = null
+    this.#deps.closed()
     this.#timer?.cancel()
     this.#presence?.cancel()
   }
@@ -301,11 +332,22 @@ class RemoteReader implements TranscriptReader {
 
   #answer(frames: readonly Buffer[], count: number, isEnd: boolean): boolean {
     this.#isFirst = false
-    this.#isAsking = false
     this.#missed = 0
-    if (isEnd) this.close()
-    this.#deps.onPart({ kind: 'frames', bytes: new Uint8Array(Buffer.concat(frames)), count, isEnd })
+    this.#rest = { bytes: Buffer.concat(frames), count, isEnd }
+    this.#slice()
     return true
+  }
+
+  #slice(): void {
+    if (this.#rest === null) return
+    const { bytes: all, count, isEnd } = this.#rest
+    const bytes = new Uint8Array(all.subarray(0, SLICE_BYTES))
+    const isLast = bytes.length === all.length
+    this.#rest = isLast ? null : { bytes: all.subarray(SLICE_BYTES), count, isEnd }
+    this.#isAsking = false
+    if (isLast && isEnd) this.close()
+    const part = { bytes, count: isLast ? count : 0, endsFrame: isLast, isEnd: isLast && isEnd }
+    this.#deps.onPart({ kind: 'frames', ...part })
   }
 
   #end(part: TranscriptPart): boolean {

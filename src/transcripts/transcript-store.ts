@@ -4,13 +4,14 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { FrameLog, type LogPlace } from './frame-log.ts'
-import type {
-  TranscriptNotice,
-  TranscriptPart,
-  TranscriptQuestion,
-  TranscriptReader,
-  Transcripts,
-  TranscriptWriter,
+import {
+  READERS_MAX,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+  type Transcripts,
+  type TranscriptWriter,
 } from './transcripts.ts'
 
 export interface TranscriptLimits {
@@ -129,6 +130,7 @@ export class TranscriptStore implements Transcripts {
       return refuse({ kind: 'unknown' }, onPart)
     }
     if (transcript.state === 'dropped') return refuse({ kind: 'dropped' }, onPart)
+    if (transcript.readers.size >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
     if (transcript.state === 'running') {
       transcript.timer?.cancel()
       transcript.timer = null
@@ -281,7 +283,7 @@ function first(all: Iterable<Transcript>, fits: (each: Transcript) => boolean): 
 }
 
 /** A reader that gets no frame. */
-function refuse(part: TranscriptPart, onPart: (part: TranscriptPart) => void): TranscriptReader {
+export function refuse(part: TranscriptPart, onPart: (part: TranscriptPart) => void): TranscriptReader {
   let isClosed = false
   setImmediate(() => {
     if (!isClosed) onPart(part)
@@ -380,14 +382,14 @@ class StoreReader implements TranscriptReader {
     this.#isScheduled = false
     if (this.#isClosed) return
     const { frames, state } = this.#transcript
-    const { bytes, count } = frames.take(this.#place)
+    const { bytes, count, endsFrame } = frames.take(this.#place)
     const isEnd = state === 'ended' && this.#isAtEnd()
-    if (count === 0 && !isEnd && !this.#isFirst) return
+    if (bytes.length === 0 && !isEnd && !this.#isFirst) return
     this.#isFirst = false
     this.#isAsking = false
     if (isEnd) this.close()
     if (isEnd && this.#place.from > frames.next) this.#onPart({ kind: 'beyond', last: frames.next - 1 })
-    else this.#onPart({ kind: 'frames', bytes, count, isEnd })
+    else this.#onPart({ kind: 'frames', bytes, count, endsFrame, isEnd })
   }
 
   #isAtEnd(): boolean {

@@ -12,12 +12,26 @@ export type TranscriptNotice =
   /** There was no room for it: nothing of it is kept any more. */
   | 'dropped'
 
+/** A slice of the frames of a stream. */
+export interface FramesPart {
+  readonly kind: 'frames'
+  readonly bytes: Uint8Array
+  /** Frames that are whole with it. */
+  readonly count: number
+  /** False: it ends within a frame, and the next part goes on with that one. */
+  readonly endsFrame: boolean
+  /** There are no more. */
+  readonly isEnd: boolean
+}
+
 /** The part that a reader gets for one question. */
 export type TranscriptPart =
-  /** Whole frames, maybe none. `isEnd`: there are no more. */
-  | { readonly kind: 'frames'; readonly bytes: Uint8Array; readonly count: number; readonly isEnd: boolean }
+  /** A slice of the frames, maybe an empty one. */
+  | FramesPart
   /** No such stream of this key. */
   | { readonly kind: 'unknown' }
+  /** It has as many readers as it may have. */
+  | { readonly kind: 'busy' }
   /** It had no room. */
   | { readonly kind: 'dropped' }
   /** The stream has ended before the event that was asked for. `last`: number of its last event. */
@@ -52,6 +66,9 @@ export interface TranscriptReader {
   next(): void
   close(): void
 }
+
+/** Readers that one stream may have at once in an instance: a client and some that replace a broken connection. */
+export const READERS_MAX = 4
 
 /** Store of transcripts. Writers and readers are called back in a later turn of the event loop. */
 export interface Transcripts {

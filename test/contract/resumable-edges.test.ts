@@ -5,6 +5,8 @@ import OpenAI from 'openai'
 import t, { type Test } from 'tap'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { createTranscripts } from '../../src/threads/transcripts.ts'
+import { SLICE_BYTES } from '../../src/transcripts/frame-log.ts'
+import { READERS_MAX } from '../../src/transcripts/transcripts.ts'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { addOrganization, caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
@@ -342,7 +344,7 @@ t.test('a slow reader gets one part after the other, and is cut when it takes no
   const s = await start(t, { kept: { maxBytesPerKey: 67_108_864 }, timeouts: { stallMs: 10_000 } })
   const asking = ask({ ...s.mine, model: MODEL })
   const reply = await s.provider.reply(0)
-  // Each character takes six bytes in a frame. Each frame is a part of its own, and the last ones repeat the text:
+  // Each character takes six bytes in a frame, so each frame comes in slices, and the last ones repeat the text:
   // 60 MB in all, more than any kernel takes for a client that reads nothing.
   for (let n = 0; n < 20; n++) reply.say({ content: '\u0001'.repeat(100_000) })
   reply.finish(USAGE)
@@ -356,12 +358,49 @@ t.test('a slow reader gets one part after the other, and is cut when it takes no
   socket.pause()
   const { load } = s.serving.server
   await until('a slow reader', () => load.bufferedBytes > 0)
-  const sizes = whole.frames.map(frame => Buffer.byteLength(`${frame}\n\n`))
-  t.ok(sizes.includes(load.bufferedBytes), `${load.bufferedBytes} bytes wait: those of one frame`)
+  t.ok(load.bufferedBytes <= SLICE_BYTES, `${load.bufferedBytes} bytes wait: a part of one frame`)
   s.clock.advance(10_000)
   await until('the end of the reader', () => s.serving.server.openRequests === 0)
   t.match(await s.outcomes(), { left: 1 })
   socket.destroy()
+})
+
+t.test('frames of megabytes come to a reader as they were', async t => {
+  const s = await start(t, { kept: { maxBytesPerKey: 67_108_864 } })
+  const asking = ask({ ...s.mine, model: MODEL })
+  const reply = await s.provider.reply(0)
+  for (let n = 0; n < 5; n++) reply.say({ content: `${n} \n`.repeat(100_000) })
+  reply.finish(USAGE)
+  const whole = await asking
+  t.ok(whole.frames.some(frame => frame.length > 2_000_000))
+  const again = await resume(idOf(whole), null, s.mine)
+  t.ok(again.isDone && counted(again.frames))
+  t.equal(again.frames.join(), whole.frames.join())
+})
+
+t.test(`a stream has ${READERS_MAX} readers at once`, async t => {
+  const s = await start(t)
+  const { reply, id, last } = await s.left()
+  const seen = Array.from({ length: READERS_MAX }, () => '')
+  const readers = seen.map((_, at) =>
+    resume(id, last, {
+      ...s.mine,
+      onText: text => (seen[at] = text),
+      ...(at === 0 ? { leaveAt: 'two' } : {}),
+    }),
+  )
+  await until('all readers', () => s.serving.server.openRequests === 1 + READERS_MAX)
+  const refused = await resume(id, last, s.mine)
+  t.equal(refused.status, 429)
+  t.match(refused.headers, { 'retry-after': '1' })
+  t.match(messageOf(refused), 'close one of them first')
+  reply.say({ content: 'two ' })
+  await readers[0]
+  await until('the end of the first', () => s.serving.server.openRequests === READERS_MAX)
+  const next = resume(id, last, s.mine)
+  reply.finish(USAGE)
+  t.ok((await Promise.all([...readers.slice(1), next])).every(({ isDone }) => isDone))
+  t.same(await s.outcomes(), { completed: READERS_MAX, left: 1, cut: 0, refused: 1 })
 })
 
 t.test('a stream that was left ends at the deadline of its request, and says so', async t => {

@@ -116,7 +116,7 @@ t.test('a client that closes ends its response at the provider', async t => {
 })
 
 t.test('fifty sockets ask forty times each, some leave in the middle, and a drain loses none', async t => {
-  const own = await startGateway()
+  const own = await startGateway({ limits: { socketsPerKey: 64 } })
   t.teardown(() => own.close())
   const { server } = own.serving
   const tally = { asked: 0, ended: 0, refused: 0, left: 0 }

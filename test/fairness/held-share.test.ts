@@ -43,6 +43,7 @@ t.test('a room knows what each key holds, and forgets keys that hold nothing', a
       for (const key of KEYS) if (share.held(key) !== (held.get(key) ?? 0)) return false
       return (
         share.used === sum(held.values()) &&
+        share.keysAbove === [...held.values()].filter(amount => amount > 40).length &&
         share.keys === [...held.values()].filter(amount => amount > 0).length
       )
     }),

@@ -122,6 +122,7 @@ export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOpt
     keys: twoKeys,
     rate: { enter: () => undefined },
     maxConnections: 1000,
+    socketsPerKey: 64,
     connectionsPerAddress: 0,
     trustedProxies: [],
     tls: OVER_TLS ? certificateFiles() : null,

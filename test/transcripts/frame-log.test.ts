@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { FrameLog } from '../../src/transcripts/frame-log.ts'
+import { FrameLog, SLICE_BYTES } from '../../src/transcripts/frame-log.ts'
 import { search } from '../support/property.ts'
 
 const frameOf = (at: number, text: string): string =>
@@ -42,6 +42,28 @@ t.test(
     t.pass()
   },
 )
+
+t.test('a long frame comes in slices, and counts with its last one', async t => {
+  const log = new FrameLog()
+  const frames = [frameOf(0, 'short'), frameOf(1, 'x'.repeat(150_000)), frameOf(2, 'y'.repeat(70_000))]
+  log.add(Buffer.from(frames[0] ?? ''), 1)
+  log.add(Buffer.from(frames.slice(1).join('')), 2)
+  const place = log.place(-1)
+  const parts = Array.from({ length: 6 }, () => log.take(place))
+  t.same(
+    parts.map(({ count, endsFrame }) => [count, endsFrame]),
+    [
+      [1, true],
+      [0, false],
+      [0, false],
+      [0, false],
+      [2, true],
+      [0, true],
+    ],
+  )
+  t.ok(parts.every(({ bytes }) => bytes.length <= SLICE_BYTES))
+  t.equal(Buffer.concat(parts.map(({ bytes }) => bytes)).toString(), frames.join(''))
+})
 
 t.test('its memory is counted, and let go of', async t => {
   const log = new FrameLog()

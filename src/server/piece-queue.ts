@@ -1,0 +1,39 @@
+/** Bytes of a stream that wait for a slow reader, in pieces. Pure. Serve threads. */
+
+/** Less than the room that any writable event makes. */
+const PIECE_BYTES = 16_384
+const NOTHING = Buffer.alloc(0)
+
+/** The library's response. `write` returns false when the connection takes no more for now. */
+interface PieceWriter {
+  write(piece: Buffer): boolean
+}
+
+/**
+ * Bytes of a stream on their way into the HTTP library, in pieces. The library does not report bytes that wait inside
+ * it, so each writable event gets one piece: it has made room for more than that.
+ */
+export class PieceQueue {
+  #waiting: Buffer = NOTHING
+
+  /** Bytes that the library has not been given yet. */
+  get waitingBytes(): number {
+    return this.#waiting.length
+  }
+
+  /** Adds a chunk, which is copied, and hands over pieces until one does not leave. True: all have left. */
+  write(to: PieceWriter, chunk: string | Buffer): boolean {
+    let rest = this.#waiting
+    if (chunk.length > 0) {
+      const added = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
+      rest = rest.length === 0 ? added : Buffer.concat([rest, added])
+    }
+    let flowing = true
+    while (rest.length > 0 && flowing) {
+      flowing = to.write(rest.subarray(0, PIECE_BYTES))
+      rest = rest.subarray(PIECE_BYTES)
+    }
+    this.#waiting = rest
+    return flowing
+  }
+}

@@ -1,0 +1,89 @@
+/** What readers have not taken is counted for their key, whose next request is refused before those of others. */
+import t from 'tap'
+import { createLog } from '../../src/log/log.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { AdmissionControl } from '../../src/server/admission.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const LIMITS = {
+  maxInFlight: 100,
+  maxLagMs: 1_000,
+  maxBufferedBytes: 1_000,
+  openPerKey: 10,
+  waitingPerKey: 0,
+  waitMs: 1_000,
+  bytesInFlightPerKey: 250,
+}
+
+function start() {
+  const metrics = createMetrics()
+  const log = createLog('fatal', { write: () => undefined })
+  const control = new AdmissionControl(
+    { clock: new TestClock(), log, metrics, requestMs: 1_000 },
+    LIMITS,
+    () => undefined,
+  )
+  const codeOf = (keyHash: string): string => {
+    try {
+      control.enter(keyHash, 10, false).leave()
+      return 'admitted'
+    } catch (thrown) {
+      return (thrown as { code: string }).code
+    }
+  }
+  return { control, metrics, codeOf }
+}
+
+t.test('a key above its share is refused, and the way out is said', async t => {
+  const { control, metrics, codeOf } = start()
+  control.holdUnread(250, 'a')
+  t.equal(codeOf('a'), 'admitted', 'it has its share')
+  control.holdUnread(1, 'a')
+  t.throws(() => control.enter('a', 0, false), {
+    code: 'rate_limit_exceeded',
+    message: /^251 bytes of answers .* read them/,
+    metadata: { limit: 'limits.bytesInFlightPerKey' },
+    retryAfterSeconds: 1,
+  })
+  t.equal(codeOf('b'), 'admitted')
+  t.match((await metrics.unreadBytes.get()).values, [{ value: 251 }])
+  control.holdUnread(-251, 'a')
+  t.equal(codeOf('a'), 'admitted')
+  t.match((await metrics.unreadBytes.get()).values, [{ value: 0 }])
+  const { values } = await metrics.shed.get()
+  t.match(
+    values.find(({ labels }) => labels.reason === 'key_unread'),
+    { value: 1 },
+  )
+})
+
+t.test('a room that one key has filled is open to the others', async t => {
+  const { control, codeOf } = start()
+  control.holdUnread(1_100, 'a')
+  t.equal(control.shed(), null)
+  t.equal(codeOf('a'), 'rate_limit_exceeded')
+  t.equal(codeOf('b'), 'admitted')
+  control.holdUnread(200, 'a')
+  t.match(control.shed(), { code: 'service_unavailable' }, 'memory has an end')
+})
+
+t.test('where no key is above its share, a full room is closed to all', async t => {
+  const { control } = start()
+  for (const key of ['a', 'b', 'c', 'd']) control.holdUnread(200, key)
+  t.equal(control.shed(), null)
+  control.holdUnread(300, null)
+  t.match(control.shed(), { code: 'service_unavailable' })
+})
+
+t.test('keys that leave most unread are refused first when much is unread', async t => {
+  const { control, codeOf } = start()
+  control.holdUnread(200, 'a')
+  control.holdUnread(180, 'b')
+  control.holdUnread(20, 'c')
+  t.same(['a', 'b', 'c', 'd'].map(codeOf), [
+    'rate_limit_exceeded',
+    'rate_limit_exceeded',
+    'admitted',
+    'admitted',
+  ])
+})
