@@ -23,7 +23,7 @@ type Always =
 export type UsageLine = Pick<UsageRecord, Always> &
   Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
 
-type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router'>
+type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router' | 'leftOutBefore'>
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
   workspaceId: null,
@@ -69,6 +69,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.parent !== undefined) line.parent = record.parent
   if (record.apiType !== undefined) line.apiType = record.apiType
   if (record.router !== undefined) line.router = record.router
+  if (record.leftOutBefore !== undefined) line.leftOutBefore = record.leftOutBefore
   if (record.model !== null) line.model = record.model
   if (record.provider !== null) line.provider = record.provider
   if (record.providerName !== null) line.providerName = record.providerName

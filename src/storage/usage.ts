@@ -24,7 +24,10 @@ export interface UsageAttempt {
   readonly isByok: boolean
 }
 
-/** Exactly one record for each admitted request. External text is cut and free of NUL; counts are safe integers. */
+/**
+ * One record for each admitted request; see `leftOutBefore`. External text is cut and free of NUL; counts are safe
+ * integers.
+ */
 export interface UsageRecord {
   /** Generation id. */
   readonly id: string
@@ -40,6 +43,11 @@ export interface UsageRecord {
   readonly parent?: string
   /** The kind of request; absent for one for text. */
   readonly apiType?: 'embeddings'
+  /**
+   * Requests of the same key, before this one, for which no model was asked and which have no record of their own;
+   * absent: there were none.
+   */
+  readonly leftOutBefore?: number
   /** The router that the request named, such as `gateway/auto`; absent: it named a model. */
   readonly router?: string
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
