@@ -580,3 +580,15 @@ t.test('alignment and routing metadata stand in the last event and at the top of
   t.strictSame(eventsIn(framesOf(events)).at(-1), { type: 'message_stop', ...more })
   t.match(bodyOf(finalOf(events)), more)
 })
+
+t.test('what a provider tells both as text and as summary is told once', async t => {
+  const open = { kind: 'open', item: 0, start: { type: 'reasoning', id: null, format: null } } as const
+  const say = (form: 'text' | 'summary', part: number, text: string) =>
+    ({ kind: 'reasoning', item: 0, form, part, text }) as const
+  const both = [open, say('text', 0, 'hm, '), say('text', 0, 'well'), say('summary', 1, 'hm, well')]
+  for (const said of [both, [open, say('summary', 0, 'hm, well'), say('text', 1, 'hm, well')]]) {
+    const events = answer([...said, { kind: 'close', item: 0 }] as Content[], 'stop')
+    t.match(gathered(eventsIn(framesOf(events))), { content: [{ type: 'thinking', thinking: 'hm, well' }] })
+    t.match(bodyOf(finalOf(events)), { content: [{ type: 'thinking', thinking: 'hm, well' }] })
+  }
+})

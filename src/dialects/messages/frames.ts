@@ -181,6 +181,8 @@ export class MessagesFrames implements FrameWriter {
     if (open?.kind !== 'thinking' || open.item !== item) {
       head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
     } else if (open.part !== part) {
+      // Some providers say the same as text and as summary: what came first is told.
+      if (open.part.startsWith('text') !== part.startsWith('text')) return ''
       open.part = part
       told = THOUGHT_BREAK + delta
     }

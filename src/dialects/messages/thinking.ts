@@ -20,13 +20,20 @@ const CALL_MARK = 'gateway-call-v1.'
 
 /** The block of a finished item; null where there is nothing to tell. */
 export function thinkingBlock(item: ReasoningItem): Block | null {
-  const texts = [...(item.content ?? []), ...item.summary].map(({ text }) => text).filter(text => text !== '')
-  const thinking = texts.join(THOUGHT_BREAK)
+  // Where a provider says both, the summary only repeats the text.
+  const thinking = joined(item.content ?? []) || joined(item.summary)
   const signature = signatureOf(item)
   if (thinking === '' && signature === '') return null
   // Without text, Anthropic signs thoughts that it does not show.
   if (thinking !== '' || isSigned(item)) return { type: 'thinking', thinking, signature }
   return { type: 'redacted_thinking', data: signature }
+}
+
+function joined(parts: readonly { readonly text: string }[]): string {
+  return parts
+    .map(({ text }) => text)
+    .filter(text => text !== '')
+    .join(THOUGHT_BREAK)
 }
 
 /** In the API's own forms. An item of both is none of its. */

@@ -73,9 +73,11 @@ function fromText(bytes: Buffer, terms: VectorTerms): WrittenVector {
   const text = bytes.toString('latin1')
   if (!BASE64.test(text)) throw noVector()
   const raw = Buffer.from(text, 'base64')
-  const numbers = terms.isInt8 ? int8(raw) : floats(raw, terms.dimensions)
+  // Some providers send bytes unasked. So many as the vector has numbers can be nothing else.
+  const isInt8 = terms.isInt8 || raw.length === terms.dimensions
+  const numbers = isInt8 ? int8(raw) : floats(raw, terms.dimensions)
   const dimensions = checkedLength(numbers.length)
-  for (const value of numbers) if (!Number.isFinite(value)) throw noVector()
+  for (const value of numbers) if (!(Math.abs(value) < ODD_VALUE)) throw noVector()
   if (terms.encoding === 'float') return { json: ascii(`[${numbers.join()}]`), dimensions }
   return { json: numbers instanceof Float32Array ? quoted(raw) : base64(numbers), dimensions }
 }

@@ -129,3 +129,10 @@ t.test('a vector has an end', async t => {
     t.throws(() => writeVector(vector, AS_FLOATS), { code: 'provider_unavailable', message: /too long/ })
   }
 })
+
+t.test('bytes that nobody asked for are no numbers of four bytes', async t => {
+  const bytes = Buffer.from(new Int8Array([1, -2, 127, -128, 0, 5, 6, 7]).buffer).toString('base64')
+  t.same(floats(text(bytes), { ...AS_FLOATS, dimensions: 8 }), [1, -2, 127, -128, 0, 5, 6, 7])
+  const odd = base64Of(new Float32Array([0.5, 3e20]).buffer)
+  t.throws(() => floats(text(odd)), /not of finite numbers/)
+})
