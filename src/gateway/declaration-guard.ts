@@ -19,7 +19,7 @@ async function guarded(
   exchange: GuardedExchange,
 ): Promise<readonly ToolDeclaration[]> {
   const guard = exchange.guarding?.input ?? null
-  const foreign = declarations.flatMap(one => ('native' in one || one.isForeign !== true ? [] : [one]))
+  const foreign = declarations.flatMap(one => ('isForeign' in one && one.isForeign === true ? [one] : []))
   if (guard === null || foreign.length === 0) return declarations
   const told = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
   const passed = passedOf.get(told) ?? (await guard.text(exchange, told))

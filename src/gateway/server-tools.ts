@@ -4,7 +4,14 @@ import { serverToolName } from '../protocol/gateway-tools.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
-import type { RequestedTool, ServerTool, ToolDisplay, ToolEntry, ToolPlace } from '../tools/tool.ts'
+import type {
+  MissingDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolDisplay,
+  ToolEntry,
+  ToolPlace,
+} from '../tools/tool.ts'
 import { withAddedTools } from './control-items.ts'
 import { createDeclarationGuard } from './declaration-guard.ts'
 import type { Exchange } from './exchange.ts'
@@ -82,6 +89,7 @@ export class ServerTools {
   readonly #open: readonly OpenTool[]
   readonly #runner: ToolRunner
   readonly #guarded = createDeclarationGuard()
+  readonly #leftOut = new Set<string>()
 
   private constructor(deps: ServerToolDeps, request: ResponsesRequest, open: readonly OpenTool[]) {
     this.#deps = deps
@@ -147,6 +155,18 @@ export class ServerTools {
     )
   }
 
+  /** Tells the caller of a tool that nobody here can run, once. */
+  #leaveOut({ pipeline }: ToolExchange, { tool: { type }, missing }: MissingDeclaration): void {
+    if (this.#leftOut.has(type)) return
+    this.#leftOut.add(type)
+    pipeline.push({
+      type: 'server_tools',
+      name: 'left-out',
+      summary: `${type} was left out: ${missing}`,
+      data: { tools: [type] },
+    })
+  }
+
   /** The prompt of the next turn. `off`: the model may call no tool any more. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
@@ -162,6 +182,10 @@ export class ServerTools {
           declared.push(declaration.native)
           continue
         }
+        if ('missing' in declaration) {
+          this.#leaveOut(exchange, declaration)
+          continue
+        }
         const { name, tool, description, parameters } = declaration
         const free = freeName(name, taken, used)
         taken.add(free)
@@ -174,8 +198,12 @@ export class ServerTools {
     const { tool_choice: _, ...fields } = prompt
     const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
     const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
+    const { tools: _tools, ...toolless } = fields
     return {
-      prompt: { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
+      prompt:
+        tools.length === 0
+          ? toolless
+          : { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
       takesUnknown: others.length === 0 && !declaresLater(prompt),
     }

@@ -30,7 +30,8 @@ export function placeOf(
   { hosts, searchesDomains = true }: Format,
 ): ToolPlace {
   const runsTools = !provider.quirks.includes('no-native-tools')
-  return { hosts: type => runsTools && hosts.has(type), searchesDomains }
+  const isSimulated = provider.quirks.includes('simulated')
+  return { hosts: type => runsTools && hosts.has(type), searchesDomains, isSimulated }
 }
 
 /** A call of a server tool as the model made it. */

@@ -81,7 +81,7 @@ export type Inspect = (text: string) => Promise<string>
  */
 export type PolicyAgainst = (
   caller: Caller,
-  helper: { readonly model: string } | 'ocr',
+  helper: { readonly model: string; readonly obeysLists?: true } | 'ocr',
 ) => string | null | Promise<string | null>
 
 /** What one search of the web has found. */
@@ -107,7 +107,7 @@ export interface WebSearcher {
     query: string,
     parameters: Readonly<Record<string, unknown>>,
     path: string,
-    exchange: Pick<Exchange, 'signal' | 'bill' | 'caller'>,
+    exchange: Pick<Exchange, 'signal' | 'bill' | 'caller' | 'candidates'>,
   ): Promise<WebFindings>
 }
 

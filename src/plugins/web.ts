@@ -3,6 +3,7 @@
  * searches itself gets its own tool instead. Serves the variant `:online` too. Serve threads.
  */
 import type { Clock } from '../clock.ts'
+import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
@@ -56,6 +57,7 @@ class ActiveWeb implements ActivePlugin {
     // Nothing is spent on a request that nobody may serve.
     await exchange.admitEarly?.()
     if (this.#isNative(exchange)) {
+      this.#refuseNative(exchange)
       this.#offerNative(exchange)
       return
     }
@@ -85,6 +87,20 @@ class ActiveWeb implements ActivePlugin {
     if (x_search != null) return !webSearcher.hasEngine
     const limits = (include_domains?.length ?? 0) + (exclude_domains?.length ?? 0) > 0
     return candidates.length > 0 && candidates.every(({ endpoint }) => webSearcher.hosts(endpoint, limits))
+  }
+
+  /** The tool would name a place in the list of tools, which the caller has not written. */
+  #refuseNative(exchange: Exchange): void {
+    const { engine, include_domains, exclude_domains } = this.#settings
+    const { candidates } = exchange
+    const limits = (include_domains?.length ?? 0) + (exclude_domains?.length ?? 0) > 0
+    const isServed = candidates.some(({ endpoint }) => this.#deps.webSearcher.hosts(endpoint, limits))
+    if (engine !== 'native' || candidates.length === 0 || isServed) return
+    const which = limits ? 'web search of its own that can be limited to domains' : 'web search of its own'
+    throw new GatewayError(
+      'invalid_request',
+      `${this.#path(exchange)}.engine: the provider of this model has no ${which}`,
+    )
   }
 
   #offerNative(exchange: Exchange): void {

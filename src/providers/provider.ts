@@ -99,6 +99,7 @@ export interface DataPolicy {
  * - `cache-control`: takes `cache_control` marks on content parts
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ * - `simulated`: answers of its models are made up; simulated searches are for them alone
  * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
  * Of `openai-embeddings`:
@@ -122,6 +123,7 @@ export const QUIRKS = [
   'no-user',
   'no-relay',
   'no-native-tools',
+  'simulated',
   'output-dimension',
   'input-type',
   'cuts-texts',

@@ -14,7 +14,7 @@ export interface SimProviderRow {
   apiKey: string
   proxy: 'none'
   batch: boolean
-  quirks: ['no-native-tools']
+  quirks: ['no-native-tools', 'simulated']
 }
 
 export interface SimModelRow {
@@ -57,7 +57,7 @@ export function simProvider(url: string, batch = false): SimProviderRow {
     apiKey: 'simulated',
     proxy: 'none',
     batch,
-    quirks: ['no-native-tools'],
+    quirks: ['no-native-tools', 'simulated'],
   }
 }
 

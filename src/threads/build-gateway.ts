@@ -471,6 +471,7 @@ function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clo
     client,
     clock,
     engines: engines.length > 0 ? engines : simulated,
+    isSimulated: engines.length === 0,
     byDefault,
     timeoutMs,
   })
@@ -494,8 +495,16 @@ function webSearcherOf({ webEngines, log }: Base): WebSearcher {
       return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
     },
     hasEngine: webEngines.byDefault !== null,
-    search: (query, parameters, path, { signal, bill, caller }) =>
-      searchOnce(webEngines, log, { query, parameters, path, signal: abortSignalOf(signal), bill, caller }),
+    search: (query, parameters, path, { signal, bill, caller, candidates }) =>
+      searchOnce(webEngines, log, {
+        query,
+        parameters,
+        path,
+        signal: abortSignalOf(signal),
+        bill,
+        caller,
+        isSimulated: candidates.every(({ endpoint }) => endpoint.provider.quirks.includes('simulated')),
+      }),
   }
 }
 

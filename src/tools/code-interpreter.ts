@@ -21,6 +21,7 @@ import type {
   RequestedTool,
   ServerTool,
   ToolCall,
+  ToolDeclaration,
   ToolDisplay,
   ToolEntry,
   ToolOutcome,
@@ -36,21 +37,23 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
     async open(entries, exchange, display) {
       const uses = new Map<RequestedTool, ContainerUse>()
       /** A provider may run a native one itself, on other terms. */
-      const prepare = async (entry: ToolEntry): Promise<void> => {
-        if (uses.has(entry.tool)) return
+      const prepare = async (entry: ToolEntry): Promise<string | null> => {
+        if (uses.has(entry.tool)) return null
         const use = useContainer(deps, exchange, wantedOf(entry))
-        await use.check()
+        if (entry.tool.type === NATIVE) {
+          const missing = await use.missing()
+          if (missing !== null) return missing
+        } else await use.check()
         uses.set(entry.tool, use)
+        return null
       }
       for (const entry of entries) if (entry.tool.type !== NATIVE) await prepare(entry)
-      const declare = async (
-        entry: ToolEntry,
-        hosted: boolean,
-      ): Promise<FunctionDeclaration | NativeDeclaration> => {
+      const declare = async (entry: ToolEntry, hosted: boolean): Promise<ToolDeclaration> => {
         // No provider can read files of the workspace.
         if (hosted && entry.tool.type === NATIVE && !wantedOf(entry).fileIds.some(isFileId))
           return { native: entry.tool as NativeDeclaration['native'] }
-        await prepare(entry)
+        const missing = await prepare(entry)
+        if (missing !== null) return { tool: entry.tool, missing }
         return declaration(entry.tool, uses.get(entry.tool))
       }
       return {

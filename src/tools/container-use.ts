@@ -56,6 +56,8 @@ export interface ContainerUse {
    * Rejects with a GatewayError that names the entry if the entry can have no container. Opens the one that it names.
    */
   check(): Promise<void>
+  /** As `check`, for an entry that asks for nothing special: why nobody here can run it; null: somebody can. */
+  missing(): Promise<string | null>
   /** Tells the model what the container has; empty: nothing. Known once `check` has passed. */
   describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
   /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
@@ -164,6 +166,18 @@ export function useContainer(
         const { code, message, retryAfterSeconds } = toGatewayError(thrown)
         const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
         throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
+      }
+    },
+    async missing() {
+      const isPlain =
+        wanted.id === null && wanted.terms.networkPolicy === 'disabled' && wanted.fileIds.length === 0
+      try {
+        await this.check()
+        return null
+      } catch (thrown) {
+        const { code, cause } = thrown as GatewayError
+        if (!isPlain || code !== 'invalid_request') throw thrown
+        return toGatewayError(cause).message
       }
     },
     describe() {

@@ -55,6 +55,8 @@ function openSession(
     declare: place =>
       entries.map(entry => {
         if (isNative(entry.tool) && place.hosts(NAME)) return { native: entry.tool as never }
+        if (isNative(entry.tool) && entry.tool['model'] == null && modelByDefault(catalog) === null)
+          return { tool: entry.tool, missing: NO_MODEL }
         if (!chosen.has(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
         return {
           tool: entry.tool,
@@ -146,16 +148,23 @@ function without(fields: Readonly<Record<string, unknown>>, name: string): Recor
   return rest
 }
 
+const NO_MODEL = 'no model of the catalogue makes images'
+
+/** Null: the catalogue has none. */
+function modelByDefault(catalog: Catalog): string | null {
+  const preferred = catalog.model(MODEL_DEFAULT)
+  const model = preferred ?? catalog.models().find(each => each.outputModalities.includes('image'))
+  return model?.id ?? null
+}
+
 /** The id of the model for an entry. @throws GatewayError where the catalogue has none that makes images */
 function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
   const asked = isNative(tool) ? tool['model'] : tool.parameters?.['model']
   const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`
   if (typeof asked !== 'string') {
-    const preferred = catalog.model(MODEL_DEFAULT)
-    const model = preferred ?? catalog.models().find(each => each.outputModalities.includes('image'))
-    if (model === undefined)
-      throw new GatewayError('invalid_request', `${field}: no model of the catalogue makes images`)
-    return model.id
+    const id = modelByDefault(catalog)
+    if (id === null) throw new GatewayError('invalid_request', `${field}: ${NO_MODEL}`)
+    return id
   }
   // Providers name their models without an author.
   const model = catalog.model(asked) ?? (isNative(tool) ? catalog.model(`openai/${asked}`) : undefined)

@@ -24,6 +24,7 @@ import type {
   RequestedTool,
   ServerTool,
   ToolCall,
+  ToolDeclaration,
   ToolDisplay,
   ToolEntry,
   ToolOutcome,
@@ -54,9 +55,12 @@ export function createShell(deps: ContainerDeps): ServerTool {
       const declare = async (
         { tool }: ToolEntry,
         hosts: (type: string) => boolean,
-      ): Promise<FunctionDeclaration | NativeDeclaration> => {
+      ): Promise<ToolDeclaration> => {
         if (isNative(tool) && hosts(tool.type)) return { native: tool as NativeDeclaration['native'] }
-        if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) await uses.get(tool)?.check()
+        if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) {
+          const missing = (await uses.get(tool)?.missing()) ?? null
+          if (missing !== null) return { tool, missing }
+        }
         checked.add(tool)
         return declaration(tool, uses.get(tool))
       }

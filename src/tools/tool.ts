@@ -39,7 +39,14 @@ export interface NativeDeclaration {
   readonly native: Tool
 }
 
-export type ToolDeclaration = FunctionDeclaration | NativeDeclaration
+/** Nobody here can run the tool, which the request names in the spelling of a provider: it is left out. */
+export interface MissingDeclaration {
+  readonly tool: RequestedTool
+  /** Why, for the caller. */
+  readonly missing: string
+}
+
+export type ToolDeclaration = FunctionDeclaration | NativeDeclaration | MissingDeclaration
 
 /** The endpoint of the next model call, as sessions see it. */
 export interface ToolPlace {
@@ -47,6 +54,8 @@ export interface ToolPlace {
   hosts(type: string): boolean
   /** False: its own web search cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
+  /** The model is simulated. Default: false. */
+  readonly isSimulated?: boolean
 }
 
 /** A call of the model, its arguments parsed. */

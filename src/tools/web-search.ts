@@ -22,6 +22,7 @@ import { EngineFailure } from './web/call-engine.ts'
 import type { WebEngine, WebEngines } from './web/engines.ts'
 import { citableOf, foundText } from './web/found-text.ts'
 import {
+  engineFor,
   fieldsOf,
   nativeTool,
   type SearchSettings,
@@ -44,6 +45,7 @@ const NATIVE = [
   'web_search_preview_2025_03_11',
 ] as const
 const QUERY_MAX_CHARS = 1_000
+const NO_ENGINE = 'no search engine is configured'
 /** Time for the work around the engine's own deadline. */
 const MARGIN_MS = 5_000
 
@@ -98,9 +100,14 @@ class WebSearchSession implements ToolSession {
 
   declare(place: ToolPlace): readonly ToolDeclaration[] {
     return this.#searching.map(each => {
-      const chosen = searchPlace(each.settings, this.#deps.webEngines, place)
+      const { webEngines } = this.#deps
+      const engines = webEngines.servingModel(place.isSimulated === true)
+      const chosen = searchPlace(each.settings, engines, place)
       if (chosen.native) return { native: nativeTool(each.tool) as Tool }
       each.engine = chosen.engine
+      if (chosen.engine === null && isProviders(each.tool)) return { tool: each.tool, missing: NO_ENGINE }
+      // Where the simulator searches, the model of somebody else is told.
+      if (chosen.engine === null && webEngines.byDefault === null) engineFor(each.settings, engines)
       return declaration(each.tool)
     })
   }
@@ -121,7 +128,7 @@ class WebSearchSession implements ToolSession {
   async run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): Promise<ToolOutcome> {
     const searching = this.#searching.find(({ tool }) => tool === call.tool)
     const query = queryOf(call)
-    if (searching?.engine == null) return failed(call, 'web_search is not offered')
+    if (searching?.engine == null) return failed(call, NO_ENGINE)
     if (query === '') return failed(call, 'query: is required')
     const { settings, engine } = searching
     if (searching.usesLeft <= 0)

@@ -279,7 +279,7 @@ t.test('files of the workspace are put into the container, and are those of no o
 
 t.test('without an engine the tools are refused, with the setting', async t => {
   const { refused } = await start(t, { sandbox: { engine: 'none' } })
-  for (const type of ['gateway:shell', 'gateway:code_interpreter', 'shell', 'local_shell']) {
+  for (const type of ['gateway:shell', 'gateway:code_interpreter']) {
     t.match(
       await refused({ tools: [{ type }] }),
       { status: 400, message: /^tools\[0\].*setting tools\.sandbox/ },

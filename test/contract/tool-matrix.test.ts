@@ -453,7 +453,9 @@ t.test('server tools and plugins, streamed and whole', async t => {
         if (row.item !== null) t.ok(types.includes(row.item as never), `${types}`)
         const item = response.output.find(({ type }) => type === row.item) as { status?: string } | undefined
         if (row.item !== null && row.endsTurn !== true) t.equal(item?.status ?? 'completed', 'completed')
-        if (row.calls !== null) t.match(use(response), { tool_calls_requested: 1, tool_calls_executed: 1 })
+        const executed = row.endsTurn === true ? 0 : 1
+        if (row.calls !== null)
+          t.match(use(response), { tool_calls_requested: 1, tool_calls_executed: executed })
         if (row.endsTurn !== true) t.equal(types.at(-1), 'message')
         if (row.calls !== null && row.endsTurn !== true) t.not(toldLast(), '', 'the model got a result')
       })
@@ -470,7 +472,8 @@ t.test('server tools and plugins, streamed and whole', async t => {
         await check('budget spent', async t => {
           const replies = [call(row, row.works, 2), SAYS]
           const response = await ask(t, row, replies, stream, { max_tool_calls: 1 })
-          t.match(use(response), { tool_calls_requested: 2, tool_calls_executed: 1 })
+          const executed = row.endsTurn === true ? 0 : 1
+          t.match(use(response), { tool_calls_requested: 2, tool_calls_executed: executed })
           if (row.endsTurn !== true) t.match(toldLast(), /limit of tool calls/)
         })
       }

@@ -3,10 +3,14 @@ import t from 'tap'
 import { toolbox } from '../../src/formats/anthropic-messages/tools.ts'
 import { encodeTools } from '../../src/formats/openai-responses/tools.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import { createLog } from '../../src/log/log.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import type { ToolPlace } from '../../src/tools/tool.ts'
-import type { WebEngine } from '../../src/tools/web/engines.ts'
+import type { ToolPlace, ToolSession } from '../../src/tools/tool.ts'
+import { type WebEngine, WebEngines } from '../../src/tools/web/engines.ts'
 import { nativeTool, searchPlace, searchSettings } from '../../src/tools/web/search-settings.ts'
+import { createWebSearch } from '../../src/tools/web-search.ts'
+import { scriptedExchange } from '../support/scripted-attempt.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 const EXA: WebEngine = {
   name: 'own',
@@ -33,7 +37,7 @@ function placed(
       engines ?? { byDefault: null, named: () => null },
       place,
     )
-    return chosen.native ? 'native' : chosen.engine.name
+    return chosen.native ? 'native' : (chosen.engine?.name ?? 'none')
   } catch (thrown) {
     return (thrown as Error).message
   }
@@ -49,7 +53,7 @@ t.test('auto is the provider where it searches, else the default engine', async 
     placed({ engine: 'native' }, NOTHING),
     /^tools\[0\]\.engine: the provider of this model has no web search/,
   )
-  t.match(placed({}, NOTHING, null), /^tools\[0\]\.engine: no search engine is configured/)
+  t.equal(placed({}, NOTHING, null), 'none')
 })
 
 t.test('a search that cannot be limited to domains is not asked with some', async t => {
@@ -97,3 +101,34 @@ t.test("a provider gets the tool in its own form, without the gateway's settings
     { type: 'web_fetch_20250910', name: 'web_fetch', max_uses: 1, max_content_tokens: 9 },
   ])
 })
+
+t.test(
+  'a simulated search serves simulated models alone; the model of somebody else gets an error',
+  async t => {
+    const webEngines = new WebEngines({
+      client: null as never,
+      clock: new TestClock(),
+      engines: [{ name: 'sim', kind: 'exa', baseUrl: 'http://127.0.0.1:1' }],
+      byDefault: null,
+      timeoutMs: 1,
+      isSimulated: true,
+    })
+    const log = createLog('silent', { write: () => undefined })
+    const config = { tools: { webSearch: { timeoutMs: 1 } } }
+    const open = (type: string) =>
+      createWebSearch({ webEngines, log, config }).open(
+        [{ tool: { type }, path: 'tools[0]' }],
+        scriptedExchange(),
+        null as never,
+      ) as ToolSession
+    const ours = open('gateway:web_search')
+    const call = { callId: 'c', name: 'web_search', arguments: { query: 'tea' }, tool: { type: 'x' } }
+    t.match(ours.declare(NOTHING), [{ name: 'web_search' }])
+    const outcome = await ours.run(call, () => undefined, new AbortController().signal)
+    t.match(outcome.result, /no search engine is configured/)
+    t.match(open('web_search').declare(NOTHING), [{ missing: 'no search engine is configured' }])
+    const simulated = { ...NOTHING, isSimulated: true }
+    t.match(open('web_search').declare(simulated), [{ name: 'web_search' }])
+    t.equal(webEngines.servingModel(true).byDefault?.name, 'sim')
+  },
+)

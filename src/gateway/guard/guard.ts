@@ -152,7 +152,7 @@ export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolic
     const restrictions = await guard.restrictions(caller)
     if (restrictions === null) return null
     if (helper === 'ocr') return ocrProvider === null ? null : restrictions.providerExcludedBy(ocrProvider)
-    return modelExcludedBy(restrictions, catalog, helper.model)
+    return modelExcludedBy(restrictions, catalog, helper)
   }
 }
 
@@ -160,11 +160,13 @@ export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolic
 function modelExcludedBy(
   restrictions: Restrictions,
   catalog: Pick<Catalog, 'model'>,
-  id: string,
+  { model: id, obeysLists }: { readonly model: string; readonly obeysLists?: true },
 ): Restriction | null {
   let first: Restriction | null = null
   for (const endpoint of catalog.model(id)?.endpoints ?? []) {
-    const restriction = restrictions.helperExcludedBy({ endpoint, credential: null })
+    const candidate = { endpoint, credential: null }
+    const restriction =
+      obeysLists === true ? restrictions.excludedBy(candidate) : restrictions.helperExcludedBy(candidate)
     if (restriction === null) return null
     first ??= restriction
   }

@@ -73,7 +73,8 @@ async function mayAsk(
   policyAgainst: PluginDeps['policyAgainst'],
 ): Promise<boolean> {
   if (zeroRetention || prompt.provider?.zdr === true || dataRegion !== null) return false
-  return (await policyAgainst(caller, { model })) === null
+  // It reads what the caller wrote: a key that may not use the model does not send it there.
+  return (await policyAgainst(caller, { model, obeysLists: true })) === null
 }
 
 function formOf(request: ResponsesRequest) {

@@ -28,6 +28,8 @@ export interface WebEnginesDeps {
   /** Null: the first one. */
   readonly byDefault: string | null
   readonly timeoutMs: number
+  /** The engines are simulated: only simulated models get their results. Default: false. */
+  readonly isSimulated?: boolean
 }
 
 export interface EngineFindings {
@@ -45,6 +47,8 @@ export interface EngineTerms {
 const PLACES_MAX = 64
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
+
+const NONE: Pick<WebEngines, 'byDefault' | 'named'> = { byDefault: null, named: () => null }
 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
@@ -65,6 +69,11 @@ export class WebEngines {
   /** The first engine of this kind, as requests say it; null: none is configured. */
   named(name: string): WebEngine | null {
     return this.#engines.find(({ kind }) => kind === name) ?? null
+  }
+
+  /** The engines that serve a model; a real one gets none that is simulated. */
+  servingModel(isSimulated: boolean): Pick<WebEngines, 'byDefault' | 'named'> {
+    return this.#deps.isSimulated !== true || isSimulated ? this : NONE
   }
 
   /** What a search costs, if it gives results. */

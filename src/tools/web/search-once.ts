@@ -17,6 +17,8 @@ export interface OneSearch {
   readonly signal: AbortSignal
   /** Its organization shares the engine with others. */
   readonly caller: Pick<Caller, 'organizationId'>
+  /** Only simulated models may answer. */
+  readonly isSimulated: boolean
   /** Owes the fee as soon as the engine is asked. */
   readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
 }
@@ -25,10 +27,10 @@ export interface OneSearch {
 export async function searchOnce(
   engines: WebEngines,
   log: Log,
-  { query, parameters, path, signal, bill, caller: { organizationId } }: OneSearch,
+  { query, parameters, path, signal, bill, isSimulated, caller: { organizationId } }: OneSearch,
 ): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
   const settings = searchSettings(parameters, path)
-  const engine = engineFor(settings, engines)
+  const engine = engineFor(settings, engines.servingModel(isSimulated))
   const asked = searchQuery(settings, engine, {
     query,
     maxResults: Math.min(settings.maxResults, settings.maxTotalResults),

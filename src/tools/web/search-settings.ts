@@ -26,7 +26,10 @@ export interface SearchSettings {
 }
 
 /** The place of one search: the provider or a search engine. */
-export type SearchPlace = { readonly native: true } | { readonly native: false; readonly engine: WebEngine }
+export type SearchPlace =
+  | { readonly native: true }
+  /** Null: no engine is configured. */
+  | { readonly native: false; readonly engine: WebEngine | null }
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -85,7 +88,8 @@ export function searchPlace(
   // No provider's web search takes the settings of x_search.
   const searchesX = settings.xSearch === null || engines.byDefault === null
   if (asked === 'auto' && hosted && canLimit && searchesX) return { native: true }
-  return { native: false, engine: engineFor(settings, engines) }
+  const isMissing = asked === 'auto' && engines.byDefault === null
+  return { native: false, engine: isMissing ? null : engineFor(settings, engines) }
 }
 
 /** The engine of ours that the settings mean. @throws GatewayError invalid_request */

@@ -61,6 +61,13 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
       ocrProvider,
     })
   const side = { model: 'acme/side' }
+  const listed = createPolicyAgainst({
+    guard: { restrictions: () => ruled({ allowedModels: ['acme/other'] }) },
+    catalog: { model: () => model(true) as never },
+    ocrProvider: null,
+  })
+  t.equal(await listed(caller, side), null, 'lists are about what the caller chooses')
+  t.equal(await listed(caller, { ...side, obeysLists: true }), 'guardrail:allowed_models')
   t.equal(await against(model(false, true), null)(caller, side), null)
   t.equal(await against(model(false, false), null)(caller, side), 'guardrail:training')
   t.equal(await against(undefined, null)(caller, side), null, 'which has an answer of its own')
