@@ -36,7 +36,10 @@ export interface AdmissionOwner {
   /** Address of the client's connection; undefined where there is none. */
   readonly client: string | undefined
   /** Null before the key was accepted, and where none is asked for. */
-  readonly key: Pick<KeyRecord, 'label' | 'workspaceId' | 'organizationId'> | null
+  readonly key: Pick<
+    KeyRecord,
+    'hash' | 'kind' | 'label' | 'workspaceId' | 'organizationId' | 'expiresAt'
+  > | null
   readonly reply: AdmittedReply
   /** True if a client waits for the answer: the times of its stages are observed. */
   readonly isAwaited: boolean
@@ -65,8 +68,16 @@ const UNREAD_SHARE = 0.5
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
+/** What runs by API keys in one thread. */
+export interface KeyedRequests {
+  /** Adds the hashes of inference keys that have something open. */
+  openKeys(hashes: Set<string>): void
+  /** Gives all that a key has open this reason to end. */
+  endKey(hash: string, reason: GatewayError): void
+}
+
 /** The requests of one thread: sheds new ones when the thread is busy, and ends all of them in a drain. */
-export class AdmissionControl {
+export class AdmissionControl implements KeyedRequests {
   readonly deps: AdmissionDeps
   readonly load: Load
   readonly #shares: KeyShares
@@ -142,6 +153,18 @@ export class AdmissionControl {
     for (const admission of this.#open.all()) admission.abort(reason)
   }
 
+  openKeys(hashes: Set<string>): void {
+    for (const { keyHash } of this.#open.all()) if (keyHash !== null) hashes.add(keyHash)
+  }
+
+  endKey(hash: string, reason: GatewayError): void {
+    for (const admission of this.#open.all()) {
+      if (admission.keyHash !== hash) continue
+      admission.abort(reason)
+      admission.expectEnd()
+    }
+  }
+
   /** Ends requests that did not react to their abort. */
   giveUpAll(): void {
     for (const admission of this.#open.all()) admission.giveUp()
@@ -188,6 +211,12 @@ export class Admission implements Chained<Admission> {
     return this.#abort.aborted ? (this.#abort.reason as GatewayError) : null
   }
 
+  /** Null without an inference key: who manages keys may delete the own one. */
+  get keyHash(): string | null {
+    const { key } = this.#owner
+    return key?.kind === 'inference' ? key.hash : null
+  }
+
   get over(): boolean {
     return this.#over
   }
@@ -201,12 +230,30 @@ export class Admission implements Chained<Admission> {
     this.#control.add(this)
   }
 
-  /** Starts the total deadline: `leastMs` from the head of the request, or as long as the setting says. */
+  /**
+   * Starts the total deadline: `leastMs` from the head of the request, or as long as the setting says; the key may
+   * expire before.
+   */
   startDeadline(leastMs = 0): void {
     const { clock, requestMs } = this.#control.deps
     const passedMs = clock.monotonicMs() - this.watch.startedMs
     const leftMs = Math.max(0, Math.max(requestMs, leastMs) - passedMs)
+    const { key } = this.#owner
+    if (key !== null && key.expiresAt !== null && this.keyHash !== null) {
+      const validMs = Date.parse(key.expiresAt) - clock.nowMs()
+      if (validMs < leftMs) {
+        this.#deadline = clock.after(Math.max(0, validMs), this.#onExpiry)
+        return
+      }
+    }
     this.#deadline = clock.after(leftMs, this.#onDeadline)
+  }
+
+  /** It was aborted: it is given up if its handler does not answer. */
+  expectEnd(): void {
+    if (this.#over) return
+    this.#deadline?.cancel()
+    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
   }
 
   /** Ends the work on the request for this reason; the first reason counts. */
@@ -293,7 +340,14 @@ export class Admission implements Chained<Admission> {
 
   readonly #onDeadline = (): void => {
     this.abort(new GatewayError('deadline_exceeded', 'Operation timed out'))
-    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
+    this.expectEnd()
+  }
+
+  readonly #onExpiry = (): void => {
+    this.abort(
+      new GatewayError('authentication', 'The request has ended with its API key: This API key has expired'),
+    )
+    this.expectEnd()
   }
 
   #outcome(

@@ -7,7 +7,7 @@ import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { AdmissionControl } from './admission.ts'
+import { AdmissionControl, type KeyedRequests } from './admission.ts'
 import { type CertificateFiles, certificateVersion } from './certificate.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
@@ -76,6 +76,8 @@ export interface HttpServer {
   drain(graceMs: number): Promise<void>
   /** Drops everything at once. */
   close(): void
+  /** What runs by API keys: requests and sockets. */
+  readonly keyed: readonly KeyedRequests[]
   readonly openConnections: number
   readonly openRequests: number
   readonly openStreams: number
@@ -232,6 +234,10 @@ class UwsServer implements HttpServer {
 
   get load(): Load {
     return this.#admissions.load
+  }
+
+  get keyed(): readonly KeyedRequests[] {
+    return [this.#admissions, this.#sockets]
   }
 
   get openConnections(): number {

@@ -180,6 +180,12 @@ export class SocketSession implements AnsweringSocket {
     this.#running?.progressed()
   }
 
+  /** Closes the socket because its key is not valid any more; the response in flight tells of that itself. */
+  endKey(reason: GatewayError): void {
+    if (this.#running === null) this.#tell(reason.status, reason, reason.errorType)
+    this.end()
+  }
+
   /** Closes the socket as soon as no response is in flight. */
   end(): void {
     this.#isEnding = true

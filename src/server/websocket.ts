@@ -16,6 +16,7 @@ import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { KeyedRequests } from './admission.ts'
 import type { ClientConnections } from './connections.ts'
 import { inspect, type RequestHead } from './gate.ts'
 import { type Authenticator, authorizationOf, type HttpRequestDeps } from './http-request.ts'
@@ -85,7 +86,7 @@ function refused(error: GatewayError): never {
 }
 
 /** All sockets of one thread. */
-export class WebSockets {
+export class WebSockets implements KeyedRequests {
   /** The callbacks for the library. */
   readonly behavior: WebSocketBehavior<Upgraded>
   readonly #deps: WebSocketDeps
@@ -120,6 +121,16 @@ export class WebSockets {
   /** Closes every socket as soon as no response is in flight on it. */
   end(): void {
     for (const session of [...this.#sessions]) session.end()
+  }
+
+  /** Adds the hashes of keys that have sockets open. */
+  openKeys(hashes: Set<string>): void {
+    for (const { keyHash } of this.#sessions) hashes.add(keyHash)
+  }
+
+  /** Closes the sockets of a key; a response in flight is ended by its request. */
+  endKey(hash: string, reason: GatewayError): void {
+    for (const session of [...this.#sessions]) if (session.keyHash === hash) session.endKey(reason)
   }
 
   /** Opens a socket for an inference key; everybody else gets the answer to a POST without a body. */

@@ -21,6 +21,7 @@ import type { BatchRecord } from '../storage/batches.ts'
 import { BatchAdmission } from './batch-admission.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
 import { buildServices } from './build-services.ts'
+import { endInvalid } from './ended-keys.ts'
 
 export interface BatchingOptions extends GatewayOptions {
   /** 0 to 1, for the spread of retries. Default: by chance. */
@@ -100,6 +101,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
       if (change.kind === 'all') keys.invalidateAll()
       else if (change.kind === 'key') keys.invalidate(change.hash)
       built.changed(change)
+      void endInvalid(keys, change, [control])
       if (change.kind === 'batches' || change.kind === 'all') runner.wake()
     },
     catalogue: packed => built.catalogue.receive(packed),

@@ -18,6 +18,7 @@ import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import type { Transcripts } from '../transcripts/transcripts.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './build-gateway.ts'
+import { endInvalid } from './ended-keys.ts'
 import { connectionCap, descriptorLimit } from './operating-system.ts'
 import { createTranscripts } from './transcripts.ts'
 
@@ -85,6 +86,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     if (change.kind === 'all') keys.invalidateAll()
     else if (change.kind === 'key') keys.invalidate(change.hash)
     built.changed(change)
+    void endInvalid(keys, change, server.keyed)
   }
   const publish = (change: Invalidation): void => {
     changed(change)

@@ -1,0 +1,37 @@
+/**
+ * Ended keys: what runs by an API key ends soon after the key was deleted or disabled. Nothing is kept for it: when a
+ * record changes, the open requests of this thread are looked through. Serve and batch threads.
+ */
+import type { ApiKeys } from '../access/keys.ts'
+import { GatewayError, rewritten } from '../errors.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { KeyedRequests } from '../server/admission.ts'
+
+/**
+ * Asks again for each key with something open whose record may have changed, and ends what runs by those that are not
+ * valid any more. A key that cannot be read now stays. Never rejects.
+ */
+export async function endInvalid(
+  keys: Pick<ApiKeys, 'find'>,
+  change: Invalidation,
+  open: readonly KeyedRequests[],
+): Promise<void> {
+  if (change.kind !== 'all' && change.kind !== 'key') return
+  const hashes = new Set<string>()
+  for (const each of open) each.openKeys(hashes)
+  for (const each of hashes) {
+    if (change.kind === 'key' && each !== change.hash) continue
+    const error = await invalidity(keys, each)
+    if (error !== null) for (const one of open) one.endKey(each, error)
+  }
+}
+
+async function invalidity(keys: Pick<ApiKeys, 'find'>, hash: string): Promise<GatewayError | null> {
+  try {
+    await keys.find(hash)
+    return null
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError) || thrown.code !== 'authentication') return null
+    return rewritten(thrown, { message: `The request has ended with its API key: ${thrown.message}` })
+  }
+}
