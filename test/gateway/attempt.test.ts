@@ -28,3 +28,9 @@ t.test('a name that the provider chose is kept, unless it repeats the key', asyn
   t.same(await kept('chatcmpl-1', `stop-${KEY}`, 'default'), ['chatcmpl-1', null, 'default'])
   t.same(await kept('chatcmpl-1', 'stop', KEY.toUpperCase()), ['chatcmpl-1', 'stop', null])
 })
+
+t.test('of service tiers only known words are kept', async t => {
+  for (const tier of ['flex', 'priority', 'standard', 'on_demand'])
+    t.same(await kept('chatcmpl-1', 'stop', tier), ['chatcmpl-1', 'stop', tier])
+  t.same(await kept('chatcmpl-1', 'stop', 'ann@example.com'), ['chatcmpl-1', 'stop', null])
+})
