@@ -17,7 +17,7 @@ import type { CollectedLine, LineRun, RunEnd } from '../line-run.ts'
 import { lineNumber } from './job-drafts.ts'
 import type { EndedLine, JobState } from './service.ts'
 import type { ServiceAccess } from './service-access.ts'
-import { isLasting } from './service-calls.ts'
+import { isLasting, isUnsent } from './service-calls.ts'
 
 export interface JobWorkDeps {
   readonly jobs: ServiceJobStore
@@ -39,6 +39,8 @@ export interface JobWorkDeps {
   readonly onStored: (results: readonly LineResult[]) => void
   /** The batch waits so long before it makes another job. */
   readonly onBusy: (batchId: string, delayMs: number) => void
+  /** Called when the service did not get a job, so that its lines are in the queue again. */
+  readonly onLost: (batchId: string) => void
   /** Ends all work. */
   readonly signal: AbortSignal
 }
@@ -62,6 +64,7 @@ const UNSURE_MS = 3_600_000
 const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
 const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
 const GONE = 404
+const TOO_MANY = 429
 /** Claims are numbered from 1, so a later number tells of an earlier claim. */
 const FIRST_FENCE = 1
 
@@ -83,6 +86,8 @@ export class JobWork {
   /** The job's reservation in its caller's limits; null: not reserved yet. */
   #held: Reservation | null
   #isCancelled = false
+  /** The service asked to wait before it takes more. */
+  #isToWait = false
   /** An earlier visit may have got as far as the usage records of lines. */
   #mayBeRecorded: boolean
   #polls = 0
@@ -135,8 +140,12 @@ export class JobWork {
         const error = this.#noteFailure(thrown)
         if (error === null) return
         // The service has read it, and takes none of it.
+        this.#isToWait = error.metadata?.['provider_status'] === TOO_MANY
         if (isLasting(error)) await this.#failAll(error)
-        else this.#wait(this.#backoffMs(error))
+        else if (isUnsent(error)) {
+          this.#deps.onBusy(batchId, RETRY_FIRST_MS)
+          await this.#close('lost')
+        } else this.#wait(this.#backoffMs(error))
       })
     }
   }
@@ -413,6 +422,7 @@ export class JobWork {
       const { batchId: batch, number: job, provider, lines } = this.job
       this.#deps.log.notice('a job at a batch service is over', { batch, job, provider, lines, outcome })
       this.#count(outcome)
+      if (outcome === 'lost' && !this.#isToWait) this.#deps.onLost(batch)
     }
     this.#leave()
   }

@@ -202,3 +202,11 @@ const LASTING: ReadonlySet<unknown> = new Set([400, 401, 402, 403, 404, 405, 413
 export function isLasting(error: GatewayError): boolean {
   return LASTING.has(error.metadata?.['provider_status'])
 }
+
+/** Reasons for which a request cannot have reached anybody. */
+const UNSENT: ReadonlySet<unknown> = new Set(['connection_refused', 'dns_failure', 'network_unreachable'])
+
+/** True if nobody can have read the request. */
+export function isUnsent(error: GatewayError): boolean {
+  return UNSENT.has(error.metadata?.['reason'])
+}

@@ -17,7 +17,7 @@ import { type JobDraft, JobDrafts, release } from './job-drafts.ts'
 import { JOB_LEASE_MS, JobWork, type JobWorkDeps } from './job-work.ts'
 import { batchServiceOf } from './table.ts'
 
-export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'> {
+export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy' | 'onLost'> {
   readonly catalog: Pick<Catalog, 'model'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
@@ -35,6 +35,8 @@ const DISCOVER_MS = 5_000
 const SUBMISSIONS_MAX = 2
 /** Visits at the same time. Each may collect a job, of which a page is in memory. */
 const VISITS_MAX = 4
+/** Jobs of a batch that its service did not get, after which its lines run as live requests. */
+const LOST_MAX = 3
 /** After a failure of the Store. */
 const RETRY_MS = 2_000
 
@@ -49,6 +51,8 @@ export class ServiceRunner {
   readonly #submitting = new Map<JobDraft, Promise<void>>()
   /** Monotonic: until then a batch makes no job. By its id. */
   readonly #pauses = new Map<string, number>()
+  /** Jobs that the service did not get, by batch. */
+  readonly #lost = new Map<string, number>()
   #discovery: Promise<void> | null = null
   #discoverMs = Number.NEGATIVE_INFINITY
   #batches: ReadonlyMap<string, BatchRecord> = new Map()
@@ -80,16 +84,22 @@ export class ServiceRunner {
 
   /** The part of the service in the run of a line; null: it has none. */
   partOf(batch: BatchRecord, line: ClaimedLine): ServiceSubmission | null {
-    if (batch.service === null) return null
+    if (batch.service === null || this.#runsLive(batch)) return null
     return { kind: 'submission', take: call => this.#drafts.take(batch, line, call) }
   }
 
   /** True while no lines of the batch should be claimed: its service has enough to do, or asks to wait. */
-  isHeldBack({ id, service }: Pick<BatchRecord, 'id' | 'service'>): boolean {
-    if (service === null) return false
+  isHeldBack(batch: Pick<BatchRecord, 'id' | 'service' | 'preferences'>): boolean {
+    const { id, service } = batch
+    if (service === null || this.#runsLive(batch)) return false
     const { clock } = this.#deps
     if (this.#drafts.isFull || this.#submitting.size >= SUBMISSIONS_MAX) return true
     return (this.#pauses.get(id) ?? 0) > clock.monotonicMs()
+  }
+
+  /** True once its service did not get several jobs, unless the caller wants no other way. */
+  #runsLive({ id, preferences }: Pick<BatchRecord, 'id' | 'preferences'>): boolean {
+    return (this.#lost.get(id) ?? 0) >= LOST_MAX && preferences?.allowFallbacks !== false
   }
 
   /** Others have these lines now. */
@@ -110,6 +120,7 @@ export class ServiceRunner {
     this.#visitDue()
     this.#discover()
     const nowMs = this.#deps.clock.monotonicMs()
+    for (const id of this.#lost.keys()) if (!batches.has(id)) this.#lost.delete(id)
     for (const [id, untilMs] of this.#pauses) if (untilMs <= nowMs) this.#pauses.delete(id)
   }
 
@@ -271,6 +282,7 @@ export class ServiceRunner {
       ...this.#deps,
       signal: this.#ending.signal,
       onBusy: (batchId, delayMs) => this.#pause(batchId, delayMs),
+      onLost: batchId => this.#lost.set(batchId, (this.#lost.get(batchId) ?? 0) + 1),
     }
   }
 }

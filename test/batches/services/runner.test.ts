@@ -168,13 +168,38 @@ t.test('a service that is down or busy is asked again until it takes the job', a
     await world.reaches(id, 'in_progress')
     const asked = () =>
       sim.requests.filter(({ path, method }) => method === 'POST' && path === '/v1/batches').length
-    await world.until(() => asked() >= 3, 100)
+    // A third failure of a service that says nothing of waiting would be the last.
+    await world.until(() => asked() >= ('status' in fault && fault.status === 503 ? 2 : 4), 1_000)
     t.same(await world.results(id), [])
     served.fault = null
     t.match(await ends(world, id, 'completed'), { completed: 2, failed: 0 })
     t.equal(liveCalls(sim), 0)
     t.equal((await world.records()).length, 2, 'waiting leaves no record')
   }
+})
+
+t.test('after three jobs that the service did not get, the lines run as live requests', async t => {
+  const served = await startServed(t)
+  served.fault = { status: 503 }
+  const { world, sim } = served
+  const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
+  t.match(await ends(world, id, 'completed'), { completed: 2, failed: 0, service: { provider: 'served' } })
+  t.same(textsOf(await world.results(id)), ['one', 'two'])
+  t.equal(liveCalls(sim), 2)
+  t.equal(sim.batches.jobs.size, 0)
+  t.equal((await world.store.batches.jobs.ofBatch(id)).length, 3)
+  const records = await world.records()
+  t.equal(records.length, 2, 'each line once')
+  const other = await world.put({
+    model: 'served/echo',
+    lines: ['three'],
+    preferences: { only: null, allowFallbacks: false },
+  })
+  await world.until(async () => (await world.store.batches.jobs.ofBatch(other.id)).length >= 5, 1_000)
+  t.equal(liveCalls(sim), 2, 'unless the batch has no fallbacks')
+  served.fault = null
+  t.match(await ends(world, other.id, 'completed'), { completed: 1 })
+  t.equal(liveCalls(sim), 2)
 })
 
 t.test('polling a service that is away for a while changes nothing', async t => {
