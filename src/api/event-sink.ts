@@ -163,12 +163,15 @@ export class EventSink implements Sink {
 
   end(): void {
     if (this.#over) return
-    if (!this.#reply.started) this.#send('')
-    if (this.#late !== null) this.#endSlowly(this.#late)
-    else {
+    const { started } = this.#reply
+    if (this.#late !== null) {
+      if (!started) this.#open('')
+      this.#endSlowly(this.#late)
+    } else {
       const last = this.#held + this.#frames.end()
       this.#bytes += Buffer.byteLength(last)
-      this.#reply.endStream(last)
+      if (!started) this.#open(last)
+      this.#reply.endStream(started ? last : '')
     }
     this.close()
   }

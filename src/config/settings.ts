@@ -58,6 +58,11 @@ export const Settings = group({
       'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front, which `limits.connectionsPerAddress` does not limit, since each carries many clients. Nothing else depends on it; `X-Forwarded-For` is never read',
       { default: [], ...networks },
     ),
+    chunkFlush: setting(
+      Type.Boolean(),
+      'true: a comment (a line with a colon) follows each write of an event stream, for clients that hand on a chunk only when its line end has come; see [inference.md](inference.md#streams)',
+      { default: false },
+    ),
   }),
   admin: group({
     host: setting(Address, 'admin address: metrics, health', {

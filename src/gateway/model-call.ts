@@ -272,7 +272,7 @@ class Asking {
     // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.
     const isOurs = record.error !== null && signal.aborted
     health.ended(isOurs ? 'none' : verdictOf(record, prompt), nowMs, isOurs ? 0 : askedWaitMs(record))
-    if (record.error !== null || attempt === null) return
+    if (record.error !== null || attempt === null || attempt.wasPaused) return
     const tokens = attempt.usage?.outputTokens ?? attempt.outputQuarters / QUARTERS
     health.measured(nowMs, tokens, this.#exchange.request.stream === true)
   }

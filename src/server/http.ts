@@ -46,6 +46,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly tls: CertificateFiles | null
   /** One request per connection: for proxies that are not trusted to frame requests as this server does. */
   readonly closeAfterReply: boolean
+  /** See UwsSocketOptions. */
+  readonly chunkFlush?: boolean
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics

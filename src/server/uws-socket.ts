@@ -9,6 +9,8 @@ import { PieceQueue } from './piece-queue.ts'
 import type { ResponseSocket, SocketObserver, StreamForm } from './response-socket.ts'
 
 const NOTHING = Buffer.alloc(0)
+/** A comment of its own in a stream of events: no event, for whichever reader. */
+const COMMENT = ':\n\n'
 
 /**
  * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
@@ -18,6 +20,13 @@ const LINGER_MS = 5_000
 
 /** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
 const PROMPT_MAX_CHARS = 65_536
+
+export interface UwsSocketOptions {
+  readonly log: Log
+  readonly clock: Clock
+  /** True: a comment follows each chunk of an event stream, so that its line end leaves at once. Default: false. */
+  readonly chunkFlush?: boolean
+}
 
 /**
  * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end
@@ -30,6 +39,7 @@ export class UwsSocket implements ResponseSocket {
   readonly #log: Log
   readonly #clock: Clock
   readonly #observer: SocketObserver
+  readonly #flushes: boolean
   #request: HttpRequest | null = null
   /** The address at the other end, where its connections are counted. Null once the request is over. */
   #peer: Peer | null
@@ -57,13 +67,14 @@ export class UwsSocket implements ResponseSocket {
 
   constructor(
     response: HttpResponse,
-    { log, clock }: { readonly log: Log; readonly clock: Clock },
+    { log, clock, chunkFlush }: UwsSocketOptions,
     observer: SocketObserver,
     peer: Peer | null,
   ) {
     this.#response = response
     this.#log = log
     this.#clock = clock
+    this.#flushes = chunkFlush === true
     this.#observer = observer
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
@@ -201,8 +212,8 @@ export class UwsSocket implements ResponseSocket {
   }
 
   /**
-   * The closing line end of a chunk leaves only with the next one. A blank line of its own, which readers of event
-   * streams skip, takes it along, so that no client sees an event one late.
+   * The closing line end of a chunk leaves only with the next one. Most readers do not wait for it; for the others a
+   * comment takes it along, if it is asked for.
    */
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
@@ -214,8 +225,10 @@ export class UwsSocket implements ResponseSocket {
       this.#hold(this.#pieces.waitingBytes)
       return
     }
-    const taken = this.#response.write(this.#chunk)
-    this.#flowing = this.#response.write('\n') && taken
+    // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
+    const isEmpty = this.#chunk.length === 0
+    this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
+    if (this.#flushes && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
     if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
     else if (this.#heldBytes > 0) this.#hold(0)
   }

@@ -111,6 +111,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
     connectionsPerAddress: Math.ceil(limits.connectionsPerAddress / threads.serve),
     trustedProxies: listen.trustedProxies,
     tls: listen.tls,
+    chunkFlush: listen.chunkFlush,
     bytesInFlightPerKey: limits.bytesInFlightPerKey ?? Math.floor(limits.maxBufferedBytes / 4),
     clock,
     log,

@@ -287,27 +287,31 @@ t.test('an event stream', async t => {
     t.equal(front.clock.armed, 0)
   })
 
-  t.test('shows each event, line end of its chunk included, before the next is written', async t => {
-    const sinks = signal<Sink>()
-    const over = signal<Outcome>()
-    const front = await start(t, (_call, sink) => {
-      sinks.resolve(sink)
-      return over.promise
+  for (const chunkFlush of [false, true]) {
+    const name = chunkFlush ? 'line end of its chunk included' : 'and nothing behind it'
+    t.test(`shows each event, ${name}, before the next is written`, async t => {
+      const sinks = signal<Sink>()
+      const over = signal<Outcome>()
+      const script: Script = (_call, sink) => {
+        sinks.resolve(sink)
+        return over.promise
+      }
+      const front = await start(t, script, { chunkFlush })
+      const client = await connect(front)
+      const sink = await sinks.promise
+      for (let number = 0; number < 5; number++) {
+        sink.write(delta(number))
+        const end = chunkFlush ? '\n\n\r\n3\r\n:\n\n' : '}\n\n'
+        await client.until(text => text.includes(`"sequence_number":${number},`) && text.endsWith(end))
+        t.equal(front.server.openStreams, 1)
+      }
+      sink.end()
+      over.resolve({ answered: true })
+      await client.until(text => parseReplies(text).length === 1)
+      t.equal(front.server.openStreams, 0)
+      client.destroy()
     })
-    const client = await connect(front)
-    const sink = await sinks.promise
-    for (let number = 0; number < 5; number++) {
-      sink.write(delta(number))
-      await client.until(text => text.includes(`"sequence_number":${number},`))
-      t.match(client.text, new RegExp(`"sequence_number":${number},[^\\r]*\\n\\n\\r\\n`))
-      t.equal(front.server.openStreams, 1)
-    }
-    sink.end()
-    over.resolve({ answered: true })
-    await client.until(text => parseReplies(text).length === 1)
-    t.equal(front.server.openStreams, 0)
-    client.destroy()
-  })
+  }
 
   t.test('is kept alive by comments when nothing is said, and only then', async t => {
     const sinks = signal<Sink>()
@@ -440,7 +444,7 @@ t.test('an event stream', async t => {
     sink.onDrain(drained.resolve)
     client.socket.resume()
     await drained.promise
-    await client.untilEnd('\r\n\n')
+    await client.untilEnd('\r\n:\n\n')
     t.match(
       client.text.slice(-70_000),
       `"sequence_number":${number},`,

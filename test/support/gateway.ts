@@ -57,6 +57,7 @@ export interface TestGatewayOptions {
   readonly resume?: Partial<Config['resume']>
   /** Resumable streams; default: those of this gateway alone. */
   readonly transcripts?: ServeOptions['transcripts']
+  readonly chunkFlush?: boolean
   readonly tools?: Partial<Config['tools']>
   readonly sandbox?: Partial<Config['tools']['sandbox']>
   readonly storedFiles?: Partial<Config['tools']['files']>
@@ -115,6 +116,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },
+    listen: { ...defaults.listen, chunkFlush: options.chunkFlush ?? false },
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
