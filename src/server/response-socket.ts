@@ -3,8 +3,8 @@ import type { MoreChunks } from '../api/operation.ts'
 import type { PausableSocket } from './body.ts'
 
 /**
- * How the chunks of a stream relate to its frames. `events`: each chunk ends with a frame, and a blank line follows it,
- * so that no event waits for the next. `slices`: a chunk may end within a frame. `bytes`: there are no frames.
+ * How the chunks of a stream relate to its frames. `events`: each chunk ends with a frame, and a comment may
+ * follow it. `slices`: a chunk may end within a frame. `bytes`: there are no frames.
  */
 export type StreamForm = 'events' | 'slices' | 'bytes'
 
@@ -21,14 +21,7 @@ export interface ResponseSocket extends PausableSocket {
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void
   /** Writes an answer to HEAD: `length` is the body's had it been a GET, null when that is not known. */
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void
-<<<<<<< HEAD
   /** Begins an answer of unknown length with its first chunk. False: the reader is slow. */
-=======
-  /**
-   * Begins an answer of unknown length with its first chunk. `events`: it is a stream of events, which goes out
-   * chunk by chunk, and may have comments between them. False: the reader is slow.
-   */
->>>>>>> 3a33329 (One blank line stands between frames; replies that waited for their reader count in no figure)
   open(
     status: string,
     headers: readonly string[],
