@@ -1,4 +1,5 @@
 /** GET /generation?id=: the record of one request, by its generation id. GET /generations: the latest requests. */
+import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
 import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
 import { toUsd } from '../money.ts'
@@ -113,10 +114,11 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     external_user: record.endUser,
     workspace_id: record.workspaceId,
     data_region: record.dataRegion ?? 'global',
-    origin: '',
-    http_referer: null,
-    user_agent: null,
-    app_id: null,
+    origin: originOf(record.app?.referer),
+    http_referer: record.app?.referer ?? null,
+    user_agent: record.app?.userAgent ?? null,
+    app_id: appId(record.app),
+    trace: record.trace ?? null,
     preset_id: null,
     web_search_engine: null,
     num_search_results: record.webSearchRequests === 0 ? null : record.webSearchRequests,
@@ -134,6 +136,17 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
       error: attempt.error,
     })),
   }
+}
+
+function originOf(referer: string | undefined): string {
+  const url = referer === undefined ? null : URL.parse(referer)
+  return url === null || url.origin === 'null' ? '' : url.origin
+}
+
+/** Clients know apps by numbers: the same name, or the same origin, is always the same one. */
+function appId(app: UsageRecord['app']): number | null {
+  const name = app?.title ?? originOf(app?.referer)
+  return name === '' ? null : createHash('sha256').update(name).digest().readUIntBE(0, 6)
 }
 
 function lastReply({ upstreamId, serviceTier }: UsageRecord) {

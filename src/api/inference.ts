@@ -5,7 +5,7 @@
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
-import type { ClientRequest } from '../gateway/exchange.ts'
+import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
@@ -161,7 +161,20 @@ export function factsOf(
     watch: request.watch,
     held: request.held,
     signal: request.signal,
+    client: clientOf(request.headers),
   }
+}
+
+/** Ours, and those that clients of similar interfaces send. The first one counts. */
+const TITLE_HEADERS = ['x-gateway-title', 'x-openrouter-title', 'x-title']
+
+function clientOf(headers: ApiRequest['headers']): ClientFacts | undefined {
+  const referer = headers.get('http-referer') ?? headers.get('referer')
+  const userAgent = headers.get('user-agent')
+  const titled = TITLE_HEADERS.find(name => headers.has(name))
+  const title = titled === undefined ? undefined : headers.get(titled)
+  if (referer === undefined && userAgent === undefined && title === undefined) return undefined
+  return { referer, title, userAgent }
 }
 
 /** The parsed body; where it is refused, the log line tells at least its model. */

@@ -234,7 +234,7 @@ function keyChange(requestBody: unknown, nowMs: number): KeyChange {
 function amount(limit: number | null): MicroUsd | null {
   if (limit === null) return null
   const micros = toMicroUsd(limit)
-  if (micros === null) throw refuseField('limit', 'must have at most 6 decimals')
+  if (micros === null) throw refuseField('limit', 'must be 0, or at least 0.000001 with at most 6 decimals')
   return micros
 }
 

@@ -1,6 +1,6 @@
 /** Results of lines: what a client reads of each, and what its request came to. Pure. */
 import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
-import { byokFee } from '../gateway/accounting/account.ts'
+import { byokFee, chargedTier } from '../gateway/accounting/account.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { PicoUsd } from '../money.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
@@ -50,7 +50,8 @@ export function failedLine(
 }
 
 /** The outcome of an exchange. */
-export function usageOf({ attempts, bill, finish }: Exchange, byokFeePercent: number): BatchUsage {
+export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage {
+  const { attempts, bill } = exchange
   const { total, tools } = bill
   if (total === null && tools.requested === 0) return NO_USAGE
   const isByok = attempts.at(-1)?.isByok === true
@@ -67,7 +68,7 @@ export function usageOf({ attempts, bill, finish }: Exchange, byokFeePercent: nu
     cost: String(chargedOf((bill.cost ?? 0) - tools.cost, isByok, byokFeePercent) + tools.cost),
     upstream: { prompt: String(total?.inputCost ?? 0), completions: String(total?.outputCost ?? 0) },
     isByok,
-    serviceTier: finish?.serviceTier ?? null,
+    serviceTier: chargedTier(exchange),
   }
 }
 

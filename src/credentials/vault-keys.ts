@@ -122,3 +122,8 @@ export function endUserKey(ring: readonly [VaultKey, ...VaultKey[]]): Buffer {
 export function hashEndUser(key: Buffer | KeyObject, organizationId: string, user: string): string {
   return createHmac('sha256', key).update(organizationId).update('\0').update(user).digest('base64url')
 }
+
+/** The same for a `prompt_cache_key`; it never equals the hash of a user, whose string has no control characters. */
+export function hashCacheKey(key: Buffer | KeyObject, organizationId: string, cacheKey: string): string {
+  return hashEndUser(key, organizationId, `\0cache\0${cacheKey}`)
+}

@@ -7,6 +7,7 @@ import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Decoder, Delta, Format, Usage, WireRequest } from '../formats/format.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { DebugTimings } from '../protocol/response.ts'
 import { isPending } from '../ready.ts'
 import { AwsEventParser } from '../upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../upstream/body.ts'
@@ -23,6 +24,7 @@ import { type AbandonedReplies, LeftTarget, READING_ON } from './abandoned-repli
 import { type CallFigures, type Meter, quartersIn } from './accounting/account.ts'
 import { type Answer, type Content, type LearnFrame, Relay } from './answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import type { DebugNotes } from './debug.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { keyOwner, type ProviderRequests, secretsOf } from './provider-request.ts'
 import { ReplyBounds, SHORT_FRAME_CHARS } from './reply-bounds.ts'
@@ -63,6 +65,8 @@ export interface AttemptTerms {
   readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
   readonly echo: Readonly<Record<string, unknown>>[] | null
+  /** Takes the times of the attempt; null: nobody asks. */
+  readonly debug: DebugNotes | null
   /** Watches what the reply comes to; null: no limit of money holds for the caller. */
   readonly meter: Meter | null
 }
@@ -275,6 +279,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     const { clock, metrics } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#exchange.watch.enter('first_token', nowMs)
+    this.#noteTime('upstream_headers_received')
     // A stored reply was not sent for now.
     if (this.#sentMs !== null) {
       const { latency } = metrics.ofProvider(this.#record.endpoint.provider.slug)
@@ -433,6 +438,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#bounds.encoded(request.body)
     this.#sentMs = clock.monotonicMs()
     this.#exchange.watch.enter('upstream_first_byte', this.#sentMs)
+    this.#noteTime('adapter_request')
     this.sentBytes = request.body.length
     this.#record.isStarted = true
     this.#call = client.start(request, this)
@@ -500,7 +506,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#leave()
     if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.finish = finish
+    this.#noteTime('upstream_body_ended')
     this.#reply.resolve(finish)
+  }
+
+  #noteTime(event: DebugTimings['event']): void {
+    this.#terms.debug?.note(event, this.#deps.clock, this.#exchange.watch.startedMs)
   }
 
   #failFromBody(): void {

@@ -3,7 +3,7 @@ import { type Clock, unixSeconds } from '../clock.ts'
 import { type GatewayError, rewritten } from '../errors.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { toResponseUsage } from './accounting/account.ts'
+import { chargedTier, toResponseUsage } from './accounting/account.ts'
 import type { Ending, Outcome } from './answer/answer.ts'
 import type { Exchange } from './exchange.ts'
 import { asGatewayError, type ModelCallDeps } from './model-call.ts'
@@ -81,7 +81,7 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
     answer.hold()
     if (!answer.begun) {
       const last = exchange.attempts.at(-1)?.endpoint
-      answer.begin(last?.modelId ?? '', last?.provider.name ?? null, exchange.debug)
+      answer.begin(last?.modelId ?? '', last?.provider.name ?? null, exchange.debug.opening())
     }
     answer.fail(error, endingOf(deps, exchange, false))
   }
@@ -93,16 +93,18 @@ function endingOf(
   exchange: RunningExchange,
   answered: boolean,
 ): Ending {
-  const { attempts, bill, finish, plugins, withMetadata } = exchange
+  const { attempts, batch, bill, finish, plugins, withMetadata } = exchange
   const last = attempts.at(-1)
   return {
     completedAt: unixSeconds(clock),
     usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
-    serviceTier: answered ? (finish?.serviceTier ?? null) : null,
+    serviceTier: answered ? chargedTier(exchange) : null,
     metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
     stopSequence: answered ? (finish?.stopSequence ?? null) : null,
+    debug: exchange.debug,
+    isBatched: batch !== undefined,
     ...(plugins === null ? {} : { fields: plugins.responseFields() }),
   }
 }

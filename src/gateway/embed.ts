@@ -283,6 +283,7 @@ class EmbeddingsModelCall implements ModelCall {
       body: answer.body,
       relay: null,
       echo: null,
+      debug: null,
       meter: null,
     })
     answer.follow(attempt)

@@ -97,6 +97,16 @@ export interface ClientRequest {
   readonly batch?: BatchTerms | undefined
   /** Is told of every exchange that the request leads to; absent: nobody asks. */
   readonly witness?: Witness | undefined
+  /** Absent: the client did not say, or it is no client. */
+  readonly client?: ClientFacts | undefined
+}
+
+/** How a client names itself, in headers. */
+export interface ClientFacts {
+  readonly referer: string | undefined
+  /** The name of its app. */
+  readonly title: string | undefined
+  readonly userAgent: string | undefined
 }
 
 /** Sees the exchange of a request, and those of calls that the gateway makes for it, as soon as they begin. */
@@ -213,6 +223,7 @@ export class Exchange implements ClientRequest {
   readonly parent: string | undefined
   readonly batch: BatchTerms | undefined
   readonly witness: Witness | undefined
+  readonly client: ClientFacts | undefined
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
@@ -264,6 +275,7 @@ export class Exchange implements ClientRequest {
     this.parent = asked.parent
     this.batch = asked.batch
     this.witness = asked.witness
+    this.client = asked.client
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request

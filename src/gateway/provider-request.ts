@@ -19,6 +19,8 @@ export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
   /** Keyed hash under which a provider may know the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string
+  /** Keyed hash in place of a `prompt_cache_key`, which may have any text in it. */
+  readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
 
 /** Makes the requests to providers. One per thread. */
@@ -38,12 +40,23 @@ export class ProviderRequests {
     const endpoint = askedEndpoint(attempt)
     return format.encode(
       {
-        request: outgoingRequest(inTier(fitRequest(prompt, endpoint), attempt), format, exchange.dialect),
+        request: this.#hashed(
+          outgoingRequest(inTier(fitRequest(prompt, endpoint), attempt), format, exchange.dialect),
+          exchange,
+          attempt,
+        ),
         stream: exchange.request.stream === true,
         endUser: this.endUserOf(exchange),
       },
       endpoint,
     )
+  }
+
+  /** The account of an own credential is the caller's, who may know the key there. */
+  #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
+    const key = request.prompt_cache_key
+    if (key == null || credential !== null) return request
+    return { ...request, prompt_cache_key: this.#deps.hashCacheKey(caller.organizationId, key) }
   }
 
   /** The name under which providers may know the end user; null where the caller names none. */

@@ -1,5 +1,6 @@
 /** Running exchanges: the exchange that plugins see, and the state of its stages. */
 import type { Answer } from './answer/answer.ts'
+import { DebugNotes } from './debug.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { PluginChain } from './plugin-chain.ts'
@@ -28,11 +29,11 @@ export class RunningExchange extends RoutedExchange {
   candidate: RouteCandidate | null = null
   /** The last turn, as plugins judge it; null before, and when tools have run since. */
   turn: Turn | null = null
-  /** Upstream bodies to echo, one for each attempt of the first turn. */
-  readonly debug: Readonly<Record<string, unknown>>[] = []
+  readonly debug: DebugNotes
 
   constructor(asked: ClientRequest, createdAt: number, answer: Answer) {
     super(asked, createdAt)
     this.answer = answer
+    this.debug = new DebugNotes(this)
   }
 }

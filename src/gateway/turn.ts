@@ -15,6 +15,7 @@ import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/a
 import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { ClientCalls, type FittedRequest, fitTools, withClientPaths } from './client-tools.ts'
+import type { DebugNotes } from './debug.ts'
 import type { AttemptRecord, Exchange, Finish } from './exchange.ts'
 import { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './guard/guard.ts'
 import type { OpenedAttempt } from './hedge.ts'
@@ -190,7 +191,8 @@ class TurnCall implements ModelCall {
       format,
       body: null,
       relay: isPlain ? relayOf(format, exchange, candidate) : null,
-      echo: echoes(exchange) ? exchange.debug : null,
+      echo: echoes(exchange) ? exchange.debug.bodies : null,
+      debug: exchange.request.debug?.timings === true ? exchange.debug : null,
       meter,
     })
     const target = (): AnswerTarget => {
@@ -312,8 +314,7 @@ export interface AnswerTargetDeps {
   readonly calls: ToolCalls | null
   /** Tools of the client that go out in another form; absent or null: none. */
   readonly fitted?: FittedRequest | null
-  /** Upstream bodies to echo. */
-  readonly debug: readonly Readonly<Record<string, unknown>>[]
+  readonly debug: DebugNotes
 }
 
 export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource {
@@ -407,6 +408,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     this.#hasContent = true
     this.#deps.record.health?.answered(nowMs)
     exchange.watch.enter('stream', nowMs)
+    debug.note('first_token_received', clock, exchange.watch.startedMs)
     if (!this.#answer.begun) {
       exchange.firstTokenMs = nowMs
       if (exchange.removedTokens > 0) this.#answer.cut(exchange.removedTokens)
@@ -414,7 +416,7 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
       this.#answer.begin(
         model,
         provider,
-        exchange.request.stream === true ? debug : [],
+        exchange.request.stream === true ? debug.opening() : [],
         usage === null ? null : inputOf(usage),
       )
     }

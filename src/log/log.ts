@@ -48,6 +48,8 @@ export interface ExchangeLine {
   readonly field?: string | undefined
   /** Code of a system or protocol behind the failure, such as `ECONNREFUSED`. */
   readonly cause?: string | undefined
+  /** Names and ids of the client's own trace, bounded. */
+  readonly trace?: Readonly<Record<string, string | number | boolean>> | undefined
   /** Label of the API key. */
   readonly key?: string | undefined
   readonly workspace?: string | undefined
@@ -199,6 +201,7 @@ function exchangeFields(line: ExchangeLine): ExchangeLine {
     error: line.error,
     field: line.field,
     cause: line.cause,
+    trace: line.trace,
     key: line.key,
     workspace: line.workspace,
     organization: line.organization,

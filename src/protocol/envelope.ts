@@ -20,6 +20,8 @@ export interface ErrorEnvelope {
   /** Generation id; only beside `usage`. */
   id?: string
   error: ErrorBody
+  /** Always null: no client is told who its user is. */
+  user_id: null
   gateway_metadata?: GatewayMetadata
   /** Usage of model calls that count although the client gets nothing of them. */
   usage?: ResponseUsage
@@ -28,7 +30,8 @@ export interface ErrorEnvelope {
 /** The envelope of an error. `gatewayMetadata` is for callers that asked for it, once routing has begun. */
 export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMetadata | null): ErrorEnvelope {
   if (error.status === 500) {
-    return { error: { code: 500, message: INTERNAL_MESSAGE, metadata: { error_type: error.errorType } } }
+    const metadata = { error_type: error.errorType }
+    return { error: { code: 500, message: INTERNAL_MESSAGE, metadata }, user_id: null }
   }
   const body: ErrorBody = {
     code: error.status,
@@ -37,7 +40,9 @@ export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMeta
     metadata: { ...error.metadata, error_type: error.errorType },
     ...availabilityOf(error, gatewayMetadata),
   }
-  return gatewayMetadata == null ? { error: body } : { error: body, gateway_metadata: gatewayMetadata }
+  const envelope: ErrorEnvelope = { error: body, user_id: null }
+  if (gatewayMetadata != null) envelope.gateway_metadata = gatewayMetadata
+  return envelope
 }
 
 /** Why nobody could serve the request, beside the message; empty unless the caller asked for routing metadata. */

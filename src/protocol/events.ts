@@ -3,7 +3,7 @@
  * The assembler holds the rules of their order.
  */
 import type { Annotation, Logprob, OutputItem, OutputPart, SummaryTextPart } from './items.ts'
-import type { ResponseResource } from './response.ts'
+import type { DebugFacts, ResponseResource } from './response.ts'
 
 /** Names of all events, sorted. */
 export const STREAM_EVENT_TYPES = [
@@ -95,18 +95,10 @@ export interface ErrorEvent extends Numbered {
   param: string | null
 }
 
-export interface DebugTimings {
-  /** Wall clock, Unix milliseconds. */
-  epoch_ms: number
-  event: 'adapter_request' | 'upstream_headers_received' | 'first_token_received' | 'upstream_body_ended'
-  /** Milliseconds since the request was accepted. */
-  start_ms: number
-}
-
-/** One for each provider attempted, before everything else. */
+/** Bodies for providers and times of attempts come before everything else; later times before the last event. */
 export interface DebugEvent extends Numbered {
   type: 'response.debug'
-  debug: { echo_upstream_body?: Readonly<Record<string, unknown>>; timings?: DebugTimings }
+  debug: DebugFacts
 }
 
 export interface OutputItemEvent extends Numbered {

@@ -5,6 +5,7 @@
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import {
+  FILE_RESULTS_MAX,
   FUSION_MODELS_MAX,
   FUSION_TOOL_STEPS_MAX,
   FUSION_TOOLS_MAX,
@@ -152,7 +153,7 @@ const PARAMETERS = {
     vector_store_ids: texts,
     /** The tool checks them. */
     filters: maybe(AnyObject),
-    max_num_results: maybe(Type.Integer({ minimum: 1, maximum: 50 })),
+    max_num_results: maybe(Type.Integer({ minimum: 1, maximum: FILE_RESULTS_MAX })),
     ranking_options: maybe(
       Type.Object({
         ranker: text,

@@ -56,6 +56,8 @@ export const ALIGNMENT_THRESHOLD_MAX = 1
 export const ALIGNMENT_RETRIES_DEFAULT = 1
 export const ALIGNMENT_THRESHOLD_DEFAULT = 0.7
 
+/** Passages that one search of files gives. */
+export const FILE_RESULTS_MAX = 50
 /** Fusion: panel size, tool steps of each panelist and of the analyst, tools of the panel. */
 export const FUSION_MODELS_MAX = 8
 export const FUSION_TOOL_STEPS_MAX = 16

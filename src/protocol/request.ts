@@ -246,7 +246,9 @@ export const ResponsesRequest = Type.Object({
   prompt_cache_key: maybe(Type.String()),
   prompt_cache_options: maybe(PromptCacheOptions),
   cache_control: Type.Optional(CacheControl),
-  debug: Type.Optional(Type.Object({ echo_upstream_body: maybe(Type.Boolean()) })),
+  debug: Type.Optional(
+    Type.Object({ echo_upstream_body: maybe(Type.Boolean()), timings: maybe(Type.Boolean()) }),
+  ),
   image_config: Type.Optional(mapOf(Type.Union([Type.String(), Type.Number(), Type.Array(Type.Unknown())]))),
   provider: maybe(ProviderPreferences),
   reasoning: maybe(ReasoningConfig),

@@ -140,6 +140,7 @@ export interface ResponseResource {
   user: string | null
   usage: ResponseUsage | null
   alignment?: AlignmentReport
+  debug?: DebugReport
   gateway_metadata?: GatewayMetadata
   /** The provider's own finish reason. Only for dialects that show it; the responses dialect never writes it. */
   native_finish_reason?: string | null
@@ -178,6 +179,27 @@ export type RoutingStrategy =
   | 'pareto'
   | 'bodybuilder'
   | 'fusion'
+
+export interface DebugTimings {
+  /** Wall clock, Unix milliseconds. */
+  epoch_ms: number
+  event: 'adapter_request' | 'upstream_headers_received' | 'first_token_received' | 'upstream_body_ended'
+  /** Milliseconds since the request was accepted. */
+  start_ms: number
+}
+
+/** What one debug event tells. */
+export interface DebugFacts {
+  echo_upstream_body?: Readonly<Record<string, unknown>>
+  timings?: DebugTimings
+}
+
+/** What `debug` of the request asks for, in a whole reply. */
+export interface DebugReport {
+  /** The body for the provider that answered: in results of batches. */
+  echo_upstream_body?: Readonly<Record<string, unknown>>
+  timings?: DebugTimings[]
+}
 
 /** A stage that changed or checked the request or the reply. */
 export interface PipelineStage {

@@ -328,6 +328,7 @@ export class Admission implements Chained<Admission> {
       error: error?.code ?? summary?.error ?? null,
       field: error === null ? undefined : fieldOf(error),
       cause: summary?.cause ?? (error === null ? undefined : (systemCode(error) ?? undefined)),
+      trace: summary?.trace,
       key: key?.label,
       workspace: key?.workspaceId ?? undefined,
       organization: key?.organizationId,

@@ -17,7 +17,7 @@ import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import type { KeyPlace } from './key-shares.ts'
 import { HeldBytes } from './load.ts'
-import { noSuchOperation } from './neighbours.ts'
+import { isOfOthers, noSuchOperation } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import type { RouteMatch, Router } from './router.ts'
@@ -363,6 +363,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
       return this.#isPreflight(accepted) ? null : noSuchOperation(path, this.#deps.router)
     if (this.method === 'OPTIONS') return null
     if (this.#operation === undefined) {
+      if (isOfOthers(path)) return noSuchOperation(path, this.#deps.router)
       const { allow } = this.#match.resource
       return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
     }

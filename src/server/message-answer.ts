@@ -49,6 +49,10 @@ export class MessageAnswer implements ResponseSocket {
     return this.#session.address
   }
 
+  get isComplete(): boolean {
+    return this.#isComplete
+  }
+
   get dead(): boolean {
     return this.#isComplete || this.#session.isClosed
   }

@@ -27,6 +27,9 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 /** The operations below a path, by its first part. */
 const BELOW: Readonly<Record<string, string>> = {
   messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
+  'responses/compact': 'compaction (POST /v1/responses/compact) is not offered by this gateway yet',
+  'responses/input_tokens':
+    'counting tokens (POST /v1/responses/input_tokens) is not offered by this gateway yet; POST /v1/messages/count_tokens is',
   responses:
     'responses are not stored: below POST /v1/responses there is only GET /v1/responses/{id}, for resumable streams',
 }
@@ -34,6 +37,11 @@ const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/r
 const LONGEST_GUESSED = 64
 
 const NONE = 'No such operation'
+
+/** True for an operation of similar interfaces whose path looks like a resource of ours. */
+export function isOfOthers(path: string): boolean {
+  return /^(?:\/api)?\/v1\/responses\/(?:compact|input_tokens)\/?$/.test(path)
+}
 
 /** The refusal of a path that the router does not know. */
 export function noSuchOperation(path: string, router: Router): GatewayError {
@@ -50,6 +58,8 @@ function messageFor(path: string, router: Router): string {
       ? `${NONE}: paths begin with /v1`
       : `${NONE}${didYouMean(inside)} The base URL of clients ends in /v1`
   }
+  const whole = below.slice(1)
+  if (isOfOthers(path) && Object.hasOwn(BELOW, whole)) return `${NONE}: ${BELOW[whole]}`
   const doubled = known(below.replace(/^(?:\/api)?\/v1(?=\/)/, ''), router)
   if (doubled !== null) return `${NONE}${didYouMean(doubled)} The base URL has /v1 twice`
   const [, first = '', ...rest] = below.split('/')

@@ -127,7 +127,8 @@ export class SocketSession implements AnsweringSocket {
       this.#socket.end(NO_TEXT, 'Messages are JSON text')
       return
     }
-    if (this.#running !== null) {
+    // A client may be faster than the end of its last answer, which is counted in a later turn.
+    if (this.#running?.isComplete === false) {
       const error = new GatewayError(
         'conflict',
         'A response is in flight on this connection; wait for its end',

@@ -23,7 +23,10 @@ type Always =
 export type UsageLine = Pick<UsageRecord, Always> &
   Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
 
-type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router' | 'leftOutBefore'>
+type Optional = Extract<
+  keyof UsageRecord,
+  'memberId' | 'parent' | 'apiType' | 'router' | 'leftOutBefore' | 'trace' | 'app'
+>
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
   workspaceId: null,
@@ -70,6 +73,8 @@ export function lineOf(record: UsageRecord): string {
   if (record.apiType !== undefined) line.apiType = record.apiType
   if (record.router !== undefined) line.router = record.router
   if (record.leftOutBefore !== undefined) line.leftOutBefore = record.leftOutBefore
+  if (record.trace !== undefined) line.trace = record.trace
+  if (record.app !== undefined) line.app = record.app
   if (record.model !== null) line.model = record.model
   if (record.provider !== null) line.provider = record.provider
   if (record.providerName !== null) line.providerName = record.providerName

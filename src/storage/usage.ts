@@ -24,6 +24,16 @@ export interface UsageAttempt {
   readonly isByok: boolean
 }
 
+/** Fields of a client's trace that are kept. */
+export type TraceFields = Readonly<Record<string, string | number | boolean>>
+
+/** How a client names itself, in headers. */
+export interface AppFields {
+  readonly referer?: string
+  readonly title?: string
+  readonly userAgent?: string
+}
+
 /**
  * One record for each admitted request; see `leftOutBefore`. External text is cut and free of NUL; counts are safe
  * integers.
@@ -50,6 +60,10 @@ export interface UsageRecord {
   readonly leftOutBefore?: number
   /** The router that the request named, such as `gateway/auto`; absent: it named a model. */
   readonly router?: string
+  /** The field `trace` of the request, bounded; absent: it had none. */
+  readonly trace?: TraceFields
+  /** Absent: the client did not say. */
+  readonly app?: AppFields
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */

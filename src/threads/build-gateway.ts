@@ -13,7 +13,7 @@ import { OpenedKeys } from '../credentials/opened.ts'
 import { OutgoingKeys } from '../credentials/outgoing-key.ts'
 import { createTextSeal } from '../credentials/sealed-text.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
-import { hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
+import { hashCacheKey, hashEndUser, type VaultKey } from '../credentials/vault-keys.ts'
 import { Files, openContents } from '../files/files.ts'
 import { FORMATS } from '../formats/table.ts'
 import { AbandonedReplies } from '../gateway/abandoned-replies.ts'
@@ -365,6 +365,7 @@ function sharedDeps(
     requests: new ProviderRequests({
       timeouts: config.timeouts,
       hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
+      hashCacheKey: (organizationId, cacheKey) => hashCacheKey(endUserKey, organizationId, cacheKey),
     }),
   }
 }

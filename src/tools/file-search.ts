@@ -7,6 +7,7 @@ import { GatewayError } from '../errors.ts'
 import type { Files } from '../files/files.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import { isFileId } from '../ids.ts'
+import { FILE_RESULTS_MAX } from '../protocol/limits.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
 import type { GatewayTasks } from '../tasks/pool.ts'
@@ -34,7 +35,6 @@ export interface FileSearchDeps {
 const WORKSPACE = 'workspace'
 const NATIVE = 'file_search'
 const RESULTS_DEFAULT = 10
-const RESULTS_MAX = 50
 const QUERIES_MAX = 5
 const QUERY_MAX_CHARS = 2_000
 const IDS_MAX = 100
@@ -165,7 +165,7 @@ class Search {
     const { max_num_results, ranking_options } = this.#settings
     const limit = Math.min(
       typeof max_num_results === 'number' ? max_num_results : RESULTS_DEFAULT,
-      RESULTS_MAX,
+      FILE_RESULTS_MAX,
     )
     const found = await this.#deps.tasks.run(
       'search-files',

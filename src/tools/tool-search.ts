@@ -5,6 +5,7 @@
 import { RE2JS } from 're2js'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { serverToolName } from '../protocol/gateway-tools.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { RequestedTool, ServerTool, ToolEntry, ToolOutcome, ToolPlace, ToolSession } from './tool.ts'
@@ -29,12 +30,12 @@ type Deferred = Tool & {
 export function createToolSearch(): ServerTool {
   return {
     name: 'tool_search',
-    watches: isDeferred,
+    watches: tool => isDeferred(tool) || (tool.type === 'namespace' && tool.tools.some(isDeferred)),
     open: openSession,
   }
 }
 
-function isDeferred(tool: Tool): tool is Deferred {
+function isDeferred(tool: Pick<Tool, 'type'>): tool is Deferred {
   return (
     (tool.type === 'function' || tool.type === 'custom') &&
     (tool as { defer_loading?: unknown }).defer_loading === true
@@ -45,11 +46,9 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   const { prompt } = exchange
   const tools = prompt.tools ?? []
   const deferred = tools.filter(isDeferred)
-  checkRequest(entries, exchange, deferred.length > 0)
-  const first = deferred[0]
-  const path = `tools[${first === undefined ? 0 : tools.indexOf(first)}].defer_loading`
+  checkRequest(entries, exchange, tools)
   const max = resultsOf(entries[0]?.tool)
-  const found = new Set<string>(calledNames(prompt.input))
+  const found = new Set<string>(namedIn(prompt.input))
   const budget = { left: WORK_MAX }
   for (const query of earlierQueries(prompt.input)) {
     const again = searchTools(deferred, query, max, budget)
@@ -61,11 +60,6 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
     declare(place) {
       isNative = searchesItself(place, entries)
       if (isNative) return entries.map(({ tool }) => ({ native: tool as never }))
-      if (entries.length === 0)
-        throw refusal(
-          path,
-          'needs the server tool gateway:tool_search: this provider has no search of its own',
-        )
       return entries.slice(0, 1).map(({ tool }) => ({
         tool,
         name: 'tool_search',
@@ -128,7 +122,7 @@ function searchesItself(place: ToolPlace, entries: readonly ToolEntry[]): boolea
 function checkRequest(
   entries: readonly ToolEntry[],
   { dialect, request: { tool_choice: choice } }: Exchange,
-  hasDeferred: boolean,
+  tools: readonly Tool[],
 ): void {
   for (const { tool, path } of entries) {
     if (dialect === 'chat-completions')
@@ -139,12 +133,39 @@ function checkRequest(
     if (tool['defer_loading'] === true)
       throw refusal(`${path}.defer_loading`, 'must not be set: this tool finds the others')
   }
+  const first = firstDeferred(tools)
+  if (first === null) return
+  // Clients of the messages API leave the search to the provider, or name what they want themselves.
+  if (dialect !== 'messages') {
+    if (entries.length === 0)
+      throw refusal(first, 'needs the server tool gateway:tool_search in the same request')
+    if (!tools.some(isShown))
+      throw refusal(
+        first,
+        'must not be set on all tools: the model needs one beside the search from the start',
+      )
+  }
   const isFree =
     choice === undefined ||
     choice === 'auto' ||
     (typeof choice === 'object' && choice.type === 'allowed_tools')
-  if (hasDeferred && !isFree)
-    throw refusal('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
+  if (!isFree) throw refusal('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
+}
+
+/** The path of the flag of the first deferred tool; null: there is none. */
+function firstDeferred(tools: readonly Tool[]): string | null {
+  for (const [at, tool] of tools.entries()) {
+    if (isDeferred(tool)) return `tools[${at}].defer_loading`
+    const inner = tool.type === 'namespace' ? tool.tools.findIndex(isDeferred) : -1
+    if (inner !== -1) return `tools[${at}].tools[${inner}].defer_loading`
+  }
+  return null
+}
+
+/** True for a tool that the model sees from the start, or a namespace with one. */
+function isShown(tool: Tool): boolean {
+  if (tool.type === 'namespace') return tool.tools.some(inner => !isDeferred(inner))
+  return serverToolName(tool.type) !== 'tool_search' && tool.type !== 'tool_search' && !isDeferred(tool)
 }
 
 /** The tools that match, or why none is searched. */
@@ -205,12 +226,21 @@ function earlierQueries(input: Exchange['prompt']['input']): readonly string[] {
   return [...new Set(queries)].slice(-TOOL_STEPS_MAX)
 }
 
-/** Functions that the model has called in earlier answers. */
-function calledNames(input: Exchange['prompt']['input']): readonly string[] {
+/** Functions that the model has called in earlier answers, and those that results of the client's own search name. */
+function namedIn(input: Exchange['prompt']['input']): readonly string[] {
   if (typeof input === 'string') return []
-  return input.flatMap(item =>
-    item.type === 'function_call' || item.type === 'custom_tool_call' ? [item.name] : [],
-  )
+  return input.flatMap(item => {
+    if (item.type === 'function_call' || item.type === 'custom_tool_call') return [item.name]
+    return item.type === 'function_call_output' && typeof item.output !== 'string'
+      ? item.output.flatMap(referenced)
+      : []
+  })
+}
+
+/** The name in a `tool_reference` of the messages API. */
+function referenced(part: object): readonly string[] {
+  const { native } = part as { readonly native?: { readonly type?: unknown; readonly tool_name?: unknown } }
+  return native?.type === 'tool_reference' && typeof native.tool_name === 'string' ? [native.tool_name] : []
 }
 
 function resultsOf(tool: RequestedTool | undefined): number {

@@ -202,6 +202,7 @@ const ROWS: readonly Row[] = [
     fields: () => ({
       tools: [
         { type: 'gateway:tool_search' },
+        { type: 'function', name: 'always', parameters: { type: 'object' } },
         { type: 'function', name: 'weather', parameters: { type: 'object' }, defer_loading: true },
       ],
     }),

@@ -103,7 +103,10 @@ t.test('a replayed search, or a replayed call, shows its function again', async 
 
 t.test('a pattern that is broken, long or slow is told to the model', async t => {
   const { ask, provider } = await start(t)
-  const wide = Array.from({ length: 500 }, (_, at) => deferred(`f${at}`, 'a'.repeat(2_000)))
+  const wide = [
+    FUNCTIONS[3],
+    ...Array.from({ length: 500 }, (_, at) => deferred(`f${at}`, 'a'.repeat(2_000))),
+  ]
   for (const [query, message] of [
     ['(', /no regular expression/],
     ['a'.repeat(201), /at most 200 characters/],
@@ -124,6 +127,12 @@ t.test('what a request cannot have is refused by its path', async t => {
     t.match(await reply.json(), { error: { message } })
   }
   await refused({ tools: FUNCTIONS }, /^tools\[0\]\.defer_loading: needs the server tool gateway:tool_search/)
+  await refused(
+    { tools: [SEARCH, deferred('f')] },
+    /^tools\[1\]\.defer_loading: must not be set on all tools/,
+  )
+  const space = { type: 'namespace', name: 'n', description: '', tools: [deferred('f')] }
+  await refused({ tools: [FUNCTIONS[3], space] }, /^tools\[1\]\.tools\[0\]\.defer_loading: needs/)
   await refused(
     { tools: [{ ...SEARCH, defer_loading: true }, ...FUNCTIONS] },
     /^tools\[0\]\.defer_loading: must not/,

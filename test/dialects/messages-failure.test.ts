@@ -42,6 +42,7 @@ t.test('the envelope', async t => {
       param: 'messages[0].role',
     },
     request_id: 'gen-1-x',
+    user_id: null,
     gateway_metadata: METADATA,
   })
 })
@@ -52,6 +53,7 @@ t.test('a fault of ours is masked', async t => {
     type: 'error',
     error: { type: 'api_error', message: 'Internal Server Error', error_type: 'server' },
     request_id: 'gen-1-x',
+    user_id: null,
   })
 })
 
@@ -108,6 +110,7 @@ t.test('a failure before the first event of a stream is its only event', async t
       type: 'error',
       error: { type: 'timeout_error', message: 'Operation timed out', error_type: 'timeout' },
       request_id: 'gen-1-x',
+      user_id: null,
     },
   ])
 })

@@ -61,6 +61,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
     requests: new ProviderRequests({
       timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
       hashEndUser: () => 'u',
+      hashCacheKey: () => 'k',
     }),
     providerKeys: {
       own: () => Promise.reject(new Error('own keys are not asked for')),

@@ -53,6 +53,7 @@ async function start(t: Test) {
     requests: new ProviderRequests({
       timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
       hashEndUser: () => 'u',
+      hashCacheKey: () => 'k',
     }),
     providerKeys: {
       own: () => Promise.reject(new Error('own keys are not asked for')),

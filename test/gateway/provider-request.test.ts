@@ -9,6 +9,7 @@ import { scriptedEndpoint, scriptedRecord } from '../support/scripted-attempt.ts
 const requests = new ProviderRequests({
   timeouts: { upstreamHeadersMs: 1_000, upstreamIdleMs: 1_000 },
   hashEndUser: () => 'x',
+  hashCacheKey: () => 'k',
 })
 
 /** The tier that the provider is asked for. */

@@ -23,6 +23,7 @@ t.test('an error is told with its status, message and type', t => {
       message: 'Nothing is left.',
       metadata: { error_type: 'not_found', excluded_by: ['zdr'] },
     },
+    user_id: null,
   })
   t.end()
 })
@@ -44,6 +45,7 @@ t.test('details cannot restate the type of an error', t => {
 t.test('an internal error says nothing of its cause', t => {
   const masked = {
     error: { code: 500, message: 'Internal Server Error', metadata: { error_type: 'server' } },
+    user_id: null,
   }
   const own = new GatewayError('internal', 'database password is hunter2', {
     metadata: { provider_code: 'x' },

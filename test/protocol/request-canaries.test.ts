@@ -62,8 +62,7 @@ const CANARIES: readonly Canary[] = [
 const UNSEEN: readonly { readonly why: string; readonly place: RegExp; readonly forms: RegExp }[] = [
   {
     why: 'ids, signatures and sealed contents are one word, and made up by those who read them',
-    place:
-      /(?:^|\.)(?:\w*_)?ids?(?:\[\])?$|\.(?:signature|encrypted_content|hash|container)$|^prompt_cache_key$/,
+    place: /(?:^|\.)(?:\w*_)?ids?(?:\[\])?$|\.(?:signature|encrypted_content|hash|container)$/,
     forms: /word|link|file|base64/,
   },
   {

@@ -114,6 +114,7 @@ export class Fleet {
       requests: new ProviderRequests({
         timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
         hashEndUser: () => 'u',
+        hashCacheKey: () => 'k',
       }),
       client: new ScriptedClient(),
       abandoned: new AbandonedReplies(),

@@ -8,6 +8,7 @@ import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
+import { DebugNotes } from '../../src/gateway/debug.ts'
 import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
 import { AnswerTarget } from '../../src/gateway/turn.ts'
@@ -145,6 +146,7 @@ export function startScripted(
     requests: new ProviderRequests({
       timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
       hashEndUser: () => 'u',
+      hashCacheKey: () => 'k',
     }),
   }
   const record = scriptedRecord({ endpoint, status: null })
@@ -157,13 +159,14 @@ export function startScripted(
     relays === null || format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')
       ? undefined
       : RELAYS[relays]
-  const debug: Readonly<Record<string, unknown>>[] = []
+  const debug = new DebugNotes(exchange)
   const run = new Attempt(deps, exchange, record, {
     encode: () => deps.requests.encode(exchange, record, format, prompt),
     format,
     body: null,
     relay: learn === undefined ? null : { to: answer, learn },
-    echo: request.debug?.echo_upstream_body === true ? debug : null,
+    echo: request.debug?.echo_upstream_body === true ? debug.bodies : null,
+    debug: null,
     meter,
   })
   const target = new AnswerTarget({

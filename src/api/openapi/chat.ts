@@ -5,6 +5,7 @@ import {
   AlignmentAnswer,
   ChatCosts,
   count,
+  DebugAnswer,
   facts,
   GatewayMetadataAnswer,
   orNoText,
@@ -140,6 +141,7 @@ export const ChatCompletion = Type.Object({
   ),
   usage: nullable(ChatUsage),
   ...reports,
+  debug: Type.Optional(DebugAnswer),
 })
 
 /** Open: what else is known depends on the failure. */

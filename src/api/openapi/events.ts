@@ -3,10 +3,11 @@
  * its kinds to the list there.
  */
 import { type TProperties, Type } from '@sinclair/typebox'
-import { oneOf, variants } from '../../protocol/schema.ts'
+import { variants } from '../../protocol/schema.ts'
 import {
   AnnotationAnswer,
   count,
+  DebugTime,
   facts,
   LogprobAnswer,
   OutputItemAnswer,
@@ -38,18 +39,7 @@ const ofModel = { ...ofItem, model: text }
 
 const DebugFacts = Type.Object({
   echo_upstream_body: Type.Optional(facts),
-  timings: Type.Optional(
-    Type.Object({
-      epoch_ms: Type.Number(),
-      event: oneOf(
-        'adapter_request',
-        'upstream_headers_received',
-        'first_token_received',
-        'upstream_body_ended',
-      ),
-      start_ms: Type.Number(),
-    }),
-  ),
+  timings: Type.Optional(DebugTime),
 })
 
 const Analysis = Type.Object({

@@ -22,6 +22,7 @@ const Failure = Type.Object({
     metadata: ERROR_FACTS,
     ...availability,
   }),
+  user_id: Type.Null(),
   usage: Type.Optional(UsageAnswer),
   ...about,
 })

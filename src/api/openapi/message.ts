@@ -4,6 +4,7 @@ import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import {
   AlignmentAnswer,
   count,
+  DebugAnswer,
   facts,
   GatewayMetadataAnswer,
   orNoText,
@@ -97,6 +98,7 @@ export const MessageAnswer = Type.Object({
   ...stop,
   usage: MessageUsage,
   ...reports,
+  debug: Type.Optional(DebugAnswer),
 })
 
 export const MessageErrorFields = Type.Object({
@@ -124,6 +126,7 @@ export const MessageFailure = Type.Object({
   type: Type.Literal('error'),
   error: MessageErrorFields,
   request_id: text,
+  user_id: Type.Optional(Type.Null()),
   usage: Type.Optional(MessageUsage),
   ...reports,
 })

@@ -285,6 +285,19 @@ export const GatewayMetadataAnswer = Type.Object(
 
 // The response
 
+/** One time of an attempt. */
+export const DebugTime = Type.Object({
+  epoch_ms: Type.Number(),
+  event: oneOf('adapter_request', 'upstream_headers_received', 'first_token_received', 'upstream_body_ended'),
+  start_ms: Type.Number(),
+})
+
+/** What `debug` asks for, in a whole reply. */
+export const DebugAnswer = Type.Object({
+  echo_upstream_body: Type.Optional(Type.Object({}, { additionalProperties: true })),
+  timings: Type.Optional(Type.Array(DebugTime)),
+})
+
 const RESPONSE_ERRORS = [
   'server_error',
   'rate_limit_exceeded',
@@ -358,5 +371,6 @@ export const ResponseAnswer = Type.Object({
   user: orNoText,
   usage: nullable(UsageAnswer),
   alignment: Type.Optional(AlignmentAnswer),
+  debug: Type.Optional(DebugAnswer),
   gateway_metadata: Type.Optional(GatewayMetadataAnswer),
 })

@@ -21,7 +21,7 @@ import {
 export function chatBody(response: ResponseResource, withReasoning: boolean): ChatFields {
   const message = new Message(withReasoning)
   for (const item of response.output) message.add(item)
-  const { alignment, gateway_metadata: metadata, usage } = response
+  const { alignment, debug, gateway_metadata: metadata, usage } = response
   return {
     id: response.id,
     object: 'chat.completion',
@@ -41,6 +41,7 @@ export function chatBody(response: ResponseResource, withReasoning: boolean): Ch
     ],
     usage: usage === null ? null : chatUsage(usage),
     ...(alignment === undefined ? {} : { alignment }),
+    ...(debug === undefined ? {} : { debug }),
     ...(metadata === undefined ? {} : { gateway_metadata: metadata }),
   }
 }

@@ -63,7 +63,6 @@ export function chatFailure(
       ...chatError(error.errorType, message, error.metadata, error.status),
       ...availabilityOf(error, metadata),
     },
-    user_id: null,
     ...rest,
     ...(usage === null ? {} : { usage: chatUsage(usage) }),
   }

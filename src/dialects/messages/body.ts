@@ -13,7 +13,7 @@ import {
 import type { OutputBlock } from './hosted.ts'
 
 export function messagesBody(response: ResponseResource): MessageFields {
-  const { usage, output } = response
+  const { debug, usage, output } = response
   return {
     ...messageHead(response),
     content: contentOf(output),
@@ -21,6 +21,7 @@ export function messagesBody(response: ResponseResource): MessageFields {
     container: containerOf(output),
     usage: messagesUsage(usage, response.service_tier),
     ...reportsOf(response),
+    ...(debug === undefined ? {} : { debug }),
   }
 }
 

@@ -63,6 +63,7 @@ export function messagesFailure(
       ...availabilityOf(error, metadata),
     },
     request_id: id,
+    user_id: null,
     // A fault of ours says nothing of the routing.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
     ...(usage === null ? {} : { usage: messagesUsage(usage, null) }),

@@ -8,13 +8,14 @@ import { isPending } from '../../ready.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { Bill } from '../bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
-import { chargeOf, imagesIn } from './cost.ts'
+import { appOf, boundedText, traceOf } from './client-fields.ts'
+import { chargedTier, chargeOf, imagesIn } from './cost.ts'
 import type { Said } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
-export { byokFee, inputOf, toResponseUsage } from './cost.ts'
+export { byokFee, chargedTier, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
@@ -173,8 +174,6 @@ function countAttempts(metrics: Metrics, exchange: Exchange): void {
   }
 }
 
-/** Texts of providers are kept to this length: ids and names are shorter, anything longer is not meant to be kept. */
-const FOREIGN_MAX_CHARS = 256
 /** Larger counts are no counts; sums of this many still fit in 63 bits for some million records. */
 const COUNT_MAX = 1e12
 
@@ -213,7 +212,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     webSearchRequests: count((usage?.webSearchRequests ?? 0) + bill.searches),
     cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
     isByok,
-    serviceTier: cutForeign(finish?.serviceTier ?? null),
+    serviceTier: cutForeign(chargedTier(exchange)),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
@@ -225,6 +224,10 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (exchange.dialect === 'embeddings') record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
+  const trace = traceOf(request)
+  if (trace !== undefined) record.trace = trace
+  const app = appOf(exchange.client)
+  if (app !== undefined) record.app = app
   return record
 }
 
@@ -255,7 +258,7 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
 
 /** A provider's text as every database can keep it. */
 function cutForeign(text: string | null): string | null {
-  return text === null ? null : text.slice(0, FOREIGN_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
+  return text === null ? null : boundedText(text)
 }
 
 function count(tokens: number | undefined): number {

@@ -5,6 +5,7 @@ import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { Bill, Charge, InnerUse } from '../bill.ts'
+import type { Exchange } from '../exchange.ts'
 
 export interface UsageCost {
   readonly input: PicoUsd
@@ -144,4 +145,19 @@ function withInner(usage: Usage, inner: InnerUse): Usage {
     reasoningTokens: usage.reasoningTokens + inner.reasoningTokens,
     webSearchRequests: usage.webSearchRequests + inner.webSearchRequests,
   }
+}
+
+/**
+ * The service tier that was charged, `default` for the standard one: that of the endpoint, whose prices hold. An own
+ * credential is billed by its provider, whose word counts. Null: nothing was answered, or not in a tier.
+ */
+export function chargedTier({
+  attempts,
+  finish,
+  dialect,
+}: Pick<Exchange, 'attempts' | 'finish' | 'dialect'>): string | null {
+  const last = attempts.at(-1)
+  if (last === undefined || finish === null || dialect === 'embeddings') return null
+  const told = last.credential === null ? null : finish.serviceTier
+  return told ?? last.endpoint.serviceTier ?? 'default'
 }

@@ -3,6 +3,7 @@ import { systemCode } from '../../errors.ts'
 import { type FailedAttempt, shownModel } from '../../log/log.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange } from '../exchange.ts'
+import { traceOf } from './client-fields.ts'
 
 export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
   const { attempts, request } = exchange
@@ -24,7 +25,18 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
     finish: exchange.finish?.reason ?? null,
     error: error?.code ?? null,
     cause: error === null ? undefined : (systemCode(error) ?? undefined),
+    trace: loggedTrace(request),
   }
+}
+
+/** Fields of a trace that a log line has. */
+const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', 'parent_span_id'] as const
+
+function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
+  const trace = traceOf(request)
+  if (trace === undefined) return undefined
+  const named = TRACE_NAMES.flatMap(name => (trace[name] === undefined ? [] : [[name, trace[name]] as const]))
+  return named.length === 0 ? undefined : Object.fromEntries(named)
 }
 
 /** Attempts that a log line tells of: those of two turns at most. */

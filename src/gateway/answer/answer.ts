@@ -11,12 +11,14 @@ import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
 import type {
+  DebugFacts,
   GatewayMetadata,
   ResponseErrorCode,
   ResponseResource,
   ResponseUsage,
 } from '../../protocol/response.ts'
 import type { RequestSignal } from '../../signal.ts'
+import type { DebugNotes } from '../debug.ts'
 import { type Held, UNCOUNTED } from '../exchange.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
@@ -43,6 +45,10 @@ export interface Ending {
   readonly nativeFinish?: string | null
   /** The stop sequence that the provider found. */
   readonly stopSequence?: string | null
+  /** Absent: the caller asks for nothing. */
+  readonly debug?: DebugNotes
+  /** The answer is the result of a line of a batch. */
+  readonly isBatched?: boolean
   /** Fields of plugins. */
   readonly fields?: Partial<ResponseResource>
 }
@@ -192,24 +198,19 @@ export class Answer {
 
   /**
    * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its
-   * provider; `debug`: upstream bodies to echo, one for each attempt so far; `read`: input that it reported already.
+   * provider; `debug`: facts that the caller asked for; `read`: input that it reported already.
    */
   begin(
     model: string,
     provider: string | null,
-    debug: readonly Readonly<Record<string, unknown>>[],
+    debug: readonly DebugFacts[],
     read: ResponseResource['prompt_usage'] | null = null,
   ): void {
     this.#begun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
     if (!this.#sink.live) return
-    for (const body of debug)
-      this.#deliver({
-        type: 'response.debug',
-        sequence_number: 0,
-        debug: { echo_upstream_body: { ...body } },
-      })
+    this.#debug(debug)
     const created = read === null ? { ...this.#response } : { ...this.#response, prompt_usage: read }
     this.#deliver({ type: 'response.created', sequence_number: 0, response: created })
     this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
@@ -218,6 +219,10 @@ export class Answer {
   /** Tells by how many tokens the prompt was cut. */
   cut(tokens: number): void {
     this.#sink.cut?.(tokens)
+  }
+
+  #debug(facts: readonly DebugFacts[]): void {
+    for (const debug of facts) this.#deliver({ type: 'response.debug', sequence_number: 0, debug })
   }
 
   take(delta: Content): void {
@@ -348,6 +353,7 @@ export class Answer {
     this.showWaiting()
     const response = this.#final(ending)
     if (ending.fields !== undefined) Object.assign(response, ending.fields)
+    if (ending.debug !== undefined) this.#tellRest(response, ending.debug, ending.isBatched === true)
     if (incomplete === undefined) {
       response.status = 'completed'
       this.#deliver({ type: 'response.completed', sequence_number: 0, response })
@@ -358,8 +364,18 @@ export class Answer {
     }
   }
 
+  /** In a stream as events before the last one, else in the reply. */
+  #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
+    if (this.#sink.live) this.#debug(debug.rest())
+    else {
+      const whole = debug.whole(isBatched)
+      if (whole !== undefined) response.debug = whole
+    }
+  }
+
   #fail(error: GatewayError, ending: Ending): void {
     this.#assembler.closeAll('incomplete')
+    if (ending.debug !== undefined) this.#debug(ending.debug.rest())
     this.#deliver({
       type: 'response.failed',
       sequence_number: 0,

@@ -105,6 +105,7 @@ export type ExchangeSummary = Pick<
   | 'finish'
   | 'error'
   | 'cause'
+  | 'trace'
 >
 
 /** Usage of model calls that count although the exchange failed and delivers nothing of them. */

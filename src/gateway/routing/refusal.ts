@@ -112,8 +112,8 @@ function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): Gate
   if (reason === MAX_OUTPUT_TOKENS) {
     const most = Math.max(...endpoints.map(({ maxOutputTokens }) => maxOutputTokens ?? 0))
     const detail = `no endpoint of ${names} writes more than ${most} tokens`
-    const message = `The request asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${most}.`
-    return unavailable('constraint_filtered', message, ids, reasons, { field: 'max_output_tokens', detail })
+    const message = `max_output_tokens: asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${most}.`
+    return unavailable('invalid_request', message, ids, reasons, { field: 'max_output_tokens', detail })
   }
   if (reason !== INPUT_MODALITIES) return null
   const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
@@ -130,6 +130,9 @@ function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string 
     : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
 }
 
+/** Failures that say more exactly what no endpoint of the model has. */
+const CONSTRAINED: ReadonlySet<FailureCode> = new Set(['context_length_exceeded', 'invalid_request'])
+
 export function unavailable(
   code: FailureCode,
   message: string,
@@ -140,7 +143,7 @@ export function unavailable(
   return new GatewayError(code, message, {
     metadata: {
       availability: {
-        code: code === 'context_length_exceeded' ? 'constraint_filtered' : code,
+        code: CONSTRAINED.has(code) ? 'constraint_filtered' : code,
         retryable: false,
         requested_models: requestedModels,
         ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),

@@ -47,7 +47,6 @@ export const FIELDS: FieldRules = {
   output: 'json',
   text: 'json',
   data: 'kept',
-  prompt_cache_key: 'id',
   // Every format leaves them out.
   logprobs: 'nothing',
 }

@@ -108,6 +108,7 @@ t.test('a reply that guardrails could not look at is charged for, although it is
     requests: new ProviderRequests({
       timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
       hashEndUser: () => 'u',
+      hashCacheKey: () => 'k',
     }),
     providerKeys: {
       own: () => Promise.reject(new Error('own keys are not asked for')),

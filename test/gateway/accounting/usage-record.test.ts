@@ -6,6 +6,7 @@ import { type AttemptRecord, type BatchTerms, Exchange } from '../../../src/gate
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import type { Spent } from '../../../src/protocol/records.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
+import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
@@ -32,7 +33,8 @@ const used = (tokens: number) => ({
 })
 
 t.test('texts of a provider are cut and made fit for every database', async t => {
-  const exchange = answered({}, { upstreamId: `a\0b\ud800${'x'.repeat(1_000)}` })
+  const credential = credentialOf('openai')
+  const exchange = answered({}, { upstreamId: `a\0b\ud800${'x'.repeat(1_000)}`, credential })
   exchange.finish = { reason: 'other', native: 'y'.repeat(257), serviceTier: '\0' }
   const record = usageRecord(exchange, null, 5)
   t.equal(record.upstreamId, `a\ufffdb\ufffd${'x'.repeat(252)}`)

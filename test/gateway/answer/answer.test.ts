@@ -223,10 +223,10 @@ t.test(
     const reader = new Reader()
     const answer = answerTo(reader)
     answer.openTurn(true)
-    answer.begin('acme/slow-1', null, [{ a: 1 }])
+    answer.begin('acme/slow-1', null, [{ echo_upstream_body: { a: 1 } }])
     answer.dropTurn()
     t.equal(answer.begun, false)
-    answer.begin('acme/fast-1', null, [{ b: 1 }])
+    answer.begin('acme/fast-1', null, [{ echo_upstream_body: { b: 1 } }])
     await answer.pass(never)
     t.match(reader.events, [
       { type: 'response.debug', debug: { echo_upstream_body: { b: 1 } } },

@@ -110,12 +110,12 @@ t.test('an answer that is longer than the endpoint writes is asked elsewhere', a
   t.same(ids({ models: ['m/tighter', 'm/tight'], max_output_tokens: 800 }), ['tight@a'])
   const error = refusal({ models: ['m/tighter', 'm/tight'], max_output_tokens: 1_001 })
   t.match(error, {
-    status: 404,
+    status: 400,
     metadata: {
       availability: { excluded_by: ['max_output_tokens'], constraint: { field: 'max_output_tokens' } },
     },
   })
-  t.match(error.message, /Ask for at most 1000\.$/)
+  t.match(error.message, /^max_output_tokens: .*Ask for at most 1000\.$/)
   t.same(
     ids({ model: 'm/tight', max_output_tokens: 9_000 }, { isLimited: true }),
     ['tight@a'],

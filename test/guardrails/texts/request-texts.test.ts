@@ -208,7 +208,7 @@ t.test("settings are seen where they are free to say something, and are nobody's
     text: { verbosity: 'low', note: `${T}note` },
     reasoning: { effort: 'low', summary: 'auto', note: `${T}why` },
     metadata: { who: `${T}value` },
-    prompt_cache_key: X,
+    prompt_cache_key: `${T}key`,
     tool_choice: { type: 'function', name: X, note: `${T}choice` },
   }
   seesAll(t, fields, 'all')

@@ -1,0 +1,52 @@
+/** What a client says of itself and of its own traces, as records and log lines keep it: bounded, scalars only. Pure. */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { AppFields, TraceFields } from '../../storage/usage.ts'
+import type { ClientFacts } from '../exchange.ts'
+
+const TEXT_MAX_CHARS = 256
+/** Fields of a trace, and characters of a name of one. */
+const FIELDS_MAX = 16
+const NAME = /^[\w.-]{1,64}$/
+
+/** A text as every database can keep it. */
+export function boundedText(text: string): string {
+  return text.slice(0, TEXT_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
+}
+
+/** The field `trace`; undefined: the request has none. Lists, objects and fields with odd names are left out. */
+export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
+  if (trace === undefined) return undefined
+  const kept: [string, string | number | boolean][] = []
+  for (const [name, value] of Object.entries<unknown>(trace)) {
+    if (kept.length === FIELDS_MAX || !NAME.test(name)) continue
+    if (typeof value === 'string') kept.push([name, boundedText(value)])
+    else if (typeof value === 'boolean' || Number.isFinite(value)) kept.push([name, value as boolean])
+  }
+  return kept.length === 0 ? undefined : Object.fromEntries(kept)
+}
+
+/** Undefined: the client says nothing of itself. */
+export function appOf(client: ClientFacts | undefined): AppFields | undefined {
+  if (client === undefined) return undefined
+  const referer = pageOf(client.referer)
+  const title = shortText(client.title)
+  const userAgent = shortText(client.userAgent)
+  if (referer === undefined && title === undefined && userAgent === undefined) return undefined
+  return {
+    ...(referer === undefined ? undefined : { referer }),
+    ...(title === undefined ? undefined : { title }),
+    ...(userAgent === undefined ? undefined : { userAgent }),
+  }
+}
+
+/** The page without its query, where links carry secrets. */
+function pageOf(referer: string | undefined): string | undefined {
+  if (referer === undefined || !/^https?:/i.test(referer)) return undefined
+  const url = URL.parse(referer)
+  return url === null ? undefined : shortText(`${url.origin}${url.pathname}`)
+}
+
+/** Printable and as short as names are; anything else is no name. */
+function shortText(text: string | undefined): string | undefined {
+  return text !== undefined && text.length <= TEXT_MAX_CHARS && /^[\x20-\x7e]+$/.test(text) ? text : undefined
+}

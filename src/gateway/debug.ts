@@ -1,0 +1,52 @@
+/** What a caller asks to see of its request (`debug`): bodies for providers, and times of attempts. Hot path. */
+import type { Clock } from '../clock.ts'
+import type { DebugFacts, DebugReport, DebugTimings } from '../protocol/response.ts'
+import type { Exchange } from './exchange.ts'
+
+/** Times of one request: more than its attempts have, unless tools ask the model again and again. */
+const TIMES_MAX = 256
+
+/** The facts of one exchange. */
+export class DebugNotes {
+  /** Bodies for providers, one for each attempt of the first turn. */
+  readonly bodies: Readonly<Record<string, unknown>>[] = []
+  /** Null: nobody asks. */
+  readonly #times: DebugTimings[] | null
+  #told = 0
+
+  constructor({ request }: Pick<Exchange, 'request'>) {
+    this.#times = request.debug?.timings === true ? [] : null
+  }
+
+  /** Notes that something has happened now. */
+  note(event: DebugTimings['event'], clock: Clock, startedMs: number): void {
+    if (this.#times === null || this.#times.length === TIMES_MAX) return
+    const start_ms = Math.round((clock.monotonicMs() - startedMs) * 1000) / 1000
+    this.#times.push({ epoch_ms: clock.nowMs(), event, start_ms })
+  }
+
+  /** For the beginning of a stream: bodies, and times so far. */
+  opening(): readonly DebugFacts[] {
+    const bodies = this.bodies.map((body): DebugFacts => ({ echo_upstream_body: { ...body } }))
+    // All of them: an opening that was dropped with its draft told nobody.
+    this.#told = 0
+    return [...bodies, ...this.rest()]
+  }
+
+  /** Times that nobody was told of. */
+  rest(): readonly DebugFacts[] {
+    const rest = this.#times?.slice(this.#told) ?? []
+    this.#told += rest.length
+    return rest.map(timings => ({ timings }))
+  }
+
+  /** For a whole reply. The body for the provider is for results of batches alone. Undefined: nobody asks. */
+  whole(isBatched: boolean): DebugReport | undefined {
+    const body = isBatched ? this.bodies.at(-1) : undefined
+    if (body === undefined && this.#times === null) return undefined
+    return {
+      ...(body === undefined ? undefined : { echo_upstream_body: body }),
+      ...(this.#times === null ? undefined : { timings: this.#times }),
+    }
+  }
+}
