@@ -77,7 +77,7 @@ t.test('the chunks of an answer, one by one', async t => {
       { kind: 'arguments', item: 2, text: '{"x":1}' },
     ],
     'tool_calls',
-    { debug: [{ model: 'up' }] },
+    { debug: [{ echo_upstream_body: { model: 'up' } }] },
   )
   const common = {
     id: 'gen-1-x',

@@ -121,7 +121,7 @@ t.test('the events of an answer, one by one', async t => {
       { kind: 'arguments', item: 2, text: ':1}' },
     ],
     'tool_calls',
-    { debug: [{ model: 'up' }] },
+    { debug: [{ echo_upstream_body: { model: 'up' } }] },
   )
   t.strictSame(eventsIn(framesOf(events)), [
     { type: 'debug', debug: { echo_upstream_body: { model: 'up' } } },
