@@ -1,4 +1,4 @@
-/** What a client says of itself and of its own traces, as records and log lines keep it: bounded, scalars only. Pure. */
+/** A client's words on itself and on its traces, as records and log lines keep them: bounded scalars. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AppFields, TraceFields } from '../../storage/usage.ts'
 import type { ClientFacts } from '../exchange.ts'
