@@ -159,7 +159,9 @@ export class UwsSocket implements ResponseSocket {
       this.#response.cork(() => {
         this.#writeHead(status, headers)
         if (close) this.#response.writeHeader('Connection', 'close')
-        this.#writeChunk()
+        // The head leaves with the first bytes, and the stream may be silent for long.
+        if (form === 'slices' && chunk.length === 0) this.#flowing = this.#response.write(COMMENT)
+        else this.#writeChunk()
       })
     })
     this.#chunk = ''
@@ -218,8 +220,8 @@ export class UwsSocket implements ResponseSocket {
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
       this.#flowing = this.#pieces.write(this.#response, this.#chunk)
-      if (this.#endsFrame && this.#flowing) {
-        this.#flowing = this.#response.write('\n')
+      if (this.#flushes && this.#endsFrame && this.#flowing) {
+        this.#flowing = this.#response.write(COMMENT)
         this.#endsFrame = !this.#flowing
       }
       this.#hold(this.#pieces.waitingBytes)
