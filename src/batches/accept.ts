@@ -52,10 +52,7 @@ export interface AcceptDeps {
 }
 
 /** Bounds of one batch, and of all batches of a workspace that the Store keeps. */
-export type BatchBounds = Pick<
-  Config['batches'],
-  'maxRequests' | 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'
->
+export type BatchBounds = Pick<Config['batches'], 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'>
 
 /** `completion_window`. */
 const WINDOW_MS = 24 * 3_600_000
@@ -165,13 +162,12 @@ class Acceptance {
     )
   }
 
-  /** @throws GatewayError `invalid_request`, `unprocessable`, `payload_too_large` */
+  /** @throws GatewayError `invalid_request`, `unprocessable` */
   async #check(): Promise<CheckedBatch> {
     const { file } = this.#upload
-    const { maxRequests } = this.#deps.bounds
     let progress: BatchProgress = BATCH_START
     for (;;) {
-      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS, maxRequests })
+      const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS })
       if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)
       if (checked.outcome === 'whole') return checked
       progress = checked.progress

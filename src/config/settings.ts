@@ -269,11 +269,6 @@ export const Settings = group({
       "greatest body of `POST /batches`, in bytes; a larger one is answered 413 before it is stored. Bodies wait on this machine's disk until their requests are in the database: in `uploads` beside the spool, without names, at most eight times as much for each serve thread, of which one API key has a quarter",
       { default: 209_715_200 },
     ),
-    maxRequests: setting(
-      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      'requests that one batch may have; more are answered 413',
-      { default: 50_000 },
-    ),
     maxStored: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
       'batches that the database keeps for one workspace, in all states; more are answered 409. They are kept until they are deleted, or for `retention.batchDays` after their end',

@@ -14,8 +14,6 @@ export interface CheckBatchInput {
   readonly progress: BatchProgress
   /** After this long it ends behind the next request. */
   readonly budgetMs: number
-  /** Requests that a batch may have. */
-  readonly maxRequests: number
 }
 
 /** A batch that was read to its end. */
@@ -31,16 +29,10 @@ export type CheckBatchOutput =
   | ({ readonly outcome: 'whole' } & CheckedBatch)
   | { readonly outcome: 'fault'; readonly code: BatchFault['code']; readonly message: string }
 
-export function checkBatch({ file, progress, budgetMs, maxRequests }: CheckBatchInput): CheckBatchOutput {
+export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): CheckBatchOutput {
   const endMs = performance.now() + budgetMs
   const reader = new BatchReader(fileSource(file), progress, {
-    onRequest({ number }) {
-      if (number < maxRequests) return
-      throw new BatchFault(
-        'payload_too_large',
-        `requests: must have at most ${maxRequests} elements: send the others in further batches`,
-      )
-    },
+    onRequest: () => undefined,
     isEnough: () => performance.now() >= endMs,
   })
   try {

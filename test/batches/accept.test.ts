@@ -91,16 +91,6 @@ t.test('an endpoint that is not offered is refused', async t => {
   t.equal((await inline.visible()).length, refused === null ? 1 : 0)
 })
 
-t.test('a batch with too many requests is refused before it is stored', async t => {
-  const inline = await startInlineAcceptance(t, { bounds: { maxRequests: 2 } })
-  t.equal(await inline.refused(BATCH), null)
-  t.match(await inline.refused(batch([request('a'), request('b'), request('c')])), {
-    code: 'payload_too_large',
-    message: /^requests: must have at most 2 elements: send the others in further batches$/,
-  })
-  t.same(inline.jobs.slice(-1), ['check-batch'])
-})
-
 t.test('a workspace without room is a conflict, and its other batches stay', async t => {
   for (const [bounds, limit] of [
     [{ maxStored: 1 }, '1 batches'],

@@ -96,7 +96,6 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
     },
     storageUrl: '',
     bounds: {
-      maxRequests: 50_000,
       maxStored: 10_000,
       maxStoredRequests: 2_000_000,
       maxStoredBytes: 10_737_418_240,

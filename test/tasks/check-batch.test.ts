@@ -6,16 +6,11 @@ import { hashFile } from '../../src/tasks/hash-file.ts'
 import { fileOf } from '../support/file-bytes.ts'
 
 /** Runs jobs until the batch is checked. */
-function check(
-  t: Test,
-  document: string,
-  budgetMs: number,
-  maxRequests = 1_000,
-): { output: CheckBatchOutput; jobs: number } {
+function check(t: Test, document: string, budgetMs: number): { output: CheckBatchOutput; jobs: number } {
   const file = fileOf(t, document)
   let progress = BATCH_START
   for (let jobs = 1; ; jobs++) {
-    const output = structuredClone(checkBatch({ file, progress, budgetMs, maxRequests }))
+    const output = structuredClone(checkBatch({ file, progress, budgetMs }))
     if (output.outcome !== 'more') return { output, jobs }
     progress = output.progress
   }

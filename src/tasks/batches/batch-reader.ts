@@ -29,7 +29,7 @@ import {
 /** A fault of a batch. The message names the field by its path and tells nothing of its value. */
 export class BatchFault extends Error {
   override readonly name = 'BatchFault'
-  readonly code: 'invalid_request' | 'unprocessable' | 'payload_too_large'
+  readonly code: 'invalid_request' | 'unprocessable'
 
   constructor(code: BatchFault['code'], message: string) {
     super(message)
