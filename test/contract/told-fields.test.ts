@@ -63,7 +63,15 @@ t.test('the tier that is told is the tier that was charged, on all doors', async
 })
 
 t.test('trace and app stand in the record; names of the trace in the log line', async t => {
-  const trace = { trace_id: 'tr-1', span_name: 's'.repeat(300), step: 3, deep: { a: 1 }, 'odd name': 'x' }
+  const trace = {
+    trace_id: 'tr-1',
+    span_name: 's'.repeat(256),
+    long: 'x'.repeat(257),
+    key: gateway.apiKey,
+    step: 3,
+    deep: { a: 1 },
+    'odd name': 'x',
+  }
   const reply = await post(
     '/responses',
     { model: 'parrot/openai-chat', input: 'Hi', trace },

@@ -13,14 +13,21 @@ export function boundedText(text: string): string {
   return text.slice(0, TEXT_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
 }
 
-/** The field `trace`; undefined: the request has none. Lists, objects and fields with odd names are left out. */
+/** Our keys, wherever a client has put one. */
+const KEY = /sk-gw-/i
+
+/**
+ * The field `trace`; undefined: the request has none. Lists, objects, fields with odd names, long texts and texts with
+ * a key in them are left out.
+ */
 export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   if (trace === undefined) return undefined
   const kept: [string, string | number | boolean][] = []
   for (const [name, value] of Object.entries<unknown>(trace)) {
     if (kept.length === FIELDS_MAX || !NAME.test(name)) continue
-    if (typeof value === 'string') kept.push([name, boundedText(value)])
-    else if (typeof value === 'boolean' || Number.isFinite(value)) kept.push([name, value as boolean])
+    if (typeof value === 'string') {
+      if (isKept(value)) kept.push([name, boundedText(value)])
+    } else if (typeof value === 'boolean' || Number.isFinite(value)) kept.push([name, value as boolean])
   }
   return kept.length === 0 ? undefined : Object.fromEntries(kept)
 }
@@ -48,5 +55,9 @@ function pageOf(referer: string | undefined): string | undefined {
 
 /** Printable and as short as names are; anything else is no name. */
 function shortText(text: string | undefined): string | undefined {
-  return text !== undefined && text.length <= TEXT_MAX_CHARS && /^[\x20-\x7e]+$/.test(text) ? text : undefined
+  return text !== undefined && isKept(text) && /^[\x20-\x7e]+$/.test(text) ? text : undefined
+}
+
+function isKept(text: string): boolean {
+  return text.length <= TEXT_MAX_CHARS && !KEY.test(text)
 }
