@@ -131,7 +131,7 @@ t.test(
       cost: '509',
       upstream: { prompt: '1000', completions: '5' },
       isByok: false,
-      serviceTier: 'flex',
+      serviceTier: 'default',
     })
     t.match(usageOf(exchangeOf(true), 10), { cost: '57', isByok: true })
     t.equal(usageOf(scriptedExchange(), 10), NO_USAGE)

@@ -50,7 +50,7 @@ t.test(
   },
 )
 
-t.test('a workspace that is removed in the middle fails the rest', async t => {
+t.test('a workspace that is removed in the middle ends what runs, and fails the rest', async t => {
   const workspace = someWorkspace({ organizationId: DEFAULT_ORGANIZATION_ID })
   const { world, letGo } = await startHeld(t, { key: { workspaceId: workspace.id } })
   await world.store.workspaces.add(workspace)
@@ -62,10 +62,10 @@ t.test('a workspace that is removed in the middle fails the rest', async t => {
   await world.until(async () => (await world.store.batches.work.open()).length === 0)
   t.match(await world.store.batches.find(DEFAULT_ORGANIZATION_ID, workspace.id, id), {
     status: 'completed',
-    completed: 2,
-    failed: 2,
+    completed: 0,
+    failed: 4,
   })
-  t.same(await errorsOf(world, id), [null, null, 'authentication', 'authentication'])
+  t.same(await errorsOf(world, id), Array(4).fill('authentication'))
   t.equal(world.provider.calls, 2)
 })
 

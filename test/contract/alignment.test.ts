@@ -464,6 +464,7 @@ t.test('what the plugin delivers and tells', async t => {
               },
             },
             usage,
+            user_id: null,
           })
           return
         }

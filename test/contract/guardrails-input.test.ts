@@ -35,7 +35,7 @@ for (const stream of [false, true]) {
     const asked = parrot.bodies.length
     const reply = await ask({ model: MODEL, stream, input: `Mail ${EMAIL}` })
     refusedUnasked(t, reply, asked)
-    t.same(Object.keys(reply.document).sort(), ['error', 'gateway_metadata'])
+    t.same(Object.keys(reply.document).sort(), ['error', 'gateway_metadata', 'user_id'])
     t.same(metadataOf(reply), {
       requested: MODEL,
       strategy: 'direct',

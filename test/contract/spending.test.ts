@@ -75,7 +75,7 @@ t.test(
       t.equal(capOf(s.provider.replies.at(-1)), sent)
     }
     const refused = await s.ask(unlimited, { max_output_tokens: 20_000 })
-    t.equal(refused.status, 404, 'without a limit nothing is capped, and no endpoint writes so much')
+    t.equal(refused.status, 400, 'without a limit nothing is capped, and no endpoint writes so much')
   },
 )
 

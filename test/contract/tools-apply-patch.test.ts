@@ -24,7 +24,7 @@ for (const stream of [false, true]) {
       t.match(wrong, { type: 'gateway:apply_patch', status: 'incomplete' })
       t.notOk(Object.hasOwn(wrong ?? {}, 'operation'), 'nothing that a client could apply')
       const type = tool === NATIVE ? 'apply_patch_call' : tool.type
-      t.match(right, { type, status: 'completed', call_id: 'call_1', operation: UPDATE })
+      t.match(right, { type, status: 'in_progress', call_id: 'call_1', operation: UPDATE })
       if (!stream) return
       t.same(
         events.filter(({ type }) => type.includes('_operation_diff')).map(({ type }) => type),
@@ -147,7 +147,7 @@ t.test('patches of every kind that clients can apply', async t => {
     { type: 'update_file', path: '日本.txt', diff: '+x' },
   ]) {
     const { response } = await play(NATIVE, 'apply_patch', [operation])
-    t.match(response.output, [{ type: 'apply_patch_call', status: 'completed', operation }])
+    t.match(response.output, [{ type: 'apply_patch_call', status: 'in_progress', operation }])
   }
   const { response } = await play(NATIVE, 'apply_patch', [{ operation: UPDATE }])
   t.match(response.output, [{ type: 'apply_patch_call', operation: UPDATE }], 'nested, as the item has it')

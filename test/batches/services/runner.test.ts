@@ -169,7 +169,7 @@ t.test('a service that is down or busy is asked again until it takes the job', a
     const asked = () =>
       sim.requests.filter(({ path, method }) => method === 'POST' && path === '/v1/batches').length
     // A third failure of a service that says nothing of waiting would be the last.
-    await world.until(() => asked() >= ('status' in fault && fault.status === 503 ? 2 : 4), 1_000)
+    await world.until(() => asked() >= ('status' in fault && fault.status === 503 ? 2 : 4), 100)
     t.same(await world.results(id), [])
     served.fault = null
     t.match(await ends(world, id, 'completed'), { completed: 2, failed: 0 })
@@ -195,7 +195,7 @@ t.test('after three jobs that the service did not get, the lines run as live req
     lines: ['three'],
     preferences: { only: null, allowFallbacks: false },
   })
-  await world.until(async () => (await world.store.batches.jobs.ofBatch(other.id)).length >= 5, 1_000)
+  await world.until(async () => (await world.store.batches.jobs.ofBatch(other.id)).length >= 5, 100)
   t.equal(liveCalls(sim), 2, 'unless the batch has no fallbacks')
   served.fault = null
   t.match(await ends(world, other.id, 'completed'), { completed: 1 })
