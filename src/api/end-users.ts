@@ -1,7 +1,11 @@
-/** /end-users: tracking strings of the caller's own, registered per organization. They never affect inference. */
+/**
+ * /end-users: tracking strings of the caller's own, registered per organization. Their weights count where a
+ * key is at its limit; nothing else of them affects inference.
+ */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
+import type { InvalidationBus } from '../invalidation/bus.ts'
+import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { checkEndUserCreation, checkEndUserUpdate, isEndUserName } from '../protocol/management.ts'
 import type { AuditObject } from '../storage/audit.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
@@ -11,6 +15,7 @@ import { flagParameter, pageOf, parameter, refuseField } from './paging.ts'
 
 export interface EndUserDeps {
   readonly store: Pick<Store, 'endUsers' | 'audited'>
+  readonly changes: InvalidationBus
   readonly clock: Clock
 }
 
@@ -26,10 +31,11 @@ export type EndUserNaming = (request: ApiRequest) => string
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser(deps: EndUserDeps): Handler {
   return async (request, reply) => {
-    const { user } = checkEndUserCreation(request.body)
+    const { user, weight: asked } = checkEndUserCreation(request.body)
+    const weight = asked ?? END_USER_WEIGHT_DEFAULT
     const now = isoNow(deps.clock)
     const { organizationId } = request.key
-    const record = { organizationId, user, isActive: true, createdAt: now, updatedAt: now }
+    const record = { organizationId, user, isActive: true, weight, createdAt: now, updatedAt: now }
     const added = await audited(
       deps,
       request,
@@ -38,11 +44,13 @@ export function registerEndUser(deps: EndUserDeps): Handler {
       isNew => (isNew ? toObject(user) : null),
     )
     if (!added) throw new GatewayError('conflict', 'user: is registered already')
+    // Who is not registered has the default weight already.
+    if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
     reply.json(201, { data: toDocument(record) })
   }
 }
 
-export function listEndUsers({ store: { endUsers } }: EndUserDeps): Handler {
+export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const page = pageOf(query)
@@ -67,23 +75,32 @@ export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
 export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     const user = naming(request)
-    const { is_active: isActive } = checkEndUserUpdate(request.body)
-    reply.json(200, { data: await setActive(deps, request, user, isActive, 'end_user.update') })
+    const { is_active: isActive, weight } = checkEndUserUpdate(request.body)
+    if (isActive === undefined && weight === undefined) {
+      throw refuseField('is_active', 'is required, unless there is a weight')
+    }
+    const fields = {
+      ...(isActive === undefined ? {} : { isActive }),
+      ...(weight === undefined ? {} : { weight }),
+    }
+    reply.json(200, { data: await change(deps, request, user, fields, 'end_user.update') })
   }
 }
 
 /** Keeps the record, so that its usage can still be told apart. */
 export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
-    reply.json(200, { data: await setActive(deps, request, naming(request), false, 'end_user.delete') })
+    reply.json(200, {
+      data: await change(deps, request, naming(request), { isActive: false }, 'end_user.delete'),
+    })
   }
 }
 
-async function setActive(
+async function change(
   deps: EndUserDeps,
   request: ApiRequest,
   user: string,
-  isActive: boolean,
+  fields: Parameters<Store['endUsers']['change']>[2],
   action: 'end_user.update' | 'end_user.delete',
 ) {
   const { organizationId } = request.key
@@ -92,10 +109,12 @@ async function setActive(
     deps,
     request,
     action,
-    ({ endUsers }) => endUsers.setActive(organizationId, user, isActive, now),
+    ({ endUsers }) => endUsers.change(organizationId, user, fields, now),
     changed => changed && toObject(user),
   )
-  return toDocument(requireFound(record))
+  const found = requireFound(record)
+  deps.changes.publish({ kind: 'end-user', organizationId, user })
+  return toDocument(found)
 }
 
 function toObject(user: string): AuditObject {
@@ -128,6 +147,6 @@ function isoNow(clock: Clock): string {
   return isoInstant(clock.nowMs())
 }
 
-function toDocument({ user, isActive, createdAt, updatedAt }: EndUserRecord) {
-  return { user, is_active: isActive, created_at: createdAt, updated_at: updatedAt }
+function toDocument({ user, isActive, weight, createdAt, updatedAt }: EndUserRecord) {
+  return { user, is_active: isActive, weight, created_at: createdAt, updated_at: updatedAt }
 }

@@ -487,7 +487,7 @@ export const Settings = group({
     ),
     waitingPerKey: setting(
       Type.Integer({ minimum: 0, maximum: 10_000 }),
-      'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` open; end users get [equal shares](end-users.md#fair-shares). One more is answered 429: the newest of the end user with the most. 0: none waits. The default bounds memory, since only bodies up to 256 KiB wait',
+      'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` open; end users get [shares](end-users.md#fair-shares). One more is answered 429: the newest of the end user with the most. 0: none waits. The default bounds memory, since only bodies up to 256 KiB wait',
       { default: 256 },
     ),
     waitMs: setting(

@@ -67,7 +67,7 @@ export function createViews(deps: ViewDeps): ReadonlyMap<string, View> {
   return new Map<string, View>([
     ['requests', of(findGeneration({ ledger: store.ledger, byokFeePercent }))],
     ['keys', of(listKeys(keys))],
-    ['end-users', endUsersView(deps, of(listEndUsers({ store, clock })), of(listActivity(accounts)))],
+    ['end-users', endUsersView(deps, of(listEndUsers({ store })), of(listActivity(accounts)))],
     ['credits', creditsView(deps, of(showCredits(accounts)), of(listActivity(accounts)))],
     ['guardrails', guardrailsView(deps)],
     ['batches', batchesView(deps)],

@@ -1,6 +1,7 @@
 /**
- * A bounded queue with equal shares for end users. The next place goes to the user who runs least, and among those to
- * the one with the fewest starts: however much one asks, it is one share. Pure.
+ * A bounded queue with shares for end users, by their weights. The next place goes to the user who runs least, and
+ * among those to the one with the fewest starts, each for its weight: however much one asks, the share is the same.
+ * Pure.
  */
 
 /** Something that waits, for an end user; null: for none, and all of these have one share. */
@@ -11,6 +12,8 @@ export interface QueueEntry {
 /** One end user of a queue. */
 export interface EndUserShare<Entry> {
   readonly waiting: Entry[]
+  /** Starts in a round; 1 until it is known. */
+  weight: number
   /** Of its entries that were taken from the queue, those that have not ended. */
   running: number
   /** Of its next start, in virtual time, which counts rounds of the users. */
@@ -42,11 +45,11 @@ export class FairQueue<Entry extends QueueEntry> {
     return this.#length === 0 && this.#running === 0
   }
 
-  /** Returns the entry that has to leave, because the queue is full: the newest of the user with the most. */
+  /** Returns the entry that has to leave, if the queue is full: the newest of the user with the most for its weight. */
   add(entry: Entry): Entry | null {
     let share = this.#shares.get(entry.endUser)
     if (share === undefined) {
-      share = { waiting: [], running: 0, startsAt: this.#now }
+      share = { waiting: [], weight: 1, running: 0, startsAt: this.#now }
       this.#shares.set(entry.endUser, share)
     }
     // A user who had nothing in the queue has saved up no turns.
@@ -55,9 +58,15 @@ export class FairQueue<Entry extends QueueEntry> {
     this.#length++
     if (this.#length <= this.#max) return null
     let most = share
-    for (const each of this.#shares.values()) if (each.waiting.length > most.waiting.length) most = each
+    for (const each of this.#shares.values()) if (excessOf(each) > excessOf(most)) most = each
     this.#length--
     return most.waiting.pop() ?? null
+  }
+
+  /** Sets the weight of a user who has a share now. */
+  weigh(endUser: string | null, weight: number): void {
+    const share = this.#shares.get(endUser)
+    if (share !== undefined) share.weight = weight
   }
 
   /** Takes an entry out that waits no more. */
@@ -76,18 +85,27 @@ export class FairQueue<Entry extends QueueEntry> {
   next(
     most = Number.POSITIVE_INFINITY,
   ): { readonly entry: Entry; readonly share: EndUserShare<Entry> } | null {
-    let chosen: EndUserShare<Entry> | null = null
+    let least = Number.POSITIVE_INFINITY
+    let weights = 0
     for (const [endUser, share] of this.#shares) {
-      if (share.waiting.length > 0) {
-        if (share.running >= most) continue
-        if (chosen === null || comesBefore(share, chosen)) chosen = share
-      } else if (share.running === 0 && share.startsAt <= this.#now) this.#shares.delete(endUser)
+      const waits = share.waiting.length > 0
+      if (!waits && share.running === 0 && share.startsAt <= this.#now) {
+        this.#shares.delete(endUser)
+        continue
+      }
+      weights += share.weight
+      if (waits) least = Math.min(least, share.weight)
+    }
+    let chosen: EndUserShare<Entry> | null = null
+    for (const share of this.#shares.values()) {
+      if (share.waiting.length === 0 || share.running >= most) continue
+      if (chosen === null || comesBefore(share, chosen, least)) chosen = share
     }
     const entry = chosen?.waiting.shift()
     if (chosen === null || entry === undefined) return null
-    // A round is over when each of the users has started something.
-    this.#now = Math.max(this.#now + 1 / this.#shares.size, chosen.startsAt - CREDIT_ROUNDS)
-    chosen.startsAt++
+    // A round is over when each of the users could start as many as it weighs.
+    this.#now = Math.max(this.#now + 1 / weights, chosen.startsAt - CREDIT_ROUNDS)
+    chosen.startsAt += 1 / chosen.weight
     chosen.running++
     this.#running++
     this.#length--
@@ -101,6 +119,17 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 }
 
-function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>): boolean {
-  return share.running === other.running ? share.startsAt < other.startsAt : share.running < other.running
+function excessOf({ waiting, weight }: EndUserShare<unknown>): number {
+  return waiting.length / weight
+}
+
+/** @param least the smallest weight of those who wait */
+function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>, least: number): boolean {
+  const [level, otherLevel] = [levelOf(share, least), levelOf(other, least)]
+  return level === otherLevel ? share.startsAt < other.startsAt : level < otherLevel
+}
+
+/** Whole, so that with few places starts decide: otherwise a small weight would never run least. */
+function levelOf({ running, weight }: EndUserShare<unknown>, least: number): number {
+  return Math.floor((running * least) / weight)
 }

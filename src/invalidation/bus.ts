@@ -21,6 +21,8 @@ export type Invalidation =
   | { readonly kind: 'guardrails'; readonly organizationId: string }
   /** Settings of a workspace of this organization were changed. */
   | { readonly kind: 'workspaces'; readonly organizationId: string }
+  /** The record of this end user was changed. */
+  | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
 

@@ -142,12 +142,13 @@ function parse(text: string): { readonly from: string; readonly invalidation: In
 
 function parseInvalidation(value: unknown): Invalidation | null {
   if (!isRecord(value)) return null
-  const { kind, hash, organizationId, workspaceId, ids } = value
+  const { kind, hash, organizationId, workspaceId, ids, user } = value
   if (kind === 'all') return EVERYTHING
   if (kind === 'batches') return { kind }
   if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
   if (typeof organizationId !== 'string') return null
   if (kind === 'guardrails' || kind === 'workspaces') return { kind, organizationId }
+  if (kind === 'end-user') return typeof user === 'string' ? { kind, organizationId, user } : null
   if (kind !== 'credentials' || typeof workspaceId !== 'string') return null
   if (!Array.isArray(ids) || !ids.every(id => typeof id === 'string')) return null
   return { kind, organizationId, workspaceId, ids }

@@ -2,6 +2,9 @@
 
 /** `session_id` and `user`, in characters (code points, as JSON Schema counts). */
 export const IDENTIFIER_MAX_CHARS = 256
+/** Shares of an API key at its limit, of an end user for whom nothing else is said; nobody has less. */
+export const END_USER_WEIGHT_DEFAULT = 1
+export const END_USER_WEIGHT_MAX = 100
 
 /** One model slug: as long as the longest router pattern that could match it, so that no error or record grows. */
 export const MODEL_MAX_CHARS = 1024

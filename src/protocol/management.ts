@@ -8,6 +8,8 @@ import { bodyCheck } from './body.ts'
 import { SERVER_TOOL_PATTERN } from './gateway-tools.ts'
 import {
   CREDIT_NOTE_MAX_CHARS,
+  END_USER_WEIGHT_DEFAULT,
+  END_USER_WEIGHT_MAX,
   IDENTIFIER_MAX_CHARS,
   RECORD_NAME_MAX_CHARS,
   WORKSPACE_DESCRIPTION_MAX_CHARS,
@@ -87,10 +89,20 @@ export type WorkspaceUpdate = Static<typeof WorkspaceUpdate>
 /** The same string that inference requests carry as `user`. Nothing is trimmed, folded or normalized. */
 export const EndUserName = text({ min: 1, max: IDENTIFIER_MAX_CHARS, noControls: true })
 
-export const EndUserCreation = Type.Object({ user: EndUserName }, { additionalProperties: false })
+/** Shares of an API key at its limit; default 1. */
+const weight = Type.Integer({ minimum: END_USER_WEIGHT_DEFAULT, maximum: END_USER_WEIGHT_MAX })
+
+export const EndUserCreation = Type.Object(
+  { user: EndUserName, weight: maybe(weight) },
+  { additionalProperties: false },
+)
 export type EndUserCreation = Static<typeof EndUserCreation>
 
-export const EndUserUpdate = Type.Object({ is_active: Type.Boolean() }, { additionalProperties: false })
+/** Absent fields keep their value; one of them is there. */
+export const EndUserUpdate = Type.Object(
+  { is_active: Type.Optional(Type.Boolean()), weight: Type.Optional(weight) },
+  { additionalProperties: false },
+)
 export type EndUserUpdate = Static<typeof EndUserUpdate>
 
 /** Each throws GatewayError `invalid_request` that names the field. */

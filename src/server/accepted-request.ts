@@ -3,13 +3,14 @@ import type { ApiRequest, EndUserFields } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
+import type { KeyRecord } from '../storage/store.ts'
 import type { Admission } from './admission.ts'
 import type { KeyPlace } from './key-shares.ts'
 import type { HeldBytes } from './load.ts'
 import { decodeParams, type RouteMatch } from './router.ts'
 
 /** Has no reference to the connection. */
-export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
+export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiRequest<Body, Key> {
   readonly headers: ReadonlyMap<string, string>
   readonly params: ReadonlyMap<string, string>
   readonly body: Body
@@ -57,7 +58,8 @@ export class AcceptedRequest<Body, Key> implements ApiRequest<Body, Key> {
 
   waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
     if (this.#place === null) return null
-    const waiting = this.#place.wait(safety_identifier ?? user ?? null)
+    const endUser = safety_identifier ?? user ?? null
+    const waiting = this.#place.wait(endUser, this.key?.organizationId ?? null)
     if (waiting === null) return null
     this.watch.enter('queue', this.#clock.monotonicMs())
     return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))

@@ -13,7 +13,7 @@ import { Stopwatch } from '../metrics/stages.ts'
 import { RequestAbort, type RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { EndedRequests } from './ended-requests.ts'
-import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
+import { type KeyLimits, type KeyPlace, KeyShares, type WeightsOfEndUsers } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 import { type Chained, OpenRequests } from './open-requests.ts'
 
@@ -55,6 +55,8 @@ export interface AdmissionDeps {
   readonly metrics: Metrics
   /** From the head of a request to the end of its answer. */
   readonly requestMs: number
+  /** See KeySharesDeps. */
+  readonly weights?: WeightsOfEndUsers
   /** Told of each request that is over while somebody watches. Absent: nobody can. */
   readonly ended?: EndedRequests
 }

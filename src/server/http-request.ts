@@ -326,7 +326,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     this.#accepted = null
   }
 
-  #request<Body, Key>(
+  #request<Body, Key extends KeyRecord | null>(
     match: RouteMatch,
     accepted: AcceptedHead,
     key: Key,

@@ -14,7 +14,7 @@ import { Drain, type Drainable } from './drain.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import type { RequestHead } from './gate.ts'
 import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
-import type { KeyLimits } from './key-shares.ts'
+import type { KeyLimits, WeightsOfEndUsers } from './key-shares.ts'
 import type { Load, LoadLimits } from './load.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
@@ -51,6 +51,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
+  /** See KeySharesDeps. */
+  readonly weights?: WeightsOfEndUsers
   /** See AdmissionDeps. */
   readonly ended?: EndedRequests
 }

@@ -24,9 +24,17 @@ export interface KeyLimits {
   readonly waitMs: number
 }
 
+/** Shares that end users have of a key at its limit. */
+export interface WeightsOfEndUsers {
+  /** A promise only when the store has to be asked; it may reject. */
+  of(organizationId: string, user: string): number | Promise<number>
+}
+
 export interface KeySharesDeps {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'shed' | 'queuedRequests' | 'queueWait'>
+  /** Absent: all end users weigh the same. */
+  readonly weights?: WeightsOfEndUsers
 }
 
 /** A refused key may send again after this: a request of its own has to end first. */
@@ -135,9 +143,15 @@ export class KeyShares {
   /**
    * Gives a request the place that it has not got yet; null: it has it now. Else it resolves when it has, and rejects
    * when it waits no more. Who names no end user waits only where others do.
+   * @param organizationId whose end user it is; null: of none
    * @throws GatewayError `rate_limit_exceeded`
    */
-  wait(place: KeyPlace, share: KeyShare, endUser: string | null): Promise<void> | null {
+  wait(
+    place: KeyPlace,
+    share: KeyShare,
+    endUser: string | null,
+    organizationId: string | null,
+  ): Promise<void> | null {
     const { openPerKey, waitingPerKey, waitMs } = this.limits
     if (share.open < openPerKey) {
       place.open(null)
@@ -162,11 +176,23 @@ export class KeyShares {
     place.waiting = waiting
     metrics.queuedRequests.inc()
     const excess = share.queue.add(waiting)
+    if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
     if (excess !== null) {
       this.#endWait(excess, 'refused')
       excess.refuse(this.full(` and ${waitingPerKey} that wait, most of them for this end user`))
     }
     return promise
+  }
+
+  /** Tells the queue the weight of an end user, once it is known: nobody waits for the store, and it may fail. */
+  #weigh(queue: FairQueue<WaitingRequest>, organizationId: string, endUser: string): void {
+    const weight = this.#deps.weights?.of(organizationId, endUser)
+    if (typeof weight === 'number') queue.weigh(endUser, weight)
+    else
+      weight?.then(
+        found => queue.weigh(endUser, found),
+        () => undefined,
+      )
   }
 
   /** A request of the key has ended: the next one that waits takes its place. */
@@ -283,8 +309,8 @@ export class KeyPlace {
   }
 
   /** See `KeyShares.wait`; call it once, for a request that is late. */
-  wait(endUser: string | null): Promise<void> | null {
-    return this.#shares.wait(this, this.#share, endUser)
+  wait(endUser: string | null, organizationId: string | null = null): Promise<void> | null {
+    return this.#shares.wait(this, this.#share, endUser, organizationId)
   }
 
   /** The request has its place now. */

@@ -150,6 +150,8 @@ export interface EndUserRecord {
   readonly organizationId: string
   readonly user: string
   readonly isActive: boolean
+  /** Shares of an API key at its limit: 1 to 100. */
+  readonly weight: number
   readonly createdAt: string
   readonly updatedAt: string
 }
@@ -163,10 +165,11 @@ export interface EndUserStore {
   find(organizationId: string, user: string): Promise<EndUserRecord | null>
   /** Returns false if the user is registered already, active or not. */
   add(record: EndUserRecord): Promise<boolean>
-  setActive(
+  /** Absent fields keep their value. Null: there is no such user. */
+  change(
     organizationId: string,
     user: string,
-    isActive: boolean,
+    fields: Partial<Pick<EndUserRecord, 'isActive' | 'weight'>>,
     updatedAt: string,
   ): Promise<EndUserRecord | null>
 }

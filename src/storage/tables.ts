@@ -54,6 +54,7 @@ export interface EndUsersTable {
   organizationId: string
   endUser: string
   isActive: Flag
+  weight: number
   createdAt: string
   updatedAt: string
 }

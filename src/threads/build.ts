@@ -1,4 +1,5 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
+import { EndUserWeights } from '../access/end-user-weights.ts'
 import { ApiKeys, callerOf } from '../access/keys.ts'
 import { createDataRegions } from '../api/inference.ts'
 import { createListing, type Listing, LiveListing } from '../api/models.ts'
@@ -66,7 +67,7 @@ export interface FrontOptions {
   readonly ended?: EndedRequests
 }
 
-/** A server with its cache of API keys. */
+/** A server with its caches of API keys and of weights. */
 export interface BuiltServer {
   readonly server: HttpServer
   /** The interface description as JSON; made once. */
@@ -82,9 +83,13 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   const { limits, listen, threads } = config
   let prepared = options.prepared ?? true
   const keys = apiKeysOf(built, () => prepared)
+  const weights = new EndUserWeights({ store: built.store, clock, log })
   const changed = (change: Invalidation): void => {
-    if (change.kind === 'all') keys.invalidateAll()
-    else if (change.kind === 'key') keys.invalidate(change.hash)
+    if (change.kind === 'all') {
+      keys.invalidateAll()
+      weights.invalidateAll()
+    } else if (change.kind === 'key') keys.invalidate(change.hash)
+    else if (change.kind === 'end-user') weights.invalidate(change.organizationId, change.user)
     built.changed(change)
     void endInvalid(keys, change, server.keyed)
   }
@@ -101,6 +106,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
       options.transcripts ?? createTranscripts(config, clock),
     ),
     keys,
+    weights,
     rate: {
       enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
     },

@@ -4,6 +4,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
 
 const PLACES = 4
@@ -199,4 +200,30 @@ t.test('a request without an end user is refused at once, as before', async t =>
   t.equal((await post(gateway, ['/responses', { model, input: 'b' }])).status, 429)
   provider.answer()
   t.equal((await first).status, 200)
+})
+
+t.test('an end user of weight 3 gets three places for one of weight 1', async t => {
+  const { provider, gateway, waiting } = await start(t, { openPerKey: 1 })
+  const manage = caller(gateway.url, gateway.managementKey)
+  /** How many of the next four places the heavy one gets, while both ask for more than there are. */
+  const shareOfHeavy = async () => {
+    const replies = [ask(gateway, 'first')]
+    await until('the limit', () => provider.held.length === 1)
+    for (const name of ['heavy', 'light', 'heavy', 'light', 'heavy', 'light', 'heavy', 'light']) {
+      replies.push(ask(gateway, name))
+      await until('one more that waits', async () => (await waiting()) === replies.length - 1)
+    }
+    const order: string[] = []
+    for (let n = 0; n < replies.length; n++) {
+      await until('a call', () => provider.held.length === 1)
+      order.push(provider.answer())
+    }
+    for (const { status } of await Promise.all(replies)) t.equal(status, 200)
+    return order.slice(1, 5).filter(name => name === 'heavy').length
+  }
+  // A weight counts once the store has told it, which no request waits for.
+  t.equal((await manage('POST', '/end-users', { user: 'heavy', weight: 3 })).status, 201)
+  await until('three of four', async () => (await shareOfHeavy()) === 3)
+  t.equal((await manage('PATCH', '/end-users/heavy', { weight: 1 })).data['weight'], 1)
+  await until('two of four', async () => (await shareOfHeavy()) === 2)
 })

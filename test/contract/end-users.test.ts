@@ -17,7 +17,9 @@ t.test('a registered user is answered with its record', async t => {
   const { status, document } = await register('customer-1')
   const now = new Date(clock.nowMs()).toISOString()
   t.equal(status, 201)
-  t.same(document, { data: { user: 'customer-1', is_active: true, created_at: now, updated_at: now } })
+  t.same(document, {
+    data: { user: 'customer-1', is_active: true, weight: 1, created_at: now, updated_at: now },
+  })
   t.same((await manage('GET', at('customer-1'))).document, document)
 })
 
@@ -45,6 +47,10 @@ t.test('what is no tracking string is 400 and names the field', async t => {
     ['an unpaired high surrogate', '{"user":"a\\ud83d"}', /^user: /],
     ['an unpaired low surrogate', '{"user":"\\ude00a"}', /^user: /],
     ['a field of another record', { user: 'x', is_active: false }, /^is_active: is not a known field/],
+    ['no share', { user: 'x', weight: 0 }, /^weight: /],
+    ['half a share', { user: 'x', weight: 1.5 }, /^weight: /],
+    ['101 shares', { user: 'x', weight: 101 }, /^weight: /],
+    ['shares as text', { user: 'x', weight: '3' }, /^weight: /],
     ['an owner of its own', { user: 'x', organization_id: 'org' }, /^organization_id: /],
     ['a prototype', '{"user":"x","__proto__":{}}', /__proto__: is not an allowed/],
   ]
@@ -173,6 +179,8 @@ t.test('PATCH changes the state and the time of the change, and nothing else', a
   for (const [body, message] of [
     [{}, /^is_active: is required/],
     [{ is_active: null }, /^is_active: /],
+    [{ weight: 101 }, /^weight: /],
+    [{ weight: null }, /^weight: /],
     [{ is_active: 'false' }, /^is_active: /],
     [{ is_active: 0 }, /^is_active: /],
     [{ is_active: true, user: 'other' }, /^user: is not a known field/],
@@ -184,6 +192,19 @@ t.test('PATCH changes the state and the time of the change, and nothing else', a
     t.match(answer.message, message)
   }
   t.equal((await manage('GET', at('state'))).data['is_active'], false)
+})
+
+t.test('a weight is registered, answered and changed alone', async t => {
+  const created = await manage('POST', '/end-users', { user: 'weighty', weight: 3 })
+  t.equal(created.status, 201)
+  t.equal(created.data['weight'], 3)
+  t.equal((await manage('POST', '/end-users', { user: 'null', weight: null })).status, 409, 'null is absent')
+  clock.advance(1_000)
+  const now = new Date(clock.nowMs()).toISOString()
+  const changed = await manage('PATCH', at('weighty'), { weight: 100 })
+  t.same(changed.data, { ...created.data, weight: 100, updated_at: now })
+  t.same((await manage('PATCH', at('weighty'), { is_active: false })).data['weight'], 100)
+  t.same((await manage('GET', '/end-users?user=weighty&include_inactive=true')).list[0]?.['weight'], 100)
 })
 
 t.test('DELETE deactivates, answers with the record, and may be repeated', async t => {

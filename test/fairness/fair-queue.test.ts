@@ -1,6 +1,6 @@
 /** Shares of end users: the queue alone, and the shares of a key that is at its limit, with a clock of the test. */
 import t from 'tap'
-import { FairQueue, type QueueEntry } from '../../src/fairness/fair-queue.ts'
+import { type EndUserShare, FairQueue, type QueueEntry } from '../../src/fairness/fair-queue.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type KeyPlace, KeyShares } from '../../src/server/key-shares.ts'
 import { turns } from '../support/raw-http.ts'
@@ -79,6 +79,59 @@ t.test('who comes back begins where the others are, and newcomers hold nobody up
     if (served(queue, 1)[0] === 'waits') starts++
   }
   t.ok(starts > 2, `${starts} of 60 in spite of a newcomer before each`)
+})
+
+t.test('end users have shares by their weights, however much each asks', async t => {
+  const weights = new Map([
+    ['light', 1],
+    ['middle', 2],
+    ['heavy', 7],
+  ])
+  for (const places of [1, 2, 3, 8]) {
+    const queue = new FairQueue<Asked>(1_000)
+    const ask = (endUser: string) => {
+      queue.add({ endUser, n: 0 })
+      queue.weigh(endUser, weights.get(endUser) ?? 1)
+    }
+    for (const name of weights.keys()) for (let n = 0; n < 50; n++) ask(name)
+    const running: EndUserShare<Asked>[] = []
+    const starts = new Map<string, number>()
+    for (let n = 0; n < 1_000; n++) {
+      const next = queue.next()
+      if (next === null) break
+      const name = next.entry.endUser ?? ''
+      starts.set(name, (starts.get(name) ?? 0) + 1)
+      ask(name)
+      running.push(next.share)
+      const [oldest] = running.length < places ? [] : running.splice(0, 1)
+      if (oldest !== undefined) queue.ended(oldest)
+    }
+    for (const [name, weight] of weights) {
+      const count = starts.get(name) ?? 0
+      t.ok(Math.abs(count - weight * 100) <= 30, `${name}: ${count} of 1000 starts with ${places} places`)
+    }
+    t.equal(queue.length, 150, 'and the queue is as long as before')
+  }
+})
+
+t.test(
+  'a weight gives no more than its share to long requests, and counts from when it is known',
+  async t => {
+    const queue = queueOf(100, ...Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? 'long' : 'short')))
+    queue.weigh('nobody', 7)
+    queue.weigh('long', 3)
+    const started = Array.from({ length: 8 }, () => queue.next()?.entry.endUser)
+    t.equal(started.filter(name => name === 'long').length, 6, 'of eight places, while nothing ends')
+    queue.weigh('long', 1)
+    t.same(served(queue, 3), ['short', 'short', 'short'], 'until it runs as little')
+  },
+)
+
+t.test('a full queue loses the newest of the user with the most for its weight', async t => {
+  const queue = queueOf(5, 'heavy', 'heavy', 'heavy', 'light', 'light')
+  queue.weigh('heavy', 3)
+  t.same(queue.add({ endUser: 'heavy', n: 5 })?.endUser, 'light')
+  t.same(queue.add({ endUser: 'heavy', n: 6 })?.endUser, 'heavy')
 })
 
 t.test('an entry that leaves is not started', async t => {

@@ -22,6 +22,7 @@ const CREDENTIALS: Invalidation = {
   ids: ['1', '2'],
 }
 const GUARDRAILS: Invalidation = { kind: 'guardrails', organizationId: 'o' }
+const END_USER: Invalidation = { kind: 'end-user', organizationId: 'o', user: 'é\u{1F600}' }
 const MANY: Invalidation = {
   ...CREDENTIALS,
   ids: Array.from({ length: 1000 }, (_, at) => `credential-${at}`),
@@ -104,8 +105,9 @@ async function suite(t: Test, where: Where, cut: (t: Test) => Promise<void>, men
   t.ok(await told(one, two, KEY))
   t.ok(await told(two, three, GUARDRAILS))
   t.ok(await told(two, three, CREDENTIALS))
-  t.ok(await eventually(() => one.heard.length === 2 && two.heard.length === 1, PATIENCE_MS))
-  t.same(one.heard, [GUARDRAILS, CREDENTIALS])
+  t.ok(await told(two, three, END_USER))
+  t.ok(await eventually(() => one.heard.length === 3 && two.heard.length === 1, PATIENCE_MS))
+  t.same(one.heard, [GUARDRAILS, CREDENTIALS, END_USER])
   t.same(two.heard, [KEY], 'nobody hears of their own')
   t.ok(await told(three, one, MANY, ALL), 'what is too long is told as a change of everything')
 

@@ -61,6 +61,7 @@ export function someEndUser(fields: Partial<EndUserRecord> = {}): EndUserRecord 
     organizationId: 'org_1',
     user: `user ${made}`,
     isActive: true,
+    weight: 1,
     createdAt: DAY_ONE,
     updatedAt: DAY_ONE,
     ...fields,

@@ -346,19 +346,21 @@ const account: Descriptions = {
 export const EndUser = Type.Object({
   user: text,
   is_active: flagged,
+  weight: Type.Integer(),
   created_at: instant,
   updated_at: instant,
 })
 const USER = {
   user: 'customer/42',
   is_active: true,
+  weight: 1,
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
 }
 
 const change: Omit<OperationDescription, 'parameters'> = {
   tag: 'End users',
-  body: { schema: EndUserUpdate, examples: { activate: { is_active: true } } },
+  body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
   answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
 }
 const deactivation: Omit<OperationDescription, 'parameters'> = {
@@ -371,7 +373,10 @@ const named = [query('user', text, 'The tracking string, for those that no path 
 const endUsers: Descriptions = {
   createEndUser: {
     tag: 'End users',
-    body: { schema: EndUserCreation, examples: { user: { user: 'customer/42' } } },
+    body: {
+      schema: EndUserCreation,
+      examples: { user: { user: 'customer/42' }, weighted: { user: 'customer/43', weight: 3 } },
+    },
     answers: { 201: oneRecord(EndUser, 'The new end user.', USER) },
     failures: ['conflict'],
   },

@@ -138,18 +138,22 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
         .executeTakeFirst()
       return row === undefined ? null : recordOf(row)
     },
-    async add({ organizationId, user, isActive, createdAt, updatedAt }) {
+    async add({ user, isActive, ...same }) {
       const result = await db
         .insertInto('endUsers')
-        .values({ organizationId, endUser: user, isActive: flag(isActive), createdAt, updatedAt })
+        .values({ ...same, endUser: user, isActive: flag(isActive) })
         .onConflict(conflict => conflict.columns(['organizationId', 'endUser']).doNothing())
         .executeTakeFirst()
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
-    async setActive(organizationId, user, isActive, updatedAt) {
+    async change(organizationId, user, { isActive, weight }, updatedAt) {
       const row = await db
         .updateTable('endUsers')
-        .set({ isActive: flag(isActive), updatedAt })
+        .set({
+          updatedAt,
+          ...(isActive === undefined ? {} : { isActive: flag(isActive) }),
+          ...(weight === undefined ? {} : { weight }),
+        })
         .where('organizationId', '=', organizationId)
         .where('endUser', '=', user)
         .returningAll()

@@ -19,7 +19,7 @@ import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
 import { usage, usageMembers, usageSums } from './usage.ts'
 import { workspaceTools } from './workspace-tools.ts'
-import { endUsers, workspaces } from './workspaces.ts'
+import { endUsers, endUserWeights, workspaces } from './workspaces.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -44,6 +44,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0019-files': files,
   '0020-memory': memory,
   '0021-batch-room': batchRoom,
+  '0022-end-user-weights': endUserWeights,
 }
 
 /**

@@ -61,3 +61,13 @@ export const endUsers: Migration = {
       .execute()
   },
 }
+
+/** Adds the shares that an end user has of a key at its limit. */
+export const endUserWeights: Migration = {
+  async up(db) {
+    await db.schema
+      .alterTable('end_users')
+      .addColumn('weight', 'integer', column => column.notNull().defaultTo(1))
+      .execute()
+  },
+}
