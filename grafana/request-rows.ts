@@ -230,14 +230,13 @@ export const REQUEST_ROWS: readonly Row[] = [
     ],
   },
   {
-    title: 'Alignment',
+    title: 'Plugins',
     panels: [
       {
         title: 'Alignment outcomes',
         description:
           'Messages per second that the alignment plugin had judged, by mode and outcome. Enforced ones that are unavailable were refused with 503: look at the evaluator.',
         unit: 'ops',
-        width: 12,
         stacked: true,
         queries: [
           {
@@ -250,13 +249,19 @@ export const REQUEST_ROWS: readonly Row[] = [
         title: 'Alignment latency, mean',
         description: 'What a judged exchange waited for its evaluator, on average.',
         unit: 's',
-        width: 12,
         queries: [
           {
             expr: `${sumRate('gateway_overhead_seconds_sum', '', 'stage="judge"')} / ${sumRate('gateway_overhead_seconds_count', '', 'stage="judge"')}`,
             legend: 'average',
           },
         ],
+      },
+      {
+        title: 'Plugin time, p99',
+        description:
+          'How long each plugin worked on an exchange, with the models and engines that it asked. Only exchanges in which it had something to do.',
+        unit: 's',
+        queries: [{ expr: quantile(0.99, 'gateway_plugin_seconds', 'plugin'), legend: '{{plugin}}' }],
       },
     ],
   },

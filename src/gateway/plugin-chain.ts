@@ -2,9 +2,11 @@
  * Plugin chain: the plugins that are active for one request, in the order of the table. Hot path: a request without
  * plugins costs one question to each plugin that is always on.
  */
+import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
-import type { ActivePlugin, AnyPlugin, Fitting, Verdict } from '../plugins/plugin.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -13,6 +15,7 @@ import { type RouterName, routerOf, routerSlug } from '../protocol/routers.ts'
 import { whenReady } from '../ready.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 import type { InputGuard } from './guard/guard.ts'
+import { PluginTimes } from './plugin-times.ts'
 
 export interface PluginChains {
   /** The chain of a request; null when no plugin has to do with it. */
@@ -24,7 +27,7 @@ export interface PluginChains {
 /** For requests on which no plugin is to work. */
 export const NO_PLUGINS: PluginChains = { of: () => null, advice: () => [] }
 
-export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains {
+export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock): PluginChains {
   const alwaysOn = plugins.filter(plugin => plugin.alwaysOn === true)
   return {
     of(request) {
@@ -42,7 +45,7 @@ export function createPluginChains(plugins: readonly AnyPlugin[]): PluginChains 
         const activated = plugin.activate(settings as never, request)
         if (activated !== null) active.push(activated)
       }
-      return active.length === 0 ? null : new PluginChain(active)
+      return active.length === 0 ? null : new PluginChain(active, clock)
     },
     advice(error, request) {
       return plugins.flatMap(plugin => {
@@ -65,6 +68,8 @@ function isOff(settings: object): boolean {
 }
 
 const PASS: Verdict = { kind: 'pass' }
+const ALWAYS = (): boolean => true
+const NEVER = (): boolean => false
 
 export class PluginChain {
   /** Nothing of a turn may leave before it was judged. */
@@ -79,9 +84,11 @@ export class PluginChain {
   readonly #plugins: readonly ActivePlugin[]
   /** Plugins whose texts were refused: an error never repeats them. */
   readonly #muted = new Set<ActivePlugin>()
+  readonly #times: PluginTimes
 
-  constructor(plugins: readonly ActivePlugin[]) {
+  constructor(plugins: readonly ActivePlugin[], clock: Clock) {
     this.#plugins = plugins
+    this.#times = new PluginTimes(clock)
     this.holds = plugins.some(plugin => plugin.holds === true)
     this.judges = plugins.some(plugin => plugin.judge !== undefined)
     this.finishes = plugins.some(plugin => plugin.finish !== undefined)
@@ -96,7 +103,7 @@ export class PluginChain {
       if (plugin.route === undefined) continue
       const name = routerOf(exchange.request)?.name ?? null
       exchange.router = name === null || name.includes('/') ? name : `gateway/${name}`
-      const models = plugin.route(exchange)
+      const models = this.#times.run(plugin, () => plugin.route?.(exchange) ?? [], ALWAYS)
       return whenReady(models, chosen => {
         exchange.signal.throwIfAborted()
         exchange.prompt = withModels(exchange.prompt, chosen)
@@ -111,7 +118,12 @@ export class PluginChain {
   async prepare(exchange: Exchange, guard: InputGuard | null = null): Promise<void> {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
-      const preparing = plugin.prepare?.(exchange, text => this.#inspect(text, exchange, guard))
+      const inspect: Inspect = text => this.#times.inside(() => this.#inspect(text, exchange, guard))
+      const preparing = this.#times.run(
+        plugin,
+        () => plugin.prepare?.(exchange, inspect),
+        () => exchange.prompt !== before,
+      )
       if (preparing !== undefined) await preparing
       exchange.signal.throwIfAborted()
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
@@ -145,7 +157,11 @@ export class PluginChain {
   ): Promise<void> {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
-      const fitting = plugin.fitTo?.(exchange, endpoint)
+      const fitting = this.#times.run(
+        plugin,
+        () => plugin.fitTo?.(exchange, endpoint),
+        () => exchange.prompt !== before,
+      )
       if (fitting !== undefined) await fitting
       exchange.signal.throwIfAborted()
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
@@ -155,7 +171,11 @@ export class PluginChain {
   /** The first verdict that is no pass counts; later plugins are not asked. */
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     for (const plugin of this.#plugins) {
-      const verdict = (await plugin.judge?.(turn, exchange)) ?? PASS
+      const verdict = await this.#times.run(
+        plugin,
+        () => plugin.judge?.(turn, exchange) ?? PASS,
+        ({ kind }) => kind !== 'pass',
+      )
       if (verdict.kind !== 'pass') return verdict
     }
     return PASS
@@ -165,9 +185,19 @@ export class PluginChain {
   async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
     let { output } = turn
     for (const plugin of this.#plugins) {
-      output = (await plugin.finish?.({ ...turn, output }, exchange)) ?? output
+      const before = output
+      output = await this.#times.run(
+        plugin,
+        () => plugin.finish?.({ ...turn, output: before }, exchange) ?? before,
+        after => after !== before,
+      )
     }
     return output
+  }
+
+  /** Observes the time of each plugin that had something to do. */
+  observeTimes(metrics: Pick<Metrics, 'pluginSeconds'>): void {
+    this.#times.observe(metrics)
   }
 
   /** Fields that plugins add to the response object. */
@@ -223,7 +253,7 @@ export class PluginChain {
 
   async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
     for (const plugin of this.#plugins) {
-      await plugin.look?.(exchange, texts)
+      await this.#times.run(plugin, () => plugin.look?.(exchange, texts), NEVER)
       exchange.signal.throwIfAborted()
     }
   }

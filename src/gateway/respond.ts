@@ -63,6 +63,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
         conclusion = await failureOf(deps, exchange, thrown)
       } finally {
         exchange.tools?.close()
+        exchange.plugins?.observeTimes(deps.metrics)
       }
       fixCharge(exchange, conclusion)
       account(deps, exchange, conclusion?.error ?? null)

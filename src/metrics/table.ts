@@ -288,6 +288,13 @@ export const METRICS = {
     labels: ['tool'],
     buckets: TASK_BUCKETS,
   },
+  pluginSeconds: {
+    kind: 'histogram',
+    name: 'gateway_plugin_seconds',
+    help: 'Time that plugins took of an exchange in which they had something to do',
+    labels: ['plugin'],
+    buckets: TASK_BUCKETS,
+  },
   credentialEntries: {
     kind: 'gauge',
     name: 'gateway_credential_cache_entries',

@@ -68,28 +68,35 @@ class ActiveFileParser implements ActivePlugin {
     return parsed.length === 0 ? {} : { annotations: parsed, failure: { file_annotations: parsed } }
   }
 
-  async prepare(exchange: Exchange): Promise<void> {
+  prepare(exchange: Exchange): void | Promise<void> {
     const { request } = exchange
-    if (this.#engine === 'mistral-ocr') {
-      const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
-      if (this.#deps.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
-      if (staysHere(exchange))
-        throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
-      const rule = await this.#deps.policyAgainst(exchange.caller, 'ocr')
-      if (rule !== null) {
-        throw unreadable(
-          field,
-          `mistral-ocr: a guardrail on this API key does not allow its provider (${rule})`,
-        )
-      }
-    }
-    if (documentsOf(request).length > FILES_MAX)
-      throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
+    if (this.#engine === 'mistral-ocr') return this.#admitOcr(exchange).then(() => checkCount(request))
+    checkCount(request)
   }
 
-  async fitTo(exchange: Exchange, endpoint: Endpoint): Promise<void> {
-    const engine = await this.#engineFor(exchange, endpoint)
+  fitTo(exchange: Exchange, endpoint: Endpoint): void | Promise<void> {
     const documents = documentsOf(exchange.request)
+    if (documents.length > 0) return this.#fitAll(documents, exchange, endpoint)
+  }
+
+  /** Rejects if the engine that the request names must not be asked. */
+  async #admitOcr(exchange: Exchange): Promise<void> {
+    const { caller, request } = exchange
+    const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
+    if (this.#deps.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
+    if (staysHere(exchange))
+      throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
+    const rule = await this.#deps.policyAgainst(caller, 'ocr')
+    if (rule !== null) {
+      throw unreadable(
+        field,
+        `mistral-ocr: a guardrail on this API key does not allow its provider (${rule})`,
+      )
+    }
+  }
+
+  async #fitAll(documents: readonly FoundDocument[], exchange: Exchange, endpoint: Endpoint): Promise<void> {
+    const engine = await this.#engineFor(exchange, endpoint)
     this.#reader ??= new FileReader(this.#deps, exchange)
     const reader = this.#reader
     if (engine === 'native') {
@@ -137,6 +144,11 @@ class ActiveFileParser implements ActivePlugin {
       return [{ type: 'input_file', filename: part.filename ?? 'document.pdf', file_data }]
     })
   }
+}
+
+function checkCount(request: Exchange['request']): void {
+  if (documentsOf(request).length > FILES_MAX)
+    throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
 }
 
 /** True if the data of the request must not go to a provider that the caller did not ask for. */

@@ -213,7 +213,7 @@ export interface ActivePlugin {
    */
   readonly isRepeatable?: boolean
   /** After each turn, before the terminal event. Without `holds` the turn has been delivered by then. */
-  judge?(turn: Turn, exchange: Exchange): Promise<Verdict>
+  judge?(turn: Turn, exchange: Exchange): Verdict | Promise<Verdict>
   /** Runs before a whole (not streamed) answer leaves. Returns the items that replace it. */
   finish?(turn: Turn, exchange: Exchange): readonly OutputItem[] | Promise<readonly OutputItem[]>
   /** Asked when the answer or an error leaves, and for annotations before each attempt. */

@@ -40,10 +40,13 @@ class ActiveHealing implements ActivePlugin {
     this.#mode = mode
   }
 
-  async finish({ output, finish }: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
+  finish(
+    { output, finish }: Turn,
+    exchange: Exchange,
+  ): readonly OutputItem[] | Promise<readonly OutputItem[]> {
     // A cut-off answer lacks content: closing its brackets would hide that.
     if (finish === 'length' || finish === 'content_filter') return output
-    return await withTextParts(output, part => (part.text === '' ? part : this.#heal(part, exchange)))
+    return withTextParts(output, part => (part.text === '' ? part : this.#heal(part, exchange)))
   }
 
   async #heal(part: OutputTextPart, exchange: Exchange): Promise<OutputTextPart> {

@@ -39,6 +39,8 @@ export function createStructuredOutput({ tasks }: StructuredOutputDeps): BuiltIn
   }
 }
 
+const PASS: Verdict = { kind: 'pass' }
+
 class Check {
   readonly id = 'structured-output'
   readonly isRepeatable = true
@@ -50,10 +52,12 @@ class Check {
     this.format = format
   }
 
-  async misfit(turn: Turn, exchange: Exchange): Promise<Misfit> {
-    if (isEnforced(turn) || UNFINISHED.has(turn.finish)) return null
-    const text = answerText(turn.output)
-    if (text === '') return null
+  /** The text of an answer that has to be checked; empty if there is none. */
+  textToCheck(turn: Turn): string {
+    return isEnforced(turn) || UNFINISHED.has(turn.finish) ? '' : answerText(turn.output)
+  }
+
+  async misfit(text: string, exchange: Exchange): Promise<Misfit> {
     try {
       const { valid, faults } = await this.#tasks.run(
         'check-schema',
@@ -80,9 +84,18 @@ class Check {
 }
 
 class ActiveWithheld extends Check implements ActivePlugin {
-  async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
-    const misfit = await this.misfit(turn, exchange)
-    if (misfit === null || this.format.strict !== true) return turn.output
+  finish(turn: Turn, exchange: Exchange): readonly OutputItem[] | Promise<readonly OutputItem[]> {
+    const text = this.textToCheck(turn)
+    return text === '' ? turn.output : this.#checked(text, turn.output, exchange)
+  }
+
+  async #checked(
+    text: string,
+    output: readonly OutputItem[],
+    exchange: Exchange,
+  ): Promise<readonly OutputItem[]> {
+    const misfit = await this.misfit(text, exchange)
+    if (misfit === null || this.format.strict !== true) return output
     throw new GatewayError(
       'answer_mismatch',
       `The model's answer does not match the requested schema: at "${misfit.path}" (${misfit.keyword})`,
@@ -91,9 +104,9 @@ class ActiveWithheld extends Check implements ActivePlugin {
 }
 
 class ActiveTold extends Check implements ActivePlugin {
-  async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
-    await this.misfit(turn, exchange)
-    return { kind: 'pass' }
+  judge(turn: Turn, exchange: Exchange): Verdict | Promise<Verdict> {
+    const text = this.textToCheck(turn)
+    return text === '' ? PASS : this.misfit(text, exchange).then(() => PASS)
   }
 }
 

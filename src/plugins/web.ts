@@ -51,9 +51,12 @@ class ActiveWeb implements ActivePlugin {
     return this.#found.length === 0 ? {} : { found: this.#found }
   }
 
-  async prepare(exchange: Exchange): Promise<void> {
+  prepare(exchange: Exchange): void | Promise<void> {
     const query = lastUserText(exchange.prompt)
-    if (query === '') return
+    if (query !== '') return this.#search(query, exchange)
+  }
+
+  async #search(query: string, exchange: Exchange): Promise<void> {
     // Nothing is spent on a request that nobody may serve.
     await exchange.admitEarly?.()
     if (this.#isNative(exchange)) {

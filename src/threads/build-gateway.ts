@@ -201,7 +201,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     ...shared,
     credentials,
     quota,
-    plugins: createPluginChains(plugins),
+    plugins: createPluginChains(plugins, base.clock),
     tools,
     toolPermissions,
     guard,

@@ -4,6 +4,7 @@ import { STAGES } from '../../src/metrics/stages.ts'
 import { SIM_SLUG, simModel } from '../../src/sim/rows.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { parseScrape } from '../support/metrics.ts'
+import { ScriptedProvider } from '../support/scripted-provider.ts'
 
 const ASKING = { headers: { 'x-gateway-metadata': 'enabled' } }
 const SLOW = simModel('fail-slow-first-token-50', 'openai-chat')
@@ -134,5 +135,71 @@ t.test('stage timings', async t => {
     const durations = lines.reduce((total, line) => total + Number(line['durationMs']), 0)
     // The log rounds to a tenth of a millisecond.
     t.ok(Math.abs(all * 1000 - durations) <= 0.05 * lines.length + 0.001, `${all * 1000} and ${durations}`)
+  })
+})
+
+t.test('each plugin has a figure of its own for the exchanges in which it had something to do', async t => {
+  const provider = new ScriptedProvider()
+  const endpoint = (upstreamModel: string) => ({
+    provider: 'acme',
+    upstreamModel,
+    supportedParameters: ['response_format'],
+    pricing: { prompt: '0', completion: '0' },
+  })
+  const gateway = await startGateway({
+    providers: [
+      {
+        slug: 'acme',
+        name: 'Acme',
+        format: 'openai-chat',
+        baseUrl: await provider.listen(),
+        apiKey: 'x',
+      },
+    ],
+    models: [
+      { id: 'acme/model', name: 'Model', endpoints: [endpoint('model')] },
+      { id: 'acme/small', name: 'Small', contextLength: 2_048, endpoints: [endpoint('small')] },
+    ],
+  })
+  t.teardown(async () => {
+    await gateway.close()
+    await provider.close()
+  })
+  const ask = async (body: object, status = 200) => {
+    for (const model of ['model', 'small']) provider.script(model, [{ text: '{a: 1}' }])
+    const reply = await gateway.respond({ model: 'acme/model', input: 'Hi', ...body })
+    t.equal(reply.status, status, await reply.text())
+  }
+  const counts = async () => {
+    const samples = parseScrape(await gateway.serving.metrics.registry.metrics())
+    return Object.fromEntries(
+      samples
+        .filter(({ name }) => name === 'gateway_plugin_seconds_count')
+        .map(({ labels, value }) => [labels['plugin'], value]),
+    )
+  }
+  const object = { text: { format: { type: 'json_object' } } }
+
+  await t.test('none for a request without plugins, nor where they find nothing to do', async t => {
+    await ask({})
+    // Context compression is on for a model with so small a context.
+    await ask({ model: 'acme/small' })
+    await ask({ plugins: [{ id: 'response-healing' }] })
+    await ask({ plugins: [{ id: 'file-parser' }] })
+    t.same(await counts(), {})
+  })
+
+  await t.test('one for each exchange that it worked on', async t => {
+    for (let at = 0; at < 2; at++) await ask({ ...object, plugins: [{ id: 'response-healing' }] })
+    t.same(await counts(), { 'response-healing': 2 })
+    const input = Array.from({ length: 30 }, () => ({ role: 'user', content: 'word '.repeat(100) }))
+    await ask({ model: 'acme/small', input, plugins: [{ id: 'context-compression' }, { id: 'web-fetch' }] })
+    await ask({ model: 'gateway/free' })
+    t.same(await counts(), { 'response-healing': 2, 'context-compression': 1, 'web-fetch': 1, free: 1 })
+  })
+
+  await t.test('one for a request that it refused', async t => {
+    await ask({ plugins: [{ id: 'moderation' }] }, 400)
+    t.match(await counts(), { moderation: 1 })
   })
 })

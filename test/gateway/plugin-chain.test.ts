@@ -3,9 +3,11 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Exchange, Turn } from '../../src/gateway/exchange.ts'
 import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { createPluginChains, type PluginChain, pluginFailure } from '../../src/gateway/plugin-chain.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ActivePlugin, AnyPlugin, Plugin } from '../../src/plugins/plugin.ts'
 import type { Annotation, InputMessage, OutputItem } from '../../src/protocol/items.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 type Verbs = Omit<ActivePlugin, 'id'>
 
@@ -24,7 +26,7 @@ function chainFor(
 ): PluginChain | null {
   // What is not built is refused before it comes here.
   const { request } = scriptedExchange()
-  return createPluginChains(plugins).of({ ...request, ...fields } as typeof request)
+  return createPluginChains(plugins, new TestClock()).of({ ...request, ...fields } as typeof request)
 }
 
 function some(plugins: readonly AnyPlugin[], fields: Readonly<Record<string, unknown>> = both): PluginChain {
@@ -269,7 +271,7 @@ t.test('the model may be asked as often as the plugin with the most calls needs'
 t.test('advice comes from plugins that were not at work', async t => {
   const error = new GatewayError('context_length_exceeded', 'too long')
   const advising = healing({}, { advise: ({ code }) => (code === error.code ? 'Use healing.' : null) })
-  const { advice } = createPluginChains([advising, compression({})])
+  const { advice } = createPluginChains([advising, compression({})], new TestClock())
   const { request } = scriptedExchange()
   const named = (enabled?: boolean) =>
     ({ ...request, plugins: [{ id: 'response-healing', enabled }] }) as typeof request
@@ -304,4 +306,39 @@ t.test('a text from outside of the prompt is looked at before the plugin has it'
   const refused = new GatewayError('permission_denied', 'no')
   await t.rejects(chain.prepare(exchange, { ...NOTHING_FOUND, text: () => Promise.reject(refused) }), refused)
   t.same(told, [])
+})
+
+t.test('the time of a plugin is that of its verbs, without what others do within them', async t => {
+  const clock = new TestClock()
+  const metrics = createMetrics()
+  const takes = async (ms: number) => clock.advance(ms)
+  const plugins = [
+    healing({
+      async prepare(_, inspect) {
+        await takes(1_000)
+        await inspect('a text')
+      },
+      async finish({ output }) {
+        await takes(2_000)
+        return output
+      },
+    }),
+    compression({ look: () => takes(500), order: candidates => candidates }),
+  ]
+  const { request } = scriptedExchange()
+  const chain = createPluginChains(plugins, clock).of({ ...request, ...both } as typeof request)
+  const guard: InputGuard = {
+    prompt: () => undefined,
+    text: async (_, text) => {
+      await takes(250)
+      return text
+    },
+  }
+  const exchange = scriptedExchange()
+  await chain?.prepare(exchange, guard)
+  await chain?.finish(turn, exchange)
+  chain?.observeTimes(metrics)
+  const seconds = (plugin: string) => metrics.pluginSeconds.labels({ plugin })
+  t.match(seconds('response-healing'), { count: 1, sum: 3 })
+  t.match(seconds('context-compression'), { count: 1, sum: 0.5 })
 })

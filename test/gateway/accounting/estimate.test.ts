@@ -297,16 +297,19 @@ t.test('a message that may be asked for again is worth all of its calls', async 
   }
   const candidates = [{ endpoint, credential: null }]
   const fails = () => Promise.reject(new Error('nobody asks'))
-  const chains = createPluginChains([
-    createAlignment({
-      ask: fails,
-      clock: new TestClock(),
-      metrics: createMetrics(),
-      tasks: { runInlineOr: fails },
-      config: { alignment: { evaluator: null, hipaaWorkspaces: [], timeoutMs: 1 } },
-      policyAgainst: () => null,
-    }),
-  ])
+  const chains = createPluginChains(
+    [
+      createAlignment({
+        ask: fails,
+        clock: new TestClock(),
+        metrics: createMetrics(),
+        tasks: { runInlineOr: fails },
+        config: { alignment: { evaluator: null, hipaaWorkspaces: [], timeoutMs: 1 } },
+        policyAgainst: () => null,
+      }),
+    ],
+    new TestClock(),
+  )
   const worth = (settings: object) => {
     const plugins = [{ id: 'alignment', rules: ['Be kind'], ...settings }]
     const request = asked('x'.repeat(400), { max_output_tokens: 60, plugins })
