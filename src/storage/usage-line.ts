@@ -23,10 +23,7 @@ type Always =
 export type UsageLine = Pick<UsageRecord, Always> &
   Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
 
-type Optional = Extract<
-  keyof UsageRecord,
-  'memberId' | 'parent' | 'apiType' | 'router' | 'leftOutBefore' | 'trace' | 'app'
->
+type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app'>
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
   workspaceId: null,
@@ -72,7 +69,6 @@ export function lineOf(record: UsageRecord): string {
   if (record.parent !== undefined) line.parent = record.parent
   if (record.apiType !== undefined) line.apiType = record.apiType
   if (record.router !== undefined) line.router = record.router
-  if (record.leftOutBefore !== undefined) line.leftOutBefore = record.leftOutBefore
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
   if (record.model !== null) line.model = record.model

@@ -34,10 +34,7 @@ export interface AppFields {
   readonly userAgent?: string
 }
 
-/**
- * One record for each admitted request; see `leftOutBefore`. External text is cut and free of NUL; counts are safe
- * integers.
- */
+/** Exactly one record for each admitted request. External text is cut and free of NUL; counts are safe integers. */
 export interface UsageRecord {
   /** Generation id. */
   readonly id: string
@@ -53,11 +50,6 @@ export interface UsageRecord {
   readonly parent?: string
   /** The kind of request; absent for one for text. */
   readonly apiType?: 'embeddings'
-  /**
-   * Requests of the same key, before this one, for which no model was asked and which have no record of their own;
-   * absent: there were none.
-   */
-  readonly leftOutBefore?: number
   /** The router that the request named, such as `gateway/auto`; absent: it named a model. */
   readonly router?: string
   /** The field `trace` of the request, bounded; absent: it had none. */

@@ -37,7 +37,6 @@ const VALUES: Readonly<Partial<Record<keyof UsageRecord, readonly unknown[]>>> =
   parent: [undefined, 'gen-parent'],
   apiType: [undefined, 'embeddings'],
   router: [undefined, 'gateway/auto'],
-  leftOutBefore: [undefined, 940],
   model: [null, 'acme/fast-1', ''],
   provider: [null, 'acme'],
   providerName: [null, 'Acme', 'Other'],

@@ -6,13 +6,9 @@ import type { UsageSpool } from '../../storage/spool.ts'
 import type { LedgerStore } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import { type UsageLine, wholeRecord } from '../../storage/usage-line.ts'
-import { UnaskedRecords } from './unasked.ts'
 
 export interface Ledger {
-  /**
-   * Keeps the record, together with others of this turn of the event loop; of many requests of one key for which no
-   * model was asked it keeps some, with the number of the others. Never throws.
-   */
+  /** Keeps the record, together with others of this turn of the event loop. Never throws. */
   append(record: UsageRecord): void
   /** Resolves when all records until now survive a kill of the process; null: they do. Never rejects. */
   written(): Promise<void> | null
@@ -21,12 +17,8 @@ export interface Ledger {
 }
 
 export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
-  const unasked = new UnaskedRecords()
   return {
-    append(record) {
-      const kept = unasked.take(record)
-      if (kept !== null) spool.append(kept)
-    },
+    append: record => spool.append(record),
     written: () => spool.written(),
     async find(id, organizationId) {
       const line = spool.find(id)
