@@ -123,6 +123,8 @@ export interface ThreadWork {
   prepared(): void
   /** True while nobody waits for the thread. */
   isIdle(): boolean
+  /** Does what would stop callers, at the beginning of each quiet time; absent where there is nothing. */
+  quiet?(): void
   /** Serves with the certificate of this version, false: it cannot; absent where nothing is served. */
   certificate?(version: string): Promise<boolean>
   /** The load to tell others; absent where no client waits. */
@@ -190,7 +192,11 @@ export class ThreadLoop {
       void this.stop(0)
     })
     this.#port.on('message', (message: ToThread) => this.#receive(work, message))
-    this.#heap = new QuietHeap({ clock: systemClock, isIdle: () => work.isIdle() })
+    this.#heap = new QuietHeap({
+      clock: systemClock,
+      isIdle: () => work.isIdle(),
+      onQuiet: () => work.quiet?.(),
+    })
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
 

@@ -11,6 +11,8 @@ export interface QuietHeapOptions {
   readonly clock: Clock
   /** True while nobody waits for the thread: a collection stops it for some milliseconds. */
   readonly isIdle: () => boolean
+  /** Called at the beginning of each quiet time. Default: nothing. */
+  readonly onQuiet?: () => void
   /** Bytes in use. Default: of this thread. */
   readonly usedBytes?: () => number
   /** Default: a collection of the young generation of this thread. */
@@ -34,7 +36,7 @@ export class QuietHeap {
   #quiet = 0
 
   constructor(options: QuietHeapOptions) {
-    this.#options = { usedBytes: heapBytes, collect: collectGarbage, ...options }
+    this.#options = { onQuiet: () => undefined, usedBytes: heapBytes, collect: collectGarbage, ...options }
     this.#sample()
   }
 
@@ -44,12 +46,13 @@ export class QuietHeap {
 
   /** Collects at the beginning of each quiet time. */
   #sample(): void {
-    const { clock, isIdle, usedBytes, collect } = this.#options
+    const { clock, isIdle, onQuiet, usedBytes, collect } = this.#options
     const bytes = usedBytes()
     const isQuiet = isIdle() && Math.abs(bytes - this.#usedBytes) < QUIET_BYTES
     this.#quiet = isQuiet ? this.#quiet + 1 : 0
     const collects = COLLECTIONS_AT.includes(this.#quiet)
     if (collects) collect()
+    if (this.#quiet === COLLECTIONS_AT[0]) onQuiet()
     this.#usedBytes = collects ? usedBytes() : bytes
     this.#timer = clock.after(SAMPLE_MS, () => this.#sample())
   }

@@ -1,9 +1,11 @@
 /** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
+import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
 import { EndedRequests } from '../server/ended-requests.ts'
 import { CertificateError, ListenError } from '../server/http.ts'
 import { buildServing } from './build.ts'
+import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './messages.ts'
 import { warmUp } from './warm-up.ts'
 
@@ -23,6 +25,7 @@ const serving = await buildServing({
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
+const mcpHint = join(settings.spoolFolder, '../mcp-used')
 loop.follow({
   metrics() {
     const { thread } = settings
@@ -34,6 +37,7 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   isIdle: () => server.openRequests === 0,
+  quiet: () => void followMcpHint(mcpHint, settings.config.tools.mcp.allowPrivate),
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {

@@ -6,10 +6,13 @@ import { TestClock } from '../support/test-clock.ts'
 
 function watch(grown: () => number, isIdle = () => true) {
   const clock = new TestClock()
-  const seen = { bytes: 0, collections: 0 }
+  const seen = { bytes: 0, collections: 0, quietTimes: 0 }
   const heap = new QuietHeap({
     clock,
     isIdle,
+    onQuiet: () => {
+      seen.quietTimes++
+    },
     usedBytes: () => {
       seen.bytes += grown()
       return seen.bytes
@@ -31,12 +34,14 @@ t.test('a quiet thread collects twice, and again after the next load', async t =
   t.equal(seen.collections, 0, 'some seconds have to pass')
   seconds(60)
   t.equal(seen.collections, 2)
+  t.equal(seen.quietTimes, 1, 'told once in a quiet time')
   growth = 1_000_000
   seconds(60)
   t.equal(seen.collections, 2, 'none under load')
   growth = 1_000
   seconds(60)
   t.equal(seen.collections, 4)
+  t.equal(seen.quietTimes, 2)
   heap.close()
   growth = 1_000_000
   seconds(2)

@@ -10,6 +10,7 @@ import { type CheckedFetch, openCheckedFetch } from '../../upstream/checked-fetc
 import type { LinkRules } from '../../upstream/fetch-page.ts'
 import type { ResolveName } from '../../upstream/resolve-name.ts'
 import { failureOf, McpFailure } from './failure.ts'
+import { loadMcpLibrary } from './library.ts'
 
 /** A server as a request names it. */
 export interface McpServer {
@@ -109,10 +110,8 @@ async function open(
   mark: string,
   signal: AbortSignal,
 ): Promise<Opened> {
-  // Loaded when it is first used: it takes a fifth of a second and some megabytes.
-  const [{ Client }, { StreamableHTTPClientTransport }, network] = await Promise.all([
-    import('@modelcontextprotocol/sdk/client/index.js'),
-    import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+  const [{ Client, StreamableHTTPClientTransport }, network] = await Promise.all([
+    loadMcpLibrary(),
     openCheckedFetch(
       rules,
       resolve,
