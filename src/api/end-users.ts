@@ -44,7 +44,7 @@ export function registerEndUser(deps: EndUserDeps): Handler {
       isNew => (isNew ? toObject(user) : null),
     )
     if (!added) throw new GatewayError('conflict', 'user: is registered already')
-    // Who is not registered has the default weight already.
+    // An end user without a record has the default weight already.
     if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
     reply.json(201, { data: toDocument(record) })
   }

@@ -32,7 +32,7 @@ export interface UploadsOptions {
   readonly maxBytes: number
 }
 
-/** Whose body it is, and how long. */
+/** The key that sends a body, and the length of the body. */
 export interface UploadOwner {
   readonly keyHash: string
   /** Null: nobody knows. */

@@ -40,7 +40,7 @@ export class HeldShare {
     this.limits = limits
   }
 
-  /** What all keys hold. */
+  /** The amount that all keys hold together. */
   get used(): number {
     return this.#used
   }

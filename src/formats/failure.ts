@@ -66,7 +66,7 @@ const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['deadline_exceeded', 'upstream_timeout'],
 ])
 
-/** What providers call a prompt that is too long for the model. */
+/** The words of providers for a prompt that is too long for the model. */
 const OVERFLOW_CODES: ReadonlySet<string> = new Set([
   'context_length_exceeded',
   'context_window_exceeded',

@@ -292,7 +292,7 @@ export const DebugTime = Type.Object({
   start_ms: Type.Number(),
 })
 
-/** What `debug` asks for, in a whole reply. */
+/** The facts that `debug` asks for, in a whole reply. */
 export const DebugAnswer = Type.Object({
   echo_upstream_body: Type.Optional(Type.Object({}, { additionalProperties: true })),
   timings: Type.Optional(Type.Array(DebugTime)),

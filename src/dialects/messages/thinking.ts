@@ -20,7 +20,7 @@ const CALL_MARK = 'gateway-call-v1.'
 
 /** The block of a finished item; null where there is nothing to tell. */
 export function thinkingBlock(item: ReasoningItem): Block | null {
-  // Where a provider says both, the summary only repeats the text.
+  // The summary of a provider that says both only repeats the text.
   const thinking = joined(item.content ?? []) || joined(item.summary)
   const signature = signatureOf(item)
   if (thinking === '' && signature === '') return null
