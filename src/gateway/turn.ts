@@ -11,7 +11,7 @@ import { type Endpoint, type FormatName, textFormat } from '../providers/provide
 import { isPending, whenReady } from '../ready.ts'
 import type { ToolPlace } from '../tools/tool.ts'
 import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
-import { type Answer, type AnswerSource, type Content, RELAYS } from './answer/answer.ts'
+import { type Answer, type AnswerSource, type Content, lessonsFor } from './answer/answer.ts'
 import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { ClientCalls, type FittedRequest, fitTools, withClientPaths } from './client-tools.ts'
@@ -255,17 +255,17 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   if (found.length > 0) answer.cite(found, true)
 }
 
-/** Null unless client and provider speak alike, a relay exists for it, and the content may pass unread. */
+/** Null unless both sides speak a dialect, and the content may pass unread. */
 function relayOf(
-  format: Format,
+  { dialect }: Format,
   { answer, guarding }: RunningExchange,
   { endpoint }: RouteCandidate,
 ): AttemptTerms['relay'] {
   const { relays } = answer
-  if (guarding?.reply != null || relays === null || answer.cites) return null
-  if (format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')) return null
-  const learn = RELAYS[relays]
-  return learn === undefined ? null : { to: answer, learn }
+  if (guarding?.reply != null || dialect === null || relays === null || answer.cites) return null
+  if (endpoint.provider.quirks.includes('no-relay')) return null
+  const learn = lessonsFor(dialect, relays)
+  return learn === null ? null : { to: answer, learn }
 }
 
 /** True in the first turn: prompts of later ones may quote texts that were withheld. */

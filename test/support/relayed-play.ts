@@ -1,7 +1,4 @@
-/**
- * Plays streams of a provider to a client of the same dialect twice, relayed and through the general way, and compares
- * all that the client reads.
- */
+/** Plays streams of a provider to a client twice, relayed and through the general way, and compares what it reads. */
 import type { Test } from 'tap'
 import type { Dialect, FrameWriter } from '../../src/dialects/dialect.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
@@ -12,13 +9,14 @@ import { chatCompletions, messages, responsesDialect } from './dialects.ts'
 import { arrivals } from './recordings.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from './scripted-attempt.ts'
 
-/** The formats whose frames are relayed, and the dialect that speaks alike. */
+/** The formats whose frames are relayed, and the dialect that speaks alike: the client's, where no other is named. */
 export const DIALECTS = {
   'openai-responses': responsesDialect,
   'openai-chat': chatCompletions,
   'anthropic-messages': messages,
 } as const
 export type Relayed = keyof typeof DIALECTS
+export const DOORS: readonly Dialect[] = Object.values(DIALECTS)
 
 const FORMAT: Relayed = 'openai-responses'
 
@@ -84,6 +82,8 @@ export interface Outcome {
 
 export interface Play {
   readonly format?: Relayed
+  /** Dialect of the client. */
+  readonly door?: Dialect
   readonly quirks?: readonly Quirk[]
   readonly fields?: Readonly<Record<string, unknown>>
   readonly slow?: boolean
@@ -91,10 +91,10 @@ export interface Play {
 
 export async function play(
   chunks: readonly Buffer[],
-  { format = FORMAT, quirks = [], fields = {}, slow = false }: Play,
+  { format = FORMAT, door = DIALECTS[format], quirks = [], fields = {}, slow = false }: Play,
 ): Promise<Outcome> {
   const exchange = scriptedExchange(fields)
-  const sink = new KeepingSink(DIALECTS[format], exchange.request)
+  const sink = new KeepingSink(door, exchange.request)
   sink.flowing = !slow
   const { run, handler, client, over } = startScripted(scriptedEndpoint(format, quirks), sink, exchange)
   let error: string | null = null
@@ -112,7 +112,7 @@ export async function play(
   await settled
   return {
     sink,
-    events: format === 'openai-chat' ? readChunks(sink.text) : read(sink.text),
+    events: door === chatCompletions ? readChunks(sink.text) : read(sink.text),
     error,
     paused: client.pauses,
     usage: run.usage,
@@ -154,17 +154,28 @@ function read(text: string): Record<string, unknown>[] {
   })
 }
 
+const MADE_ID = /^(msg|rs|fc|ctc|st|call|toolu|thk)_[\w-]+$/
+/** A signature of ours has ids in it, in base64url. */
+const OUR_SIGNATURE = /^gateway-reasoning-v1\./
+
 /** Ids that we made, because the provider gave none, are random: each becomes its number in order of appearance. */
 function comparable(outcome: Outcome, upstream: Buffer): string {
   const given = upstream.toString('utf8')
   const made = new Map<string, number>()
+  const named = (value: string): string => {
+    if (!MADE_ID.test(value) || given.includes(value)) return value
+    if (!made.has(value)) made.set(value, made.size)
+    return `made ${made.get(value)}`
+  }
   return JSON.stringify(
     { ...outcome, sink: [outcome.sink.events, outcome.sink.number] },
     (_key, value: unknown) => {
-      if (typeof value !== 'string' || !/^(msg|rs|fc|ctc|st|call)_[\w-]+$/.test(value)) return sorted(value)
-      if (given.includes(value)) return value
-      if (!made.has(value)) made.set(value, made.size)
-      return `made ${made.get(value)}`
+      if (typeof value !== 'string') return sorted(value)
+      if (!OUR_SIGNATURE.test(value)) return named(value)
+      return value
+        .split('.')
+        .map(part => named(Buffer.from(part, 'base64url').toString()))
+        .join('.')
     },
   )
 }
@@ -182,14 +193,20 @@ interface Counts {
   readonly deltas: number
 }
 
-export async function compare(t: Test, format: Relayed, name: string, bytes: Buffer): Promise<Counts> {
-  const expected = await play([bytes], { ...general, format })
+export async function compare(
+  t: Test,
+  format: Relayed,
+  door: Dialect,
+  name: string,
+  bytes: Buffer,
+): Promise<Counts> {
+  const expected = await play([bytes], { ...general, format, door })
   const wanted = comparable(expected, bytes)
   t.equal(expected.sink.relayed, 0)
   const deltas = expected.events.filter(isDelta).length
   let relayed = 0
   for (const arrival of arrivals(bytes)) {
-    const outcome = await play(arrival.chunks, { format })
+    const outcome = await play(arrival.chunks, { format, door })
     if (comparable(outcome, bytes) !== wanted)
       tellDifference(t, `${name}, ${arrival.name}`, outcome, expected)
     if (arrival.name === 'whole') relayed = outcome.sink.relayed
@@ -223,4 +240,18 @@ function tellDifference(t: Test, name: string, outcome: Outcome, expected: Outco
   t.same(outcome.events, expected.events, name)
   t.same([outcome.usage, outcome.characters], [expected.usage, expected.characters], name)
   t.fail(`${name}: the relayed stream reads otherwise (${outcome.paused} and ${expected.paused} pauses)`)
+}
+
+/** As `same`, for the clients of every dialect; the outcome is that of the dialect that speaks as the provider does. */
+export async function sameAtAllDoors(
+  t: Test,
+  name: string,
+  chunks: readonly Buffer[],
+  played: Play = {},
+): Promise<Outcome> {
+  const own = DIALECTS[played.format ?? FORMAT]
+  for (const door of DOORS) {
+    if (door !== own) await same(t, `${name}, read by a client of ${door.name}`, chunks, { ...played, door })
+  }
+  return same(t, name, chunks, played)
 }

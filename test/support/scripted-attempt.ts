@@ -4,7 +4,7 @@ import { toGatewayError } from '../../src/errors.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import type { Meter } from '../../src/gateway/accounting/account.ts'
-import { Answer, type Ending, RELAYS } from '../../src/gateway/answer/answer.ts'
+import { Answer, type Ending, lessonsFor } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
@@ -156,15 +156,15 @@ export function startScripted(
   const { relays } = answer
   const format = FORMATS[textFormat(endpoint)]
   const learn =
-    relays === null || format.dialect !== relays || endpoint.provider.quirks.includes('no-relay')
-      ? undefined
-      : RELAYS[relays]
+    relays === null || format.dialect === null || endpoint.provider.quirks.includes('no-relay')
+      ? null
+      : lessonsFor(format.dialect, relays)
   const debug = new DebugNotes(exchange)
   const run = new Attempt(deps, exchange, record, {
     encode: () => deps.requests.encode(exchange, record, format, prompt),
     format,
     body: null,
-    relay: learn === undefined ? null : { to: answer, learn },
+    relay: learn === null ? null : { to: answer, learn },
     echo: request.debug?.echo_upstream_body === true ? debug.bodies : null,
     debug: null,
     meter,

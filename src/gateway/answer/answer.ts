@@ -27,7 +27,7 @@ import type { Sink } from './sink.ts'
 export type { Content } from './assemble.ts'
 export { echoRequest } from './echo.ts'
 export { type LearnFrame, Relay } from './relay.ts'
-export { RELAYS } from './relay-lessons.ts'
+export { lessonsFor } from './relay-lessons.ts'
 export { type Charged, type ExchangeSummary, FinalSink, type Outcome, type Sink } from './sink.ts'
 
 /** Fields that the terminal event adds to the response object. */

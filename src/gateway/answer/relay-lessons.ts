@@ -1,6 +1,6 @@
 /**
- * Lessons of the relay, by dialect: learns which frames of a provider can be relayed, and which frames leave in their
- * place. A dialect without a row has no relay. Pure.
+ * Lessons of the relay: which frames of a provider can be relayed to clients of a dialect, and which frames leave in
+ * their place. Provider and client may speak alike or not. Pure.
  */
 
 import type { StreamEvent } from '../../protocol/events.ts'
@@ -8,15 +8,18 @@ import type { DialectName } from '../../protocol/request.ts'
 import { FramePattern, type FrameSlot, type Place, placesIn } from '../../upstream/scan.ts'
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
-export const RELAYS: Partial<Record<DialectName, LearnFrame>> = {
-  responses: learnResponses,
-  'chat-completions': learnChat,
-  messages: learnMessages,
+/** Dialects with event streams. */
+type Streamed = Exclude<DialectName, 'embeddings'>
+
+/** What learns from the frames of a provider that speaks `from`, for clients of `to`; null: nothing is relayed. */
+export function lessonsFor(from: DialectName, to: DialectName): LearnFrame | null {
+  return from === 'embeddings' || to === 'embeddings' ? null : LESSONS[from][to]
 }
 
 type Members = Readonly<Record<string, unknown>>
 
 const DATA = 'data: '
+const NUMBER = 'sequence_number'
 
 const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
   ['sequence_number', 'number'],
@@ -58,7 +61,19 @@ function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boole
   )
 }
 
-/** Members that may hold the text, in frames of providers and in ours. */
+/** What a provider's frame with a delta is made of, by the dialect that it speaks. */
+interface Source {
+  /** Members that may hold the text. */
+  readonly texts: ReadonlySet<string>
+  /** Members that differ from frame to frame and say nothing. */
+  readonly slots: ReadonlyMap<string, 'number' | 'padding'>
+  /** True: the member says the same in every frame of a kind, or nothing. Frames with any other member are decoded. */
+  isInert(path: string, place: Place, json: string): boolean
+  /** True: it hides the length of its texts by blanks before the last brace. */
+  readonly hasBlanks: boolean
+}
+
+/** Members that may hold the text, in chunks of providers and in ours. */
 const CHAT_TEXTS: ReadonlySet<string> = new Set([
   'choices.0.delta.content',
   'choices.0.delta.content.0.thinking.0.text',
@@ -68,8 +83,6 @@ const CHAT_TEXTS: ReadonlySet<string> = new Set([
   'choices.0.delta.reasoning_details.0.summary',
   'choices.0.delta.tool_calls.0.function.arguments',
 ])
-/** Members that the decoder does not read: two hide the length of the text; the id counts in the first frame only. */
-const CHAT_PADDING: ReadonlySet<string> = new Set(['obfuscation', 'p', 'id'])
 const CHAT_CHOICE = 'choices.'
 /**
  * Other members of a choice that say the same in every frame, or nothing. Any other one may add to the answer once in
@@ -91,50 +104,105 @@ const CHAT_INERT: ReadonlySet<string> = new Set([
   'choices.0.delta.tool_calls.0.id',
   'choices.0.delta.tool_calls.0.type',
 ])
+const RESPONSES_INERT: ReadonlySet<string> = new Set([
+  'type',
+  'item_id',
+  'output_index',
+  'content_index',
+  'summary_index',
+])
+const MESSAGES_TEXTS: ReadonlySet<string> = new Set(['delta.text', 'delta.thinking', 'delta.partial_json'])
+const MESSAGES_INERT: ReadonlySet<string> = new Set(['type', 'index', 'delta.type'])
+
+const SOURCES: Readonly<Record<Streamed, Source>> = {
+  responses: {
+    texts: new Set(['delta']),
+    slots: new Map([
+      ['sequence_number', 'number'],
+      ['obfuscation', 'padding'],
+    ]),
+    isInert: path => RESPONSES_INERT.has(path),
+    hasBlanks: false,
+  },
+  'chat-completions': {
+    texts: CHAT_TEXTS,
+    // Two hide the length of the text; the id counts in the first frame only.
+    slots: new Map([
+      ['obfuscation', 'padding'],
+      ['p', 'padding'],
+      ['id', 'padding'],
+    ]),
+    isInert: (path, { start, end, isString }, json) =>
+      !path.startsWith(CHAT_CHOICE) ||
+      CHAT_INERT.has(path) ||
+      (isString ? start === end : json.slice(start, end) === 'null'),
+    hasBlanks: false,
+  },
+  messages: {
+    texts: MESSAGES_TEXTS,
+    slots: new Map(),
+    isInert: path => MESSAGES_INERT.has(path),
+    hasBlanks: true,
+  },
+}
+
+/** Members of our frames that differ from frame to frame. */
+const WRITTEN: Readonly<Record<Streamed, ReadonlySet<string>>> = {
+  responses: new Set(['delta', NUMBER]),
+  'chat-completions': CHAT_TEXTS,
+  messages: MESSAGES_TEXTS,
+}
 
 /**
- * A frame is a lesson once the frame before it has taught the same: the first one of an answer has its role, and the
- * first one of a part may open items.
+ * A frame is a lesson once the frame before it has taught the same: the first one of an answer may have its role, and
+ * the first one of a part may open items.
  */
-function learnChat(frame: DecodedFrame, before: Lesson | null): Lesson | null {
-  const { event, data, last, written } = frame
+function learnPair(
+  source: Source,
+  written: ReadonlySet<string>,
+  frame: DecodedFrame,
+  before: Lesson | null,
+): Lesson | null {
+  const { event, data, last } = frame
   const delta = 'delta' in last ? last.delta : null
   if (typeof delta !== 'string' || delta === '') return null
   if (before !== null && confirms(frame, delta, before)) return { ...before, isProven: true }
   const places = placesIn(data)
   if (places === null) return null
   let found = false
-  const slots = slotsIn(places, (path, place) => {
-    if (!place.isString) return null
-    if (CHAT_PADDING.has(path)) return 'padding'
-    if (!CHAT_TEXTS.has(path) || !holds(data, place, delta)) return null
-    const slot = found ? 'copy' : 'delta'
-    found = true
-    return slot
+  let ahead = 0
+  const slots: (Place & { readonly slot: FrameSlot })[] = []
+  for (const [path, place] of places) {
+    const slot = source.slots.get(path)
+    if (slot !== undefined && place.isString === (slot === 'padding')) {
+      if (slot === 'number') ahead = Number(data.slice(place.start, place.end)) - last.sequence_number
+      slots.push({ ...place, slot })
+    } else if (source.texts.has(path) && holds(data, place, delta)) {
+      slots.push({ ...place, slot: found ? 'copy' : 'delta' })
+      found = true
+    } else if (!source.texts.has(path) && !source.isInert(path, place, data)) return null
+  }
+  if (!found || !Number.isSafeInteger(ahead)) return null
+  if (source.hasBlanks) slots.push({ ...blanksAtEnd(data), isString: false, slot: 'blank' })
+  const template = templateOf(frame.written, (path, place, json) => {
+    if (!written.has(path)) return null
+    if (path === NUMBER) return 'number'
+    return holds(json, place, delta) ? 'delta' : null
   })
-  if (!found || ![...places].every(([path, place]) => isInert(path, place, data))) return null
-  const template = templateOf(written, (path, place, json) =>
-    CHAT_TEXTS.has(path) && holds(json, place, delta) ? 'delta' : null,
-  )
   if (template === null) return null
-  return { pattern: new FramePattern(event, data, slots, false), template, ahead: 0, isProven: false }
-}
-
-/** The member is a text, or has no effect in a frame that follows one of its kind. */
-function isInert(path: string, { start, end, isString }: Place, json: string): boolean {
-  if (!path.startsWith(CHAT_CHOICE) || CHAT_TEXTS.has(path) || CHAT_INERT.has(path)) return true
-  return isString ? start === end : json.slice(start, end) === 'null'
+  return { pattern: new FramePattern(event, data, slots, false), template, ahead, isProven: false }
 }
 
 /** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */
-function confirms({ event, data, events, written }: DecodedFrame, delta: string, lesson: Lesson): boolean {
-  const text = events === 1 ? lesson.pattern.deltaOf(event, data, 0) : null
+function confirms({ event, data, events, last, written }: DecodedFrame, delta: string, lesson: Lesson): boolean {
+  const number = last.sequence_number
+  const text = events === 1 ? lesson.pattern.deltaOf(event, data, number + lesson.ahead) : null
   if (text === null || JSON.parse(`"${text}"`) !== delta) return false
-  return lesson.template?.frame(JSON.stringify(delta).slice(1, -1)) === written
+  return lesson.template?.frame(JSON.stringify(delta).slice(1, -1), number) === written
 }
 
 /** Members of a delta with its text, by the type of the delta. */
-const MESSAGES_TEXTS: ReadonlyMap<unknown, string> = new Map([
+const MESSAGES_MEMBERS: ReadonlyMap<unknown, string> = new Map([
   ['text_delta', 'text'],
   ['thinking_delta', 'thinking'],
   ['input_json_delta', 'partial_json'],
@@ -154,7 +222,7 @@ function learnMessages({ event, data, events, last, written }: DecodedFrame): Le
   if (places === null) return null
   const frame = JSON.parse(data) as Members
   const ours = JSON.parse(json) as Members
-  const member = MESSAGES_TEXTS.get((frame['delta'] as Members | null | undefined)?.['type'])
+  const member = MESSAGES_MEMBERS.get((frame['delta'] as Members | null | undefined)?.['type'])
   if (member === undefined || !isSameDelta(frame, ours, member, delta)) return null
   const path = `delta.${member}`
   const text = slotsIn(places, each => (each === path ? 'delta' : null))
@@ -217,4 +285,23 @@ function templateOf(
   })
   if (!slots.some(({ slot }) => slot === 'delta')) return null
   return new FrameTemplate(written.slice(0, from), json, slots)
+}
+
+function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {
+  const to =
+    (written: ReadonlySet<string>): LearnFrame =>
+    (frame, before) =>
+      learnPair(SOURCES[from], written, frame, before)
+  return {
+    responses: to(WRITTEN.responses),
+    'chat-completions': to(WRITTEN['chat-completions']),
+    messages: to(WRITTEN.messages),
+  }
+}
+
+/** By the dialect of the provider, then by that of the client. */
+const LESSONS: Readonly<Record<Streamed, Readonly<Record<Streamed, LearnFrame>>>> = {
+  responses: { ...lessonsFrom('responses'), responses: learnResponses },
+  'chat-completions': lessonsFrom('chat-completions'),
+  messages: { ...lessonsFrom('messages'), messages: learnMessages },
 }

@@ -1,5 +1,5 @@
 /**
- * Relay: passes delta frames on without decoding them, if provider and client speak the same dialect. Hot path.
+ * Relay: passes delta frames on without decoding them, between any two dialects. Hot path.
  * A frame that matches a pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the
  * same text. All other frames take the general way through decoder and assembler.
  *
@@ -226,9 +226,15 @@ export class FrameTemplate {
     }
   }
 
-  /** The frame for a text, as it stands in JSON, without a number. */
-  frame(delta: string): string {
-    return textsOf(this.#pieces).join(delta)
+  /** The frame for a text, as it stands in JSON. */
+  frame(delta: string, number: number): string {
+    const pieces = textsOf(this.#pieces)
+    return pieces
+      .map((piece, index) => {
+        const slot = this.#slots[index]
+        return slot === undefined ? piece : piece + (slot === 'delta' ? delta : number)
+      })
+      .join('')
   }
 }
 

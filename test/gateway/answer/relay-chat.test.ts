@@ -1,6 +1,6 @@
 /** The relay of chat completions writes what the general way writes, whatever the provider sends between texts. */
 import t from 'tap'
-import { type Outcome, same } from '../../support/relayed-play.ts'
+import { type Outcome, sameAtAllDoors } from '../../support/relayed-play.ts'
 
 const FORMAT = 'openai-chat'
 
@@ -49,8 +49,8 @@ const buffers = (frames: readonly string[]): Buffer[] => frames.map(one => Buffe
 
 t.test('of a proper stream nearly all deltas are relayed, and each counts as one event', async t => {
   const frames = properStream()
-  const cut = await same(t, 'cut at frames', buffers(frames), { format: FORMAT })
-  const whole = await same(t, 'in one read', [Buffer.from(frames.join(''))], { format: FORMAT })
+  const cut = await sameAtAllDoors(t, 'cut at frames', buffers(frames), { format: FORMAT })
+  const whole = await sameAtAllDoors(t, 'in one read', [Buffer.from(frames.join(''))], { format: FORMAT })
   for (const outcome of [cut, whole]) {
     t.equal(outcome.error, null)
     t.ok(outcome.sink.relayed > 25, `${outcome.sink.relayed} relayed`)
@@ -63,7 +63,7 @@ t.test('a stream that ends at any byte ends the same', async t => {
   const bytes = Buffer.from(properStream().join(''))
   let relayed = 0
   for (let end = 1; end <= bytes.length; end += 11) {
-    relayed += (await same(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
+    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
   }
   t.ok(relayed > 1000)
 })
@@ -75,7 +75,7 @@ t.test(
     const said = TEXTS.map(content => delta({ content }))
     const stop = chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })
     const frames = [...said, ...thought, ...said, ...thought, stop, 'data: [DONE]\n\n']
-    const outcome = await same(t, 'alternating', buffers(frames), { format: FORMAT })
+    const outcome = await sameAtAllDoors(t, 'alternating', buffers(frames), { format: FORMAT })
     t.ok(outcome.sink.relayed > 20)
     t.equal(outcome.sink.text.split('"role"').length, 2)
   },
@@ -96,13 +96,13 @@ t.test('the same text under two names, under an id of its own, and in a list, is
   const stop = chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })
   for (const [name, kind] of Object.entries(kinds)) {
     const frames = [...TEXTS.map(kind), stop, 'data: [DONE]\n\n']
-    t.equal((await same(t, name, buffers(frames), { format: FORMAT })).sink.relayed, TEXTS.length - 3, name)
+    t.equal((await sameAtAllDoors(t, name, buffers(frames), { format: FORMAT })).sink.relayed, TEXTS.length - 3, name)
   }
 })
 
 t.test('where the client excludes thinking, only the text is relayed', async t => {
   const fields = { reasoning: { exclude: true } }
-  const outcome = await same(t, 'excluded', buffers(properStream()), { format: FORMAT, fields })
+  const outcome = await sameAtAllDoors(t, 'excluded', buffers(properStream()), { format: FORMAT, fields })
   t.ok(outcome.sink.relayed > 20)
   t.notOk(outcome.sink.text.includes('"reasoning"'))
 })
@@ -122,7 +122,7 @@ t.test('a text that stands elsewhere in the frame as well is told in its place o
       delta({ content }),
     )
     const stop = chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })
-    const outcome = await same(t, text, buffers([...frames, stop]), { format: FORMAT })
+    const outcome = await sameAtAllDoors(t, text, buffers([...frames, stop]), { format: FORMAT })
     t.equal(content(outcome), `${text.repeat(6)}other${text}`)
     t.ok(outcome.sink.relayed >= 4, `${text}: ${outcome.sink.relayed}`)
   }
@@ -172,12 +172,12 @@ for (const [name, change] of Object.entries(CHANGES)) {
       if (other === frame) continue
       changed++
       const chunks = buffers(frames.toSpliced(at, 1, other))
-      relayed += (await same(t, `${name}, frame ${at}`, chunks, { format: FORMAT })).sink.relayed
+      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}`, chunks, { format: FORMAT })).sink.relayed
       relayed += (
-        await same(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
+        await sameAtAllDoors(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
       ).sink.relayed
     }
-    await same(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
+    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
     t.ok(changed > 3)
     t.ok(relayed > 0)
   })
@@ -185,7 +185,7 @@ for (const [name, change] of Object.entries(CHANGES)) {
 
 t.test('a slow reader pauses the provider, whatever way a frame went', async t => {
   const frames = properStream()
-  const outcome = await same(t, 'slow', buffers(frames), { format: FORMAT, slow: true })
+  const outcome = await sameAtAllDoors(t, 'slow', buffers(frames), { format: FORMAT, slow: true })
   t.ok(outcome.sink.relayed > 25)
   t.ok(outcome.paused >= frames.length - 8, `${outcome.paused} pauses in ${frames.length} reads`)
 })

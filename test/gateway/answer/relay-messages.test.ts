@@ -1,6 +1,6 @@
 /** The relay of messages writes what the general way writes, whatever the provider sends between texts. */
 import t from 'tap'
-import { type Outcome, same } from '../../support/relayed-play.ts'
+import { type Outcome, sameAtAllDoors } from '../../support/relayed-play.ts'
 
 const FORMAT = 'anthropic-messages'
 
@@ -91,8 +91,8 @@ const buffers = (frames: readonly string[]): Buffer[] => frames.map(one => Buffe
 
 t.test('of a proper stream nearly all deltas are relayed, and each counts as one event', async t => {
   const frames = properStream()
-  const cut = await same(t, 'cut at frames', buffers(frames), { format: FORMAT })
-  const whole = await same(t, 'in one read', [Buffer.from(frames.join(''))], { format: FORMAT })
+  const cut = await sameAtAllDoors(t, 'cut at frames', buffers(frames), { format: FORMAT })
+  const whole = await sameAtAllDoors(t, 'in one read', [Buffer.from(frames.join(''))], { format: FORMAT })
   for (const outcome of [cut, whole]) {
     t.equal(outcome.error, null)
     t.ok(outcome.sink.relayed > 25, `${outcome.sink.relayed} relayed`)
@@ -105,7 +105,7 @@ t.test('a stream that ends at any byte ends the same', async t => {
   const bytes = Buffer.from(properStream().join(''))
   let relayed = 0
   for (let end = 1; end <= bytes.length; end += 11) {
-    relayed += (await same(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
+    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
   }
   t.ok(relayed > 1000, `${relayed} relayed`)
 })
@@ -120,7 +120,7 @@ t.test('blocks that the client gets under other numbers are relayed under these'
     close(7),
     end('end_turn'),
   ]
-  const outcome = await same(t, 'other numbers', buffers(frames), { format: FORMAT })
+  const outcome = await sameAtAllDoors(t, 'other numbers', buffers(frames), { format: FORMAT })
   t.ok(outcome.sink.relayed > 5, `${outcome.sink.relayed} relayed`)
   t.equal(content(outcome), TEXTS.join(''))
   const numbers = outcome.events.flatMap(each => (each['index'] === undefined ? [] : [each['index']]))
@@ -137,7 +137,7 @@ t.test('a text that stands elsewhere in the frame as well is told in its place o
       close(0),
       end('end_turn'),
     ]
-    const outcome = await same(t, said, buffers(frames), { format: FORMAT })
+    const outcome = await sameAtAllDoors(t, said, buffers(frames), { format: FORMAT })
     t.equal(content(outcome), texts.join(''))
     t.ok(outcome.sink.relayed >= 6, `${said}: ${outcome.sink.relayed}`)
   }
@@ -187,12 +187,12 @@ for (const [name, change] of Object.entries(CHANGES)) {
       if (other === frame) continue
       changed++
       const chunks = buffers(frames.toSpliced(at, 1, other))
-      relayed += (await same(t, `${name}, frame ${at}`, chunks, { format: FORMAT })).sink.relayed
+      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}`, chunks, { format: FORMAT })).sink.relayed
       relayed += (
-        await same(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
+        await sameAtAllDoors(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
       ).sink.relayed
     }
-    await same(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
+    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
     t.ok(changed > 3)
     t.ok(relayed > 0)
   })
@@ -200,7 +200,7 @@ for (const [name, change] of Object.entries(CHANGES)) {
 
 t.test('a slow reader pauses the provider, whatever way a frame went', async t => {
   const frames = properStream()
-  const outcome = await same(t, 'slow', buffers(frames), { format: FORMAT, slow: true })
+  const outcome = await sameAtAllDoors(t, 'slow', buffers(frames), { format: FORMAT, slow: true })
   t.ok(outcome.sink.relayed > 25)
   t.ok(outcome.paused >= frames.length - 20, `${outcome.paused} pauses in ${frames.length} reads`)
 })

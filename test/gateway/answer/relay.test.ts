@@ -5,34 +5,37 @@
 import t from 'tap'
 import { goldens } from '../../support/goldens.ts'
 import { recordings, withoutRecordings } from '../../support/recordings.ts'
-import { compare, DIALECTS, play, type Relayed, same } from '../../support/relayed-play.ts'
+import { compare, DIALECTS, DOORS, play, type Relayed, sameAtAllDoors } from '../../support/relayed-play.ts'
 
 for (const format of Object.keys(DIALECTS) as Relayed[]) {
-  t.test(
-    `${format}: every recorded stream reads the same relayed and decoded, however it arrives`,
-    { skip: withoutRecordings },
-    async t => {
-      const all = recordings(format).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
-      t.ok(all.length > 50)
-      let relayed = 0
-      let deltas = 0
-      for (const recording of all) {
-        const count = await compare(t, format, recording.file, recording.bytes())
-        relayed += count.relayed
-        deltas += count.deltas
-        if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
-          t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
-      }
-      t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
-      t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
-    },
-  )
+  for (const door of DOORS) {
+    const streams = `streams of ${format} to clients of ${door.name}`
+    t.test(
+      `${streams}: every recorded one reads the same relayed and decoded, however it arrives`,
+      { skip: withoutRecordings },
+      async t => {
+        const all = recordings(format).filter(one => one.streamed && (one.httpStatus ?? 200) === 200)
+        t.ok(all.length > 50)
+        let relayed = 0
+        let deltas = 0
+        for (const recording of all) {
+          const count = await compare(t, format, door, recording.file, recording.bytes())
+          relayed += count.relayed
+          deltas += count.deltas
+          if (process.env['VERBOSE'] !== undefined && count.relayed * 2 < count.deltas)
+            t.comment(`${recording.file} ${recording.provider}: ${count.relayed} of ${count.deltas}`)
+        }
+        t.comment(`${all.length} recordings; ${relayed} of ${deltas} deltas relayed`)
+        t.ok(relayed > deltas * 0.5, 'most deltas are relayed')
+      },
+    )
 
-  t.test(`${format}: every golden stream reads the same relayed and decoded, however it arrives`, async t => {
-    const all = goldens(format).filter(golden => golden.streamed)
-    t.ok(all.length > 5)
-    for (const golden of all) await compare(t, format, golden.file, golden.bytes)
-  })
+    t.test(`${streams}: every golden one reads the same relayed and decoded`, async t => {
+      const all = goldens(format).filter(golden => golden.streamed)
+      t.ok(all.length > 5)
+      for (const golden of all) await compare(t, format, door, golden.file, golden.bytes)
+    })
+  }
 }
 
 interface Frame {
@@ -116,7 +119,7 @@ const written = (frames: readonly Frame[], first = 0): string[] =>
 
 t.test('of a proper stream all deltas are relayed but the first of each part', async t => {
   const frames = properStream('lorem ipsum '.repeat(300))
-  const outcome = await same(
+  const outcome = await sameAtAllDoors(
     t,
     'proper',
     written(frames).map(one => Buffer.from(one)),
@@ -137,7 +140,7 @@ t.test('a stream that ends at any byte ends the same', async t => {
   const bytes = Buffer.from(written(properStream()).join(''))
   let relayed = 0
   for (let end = 1; end <= bytes.length; end += 7) {
-    const outcome = await same(t, `${end} bytes`, [bytes.subarray(0, end)])
+    const outcome = await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)])
     relayed += outcome.sink.relayed
   }
   t.ok(relayed > 1000)
@@ -146,17 +149,17 @@ t.test('a stream that ends at any byte ends the same', async t => {
 t.test('numbers that are not ours are replaced', async t => {
   const frames = properStream()
   for (const first of [1, 998, 999_999]) {
-    const outcome = await same(
+    const outcome = await sameAtAllDoors(
       t,
       `from ${first}`,
       written(frames, first).map(one => Buffer.from(one)),
     )
     t.ok(outcome.sink.relayed > 15, `from ${first}: ${outcome.sink.relayed} relayed`)
   }
-  const whole = await same(t, 'in one read', [Buffer.from(written(frames, 95).join(''))])
+  const whole = await sameAtAllDoors(t, 'in one read', [Buffer.from(written(frames, 95).join(''))])
   t.ok(whole.sink.relayed > 15)
   const debug = { debug: { echo_upstream_body: true } }
-  const echoed = await same(
+  const echoed = await sameAtAllDoors(
     t,
     'behind a debug event',
     written(frames).map(one => Buffer.from(one)),
@@ -220,11 +223,11 @@ for (const [name, change] of Object.entries(CHANGES)) {
       if (other === one) continue
       changed++
       const chunks = frames.toSpliced(at, 1, other).map(part => Buffer.from(part))
-      relayed += (await same(t, `${name}, frame ${at}`, chunks)).sink.relayed
-      relayed += (await same(t, `${name}, frame ${at}, in one read`, [Buffer.concat(chunks)])).sink.relayed
+      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}`, chunks)).sink.relayed
+      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}, in one read`, [Buffer.concat(chunks)])).sink.relayed
     }
     const all = Buffer.from(frames.map(change).join(''))
-    await same(t, `${name}, every frame`, [all])
+    await sameAtAllDoors(t, `${name}, every frame`, [all])
     t.ok(changed > 3)
     t.ok(relayed > 0)
   })
@@ -235,7 +238,7 @@ t.test('invalid UTF-8 is replaced, wherever it stands', async t => {
   for (let at = bytes.indexOf('lo '); at < bytes.indexOf('lo ') + 900; at += 7) {
     const broken = Buffer.from(bytes)
     broken[at] = 0xe2
-    await same(t, `byte ${at}`, [broken])
+    await sameAtAllDoors(t, `byte ${at}`, [broken])
   }
   t.pass('read the same')
 })
@@ -261,7 +264,7 @@ t.test('items whose deltas alternate read the same', async t => {
   const created = { type: 'response.created', fields: { response: { id: 'r', status: 'in_progress' } } }
   const frames: Frame[] = [created, { ...created, type: 'response.in_progress' }, open(0), open(1)]
   for (let n = 0; n < 60; n++) frames.push(delta(n < 20 ? n % 2 : n % 6 < 3 ? 0 : 1))
-  const cut = await same(
+  const cut = await sameAtAllDoors(
     t,
     'alternating, cut',
     written(frames).map(one => Buffer.from(one)),
