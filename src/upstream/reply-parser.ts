@@ -156,10 +156,16 @@ export class ReplyParser {
           this.#missing -= to - at
           at = to
           if (this.#missing === 0) this.#state = CHUNK_CR
+        } else if (this.#state === CHUNK_CR && at + 1 < length && bytes[at] === CR && bytes[at + 1] === LF) {
+          this.#expectSize()
+          at += 2
         } else {
-          this.#beyond(bytes[at] ?? 0)
-          at++
-          if (this.#state === WHOLE) break
+          const data = this.#state === SIZE && this.#digits === 0 ? this.#plainSize(bytes, at, length) : -1
+          if (data === -1) {
+            this.#beyond(bytes[at] ?? 0)
+            at++
+            if (this.#state === WHOLE) break
+          } else at = data
         }
       }
     } catch (thrown) {
@@ -229,6 +235,22 @@ export class ReplyParser {
     this.#state = SIZE
     this.#missing = 0
     this.#digits = 0
+  }
+
+  /** Reads the line of a size that has nothing but digits; returns where its data begins, -1 for every other line. */
+  #plainSize(bytes: Buffer, from: number, length: number): number {
+    let size = 0
+    let at = from
+    for (; at < length && at - from <= SIZE_DIGITS; at++) {
+      const digit = HEX[bytes[at] as number] as number
+      if (digit === -1) break
+      size = size * 16 + digit
+    }
+    if (size === 0 || at - from > SIZE_DIGITS || at + 1 >= length) return -1
+    if (bytes[at] !== CR || bytes[at + 1] !== LF) return -1
+    this.#missing = size
+    this.#state = CHUNK
+    return at + 2
   }
 
   #sizeByte(byte: number): void {

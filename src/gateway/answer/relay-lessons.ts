@@ -194,7 +194,11 @@ function learnPair(
 }
 
 /** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */
-function confirms({ event, data, events, last, written }: DecodedFrame, delta: string, lesson: Lesson): boolean {
+function confirms(
+  { event, data, events, last, written }: DecodedFrame,
+  delta: string,
+  lesson: Lesson,
+): boolean {
   const number = last.sequence_number
   const text = events === 1 ? lesson.pattern.deltaOf(event, data, number + lesson.ahead) : null
   if (text === null || JSON.parse(`"${text}"`) !== delta) return false

@@ -73,7 +73,11 @@ const OURS_KEPT_BYTES = 128 * 1024
 /** Up to this length a loop beats the native copy. */
 const SHORT_BYTES = 32
 
+/** Of a safe integer. */
+const NUMBER_MAX_DIGITS = 16
+
 const LF = 10
+const DIGIT_0 = 48
 const EMPTY = Buffer.alloc(0)
 
 export class Relay {
@@ -157,19 +161,21 @@ export class Relay {
 
   /** Relays the frames from `at` that match; returns where they end. */
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
-    const { answer } = this.#deps
+    const untold = this.#untold
     ours.clear()
+    // The texts of passed frames may be told meanwhile: the number of the next event is the same all the time.
+    let number = this.#deps.answer.next + this.#passed
     let end = at
     while (end < chunk.length) {
-      const number = answer.next + this.#passed
       const next = pattern.match(chunk, end, number + ahead)
       if (next === -1) break
       const { deltaStart, deltaEnd } = pattern
       template?.write(ours, chunk, pattern, number)
-      if (this.#untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
-      this.#untold.add(chunk, deltaStart, deltaEnd)
+      if (untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
+      untold.add(chunk, deltaStart, deltaEnd)
       this.#passed++
       this.#relayed++
+      number++
       end = next
     }
     return end
@@ -211,19 +217,34 @@ export class FrameTemplate {
     this.#slots = slots.map(({ slot }) => slot)
   }
 
-  /** Appends the frame for the text that `pattern` has just matched in `chunk`. */
+  /** Appends the frame for the text that `pattern` has just matched in `chunk`. One call, for it runs per delta. */
   write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
-    const { bytes, start, ends } = this.#pieces
+    const { bytes: fixed, start, ends } = this.#pieces
     const slots = this.#slots
+    const fixedBytes = (ends[ends.length - 1] as number) - start
+    const bytes = to.room(fixedBytes + slots.length * (deltaEnd - deltaStart + NUMBER_MAX_DIGITS))
+    let at = to.length
     let from = start
     for (let index = 0; index < ends.length; index++) {
       const end = ends[index] as number
-      to.add(bytes, from, end)
+      if (end - from > SHORT_BYTES) at += fixed.copy(bytes, at, from, end)
+      else for (let next = from; next < end; next++) bytes[at++] = fixed[next] as number
       from = end
       const slot = slots[index]
-      if (slot === 'delta') to.add(chunk, deltaStart, deltaEnd)
-      else if (slot === 'number') to.addNumber(number)
+      if (slot === 'delta') {
+        if (deltaEnd - deltaStart > SHORT_BYTES) at += chunk.copy(bytes, at, deltaStart, deltaEnd)
+        else for (let next = deltaStart; next < deltaEnd; next++) bytes[at++] = chunk[next] as number
+      } else if (slot === 'number') {
+        let rest = number
+        for (let left = number; left >= 10; left = Math.floor(left / 10)) at++
+        for (let digit = at++; ; digit--) {
+          bytes[digit] = DIGIT_0 + (rest % 10)
+          rest = Math.floor(rest / 10)
+          if (rest === 0) break
+        }
+      }
     }
+    to.length = at
   }
 
   /** The frame for a text, as it stands in JSON. */
@@ -243,44 +264,41 @@ class ByteList {
   /** A larger buffer is let go of when its bytes are taken. */
   readonly #keptBytes: number
   #bytes: Buffer = EMPTY
-  #length = 0
+  /** Whoever writes into `room` says here how far. */
+  length = 0
 
   constructor(keptBytes: number) {
     this.#keptBytes = keptBytes
   }
 
-  get length(): number {
-    return this.#length
-  }
-
   add(chunk: Buffer, start: number, end: number): void {
-    const length = this.#length + end - start
+    const length = this.length + end - start
     if (length > this.#bytes.length) this.#grow(length)
-    if (end - start > SHORT_BYTES) chunk.copy(this.#bytes, this.#length, start, end)
+    if (end - start > SHORT_BYTES) chunk.copy(this.#bytes, this.length, start, end)
     else {
       const bytes = this.#bytes
-      let to = this.#length
+      let to = this.length
       for (let from = start; from < end; from++) bytes[to++] = chunk[from] as number
     }
-    this.#length = length
+    this.length = length
   }
 
-  addNumber(value: number): void {
-    const digits = String(value)
-    if (this.#length + digits.length > this.#bytes.length) this.#grow(this.#length + digits.length)
-    this.#length += this.#bytes.write(digits, this.#length, 'latin1')
+  /** The memory, with space for `more` bytes behind `length`. */
+  room(more: number): Buffer {
+    if (this.length + more > this.#bytes.length) this.#grow(this.length + more)
+    return this.#bytes
   }
 
   /** All bytes, valid until the next one is added. */
   take(): Buffer {
-    const bytes = this.#bytes.subarray(0, this.#length)
+    const bytes = this.#bytes.subarray(0, this.length)
     this.clear()
     return bytes
   }
 
   /** Lets go of a buffer that one long text has made large. */
   clear(): void {
-    this.#length = 0
+    this.length = 0
     if (this.#bytes.length > this.#keptBytes) this.#bytes = EMPTY
   }
 
@@ -288,7 +306,7 @@ class ByteList {
     let size = Math.max(START_BYTES, this.#bytes.length)
     while (size < length) size *= 2
     const grown = Buffer.allocUnsafeSlow(size)
-    this.#bytes.copy(grown, 0, 0, this.#length)
+    this.#bytes.copy(grown, 0, 0, this.length)
     this.#bytes = grown
   }
 }

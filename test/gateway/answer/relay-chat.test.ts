@@ -63,7 +63,8 @@ t.test('a stream that ends at any byte ends the same', async t => {
   const bytes = Buffer.from(properStream().join(''))
   let relayed = 0
   for (let end = 1; end <= bytes.length; end += 11) {
-    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
+    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink
+      .relayed
   }
   t.ok(relayed > 1000)
 })
@@ -96,7 +97,11 @@ t.test('the same text under two names, under an id of its own, and in a list, is
   const stop = chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })
   for (const [name, kind] of Object.entries(kinds)) {
     const frames = [...TEXTS.map(kind), stop, 'data: [DONE]\n\n']
-    t.equal((await sameAtAllDoors(t, name, buffers(frames), { format: FORMAT })).sink.relayed, TEXTS.length - 3, name)
+    t.equal(
+      (await sameAtAllDoors(t, name, buffers(frames), { format: FORMAT })).sink.relayed,
+      TEXTS.length - 3,
+      name,
+    )
   }
 })
 
@@ -177,7 +182,9 @@ for (const [name, change] of Object.entries(CHANGES)) {
         await sameAtAllDoors(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
       ).sink.relayed
     }
-    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
+    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], {
+      format: FORMAT,
+    })
     t.ok(changed > 3)
     t.ok(relayed > 0)
   })

@@ -105,7 +105,8 @@ t.test('a stream that ends at any byte ends the same', async t => {
   const bytes = Buffer.from(properStream().join(''))
   let relayed = 0
   for (let end = 1; end <= bytes.length; end += 11) {
-    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink.relayed
+    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink
+      .relayed
   }
   t.ok(relayed > 1000, `${relayed} relayed`)
 })
@@ -192,7 +193,9 @@ for (const [name, change] of Object.entries(CHANGES)) {
         await sameAtAllDoors(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
       ).sink.relayed
     }
-    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], { format: FORMAT })
+    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], {
+      format: FORMAT,
+    })
     t.ok(changed > 3)
     t.ok(relayed > 0)
   })

@@ -224,7 +224,8 @@ for (const [name, change] of Object.entries(CHANGES)) {
       changed++
       const chunks = frames.toSpliced(at, 1, other).map(part => Buffer.from(part))
       relayed += (await sameAtAllDoors(t, `${name}, frame ${at}`, chunks)).sink.relayed
-      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}, in one read`, [Buffer.concat(chunks)])).sink.relayed
+      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}, in one read`, [Buffer.concat(chunks)])).sink
+        .relayed
     }
     const all = Buffer.from(frames.map(change).join(''))
     await sameAtAllDoors(t, `${name}, every frame`, [all])
