@@ -47,6 +47,8 @@ export class EventSink implements Sink {
   readonly #deps: StreamDeps
   #timer: Timer
   #resume: (() => void) | null = null
+  /** The head has left. */
+  #isOpen = false
   #over = false
   #stalled = false
   /** Written to a slow reader since the turn in which it turned slow. */
@@ -120,7 +122,9 @@ export class EventSink implements Sink {
     if (this.#over) return true
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
-    if (this.#held === '' && !this.#gathers()) {
+    // Pieces of one read leave in two writes: the first at once, then the rest together.
+    const gathers = this.#holding && this.#wrote && !this.#stalled
+    if (this.#held === '' && !gathers) {
       this.#wrote = true
       return this.#send(frames)
     }
@@ -131,7 +135,8 @@ export class EventSink implements Sink {
   /** Relays a slice of frames; a sink of slices is given nothing else. `events`: frames that end in it. */
   relaySlice(bytes: Buffer, events: number, endsFrame: boolean): boolean {
     if (this.#over) return true
-    if (!this.#reply.started) {
+    if (!this.#isOpen) {
+      this.#isOpen = true
       this.#reply.onProgress(this.#progress)
       this.#reply.openSlices()
     }
@@ -245,11 +250,6 @@ export class EventSink implements Sink {
     }
   }
 
-  /** Pieces of one read leave in two writes: the first at once, then the rest together. */
-  #gathers(): boolean {
-    return this.#holding && this.#wrote && !this.#stalled
-  }
-
   #release(): boolean {
     const held = this.#held
     this.#held = ''
@@ -261,7 +261,7 @@ export class EventSink implements Sink {
     this.#bytes += bytes
     const wasStalled = this.#stalled
     if (!wasStalled) this.#activeMs = this.#deps.clock.monotonicMs()
-    const flowing = this.#reply.started ? this.#reply.writeStream(frames, !this.#isCut) : this.#open(frames)
+    const flowing = this.#isOpen ? this.#reply.writeStream(frames, !this.#isCut) : this.#open(frames)
     if (flowing) {
       if (wasStalled) this.#drained()
       return true
@@ -272,6 +272,7 @@ export class EventSink implements Sink {
   }
 
   #open(frames: string | Buffer): boolean {
+    this.#isOpen = true
     this.#onOpen?.()
     this.#reply.onProgress(this.#progress)
     return this.#reply.openStream(frames)

@@ -76,12 +76,8 @@ export class LeftTarget implements AttemptTarget {
     this.#end = end
   }
 
-  hold(): void {
-    this.#target.hold()
-  }
-
-  flush(): boolean {
-    return this.#target.flush()
+  get sink(): AttemptTarget['sink'] {
+    return this.#target.sink
   }
 
   take(delta: Content): void {

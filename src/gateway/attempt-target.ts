@@ -1,12 +1,13 @@
 /** The contract between an attempt and the receiver of its deltas. Types only. */
-import type { Content } from './answer/answer.ts'
+import type { Content, Sink } from './answer/answer.ts'
 
 /** Takes the deltas of an attempt. */
 export interface AttemptTarget {
-  /** A read of the provider begins; what it brings may leave together, at the latest with `flush`. */
-  hold(): void
-  /** False: the reader is slow, and the attempt pauses. */
-  flush(): boolean
+  /**
+   * Held while a read of the provider is told: what it brings may leave together. Where its `flush` is false the reader
+   * is slow, and the attempt pauses. Null: nothing leaves for now. It may become another one within a read.
+   */
+  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   take(delta: Content): void
   /** The model has said all; `done` is called, now or later, once everything said may leave. */
   end(done: () => void): void

@@ -264,13 +264,13 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   /** Does work that had to wait as if the provider had sent it now. */
   turn(work: () => void): void {
-    this.#target?.hold()
+    this.#target?.sink?.hold()
     try {
       work()
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
-    if (this.#target?.flush() === false) this.pause()
+    if (this.#target?.sink?.flush() === false) this.pause()
   }
 
   onHead(head: UpstreamHead): void {
@@ -294,23 +294,19 @@ export class Attempt implements UpstreamHandler, CallFigures {
   onData(chunk: Buffer): void {
     this.#bytesLeft -= chunk.length
     if (this.#bytesLeft < 0) this.fail(this.#exchange.signal.reason as GatewayError)
-    this.#target?.hold()
+    this.#target?.sink?.hold()
     try {
       if (this.#mode === 'undecided') this.#mode = replyKind(chunk)
-      if (this.#mode === 'sse') {
-        this.#read(chunk)
-        const said = this.#relay === null ? this.outputQuarters : this.#quarters()
-        const piece = said - this.#saidBefore
-        this.#saidBefore = said
-        if (piece > this.pieceQuarters) this.pieceQuarters = piece
-        if (this.#relay !== null && said >= this.#watchFrom) this.#reach()
-      } else if (this.#mode === 'json') this.#body.push(chunk)
-      else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
-      this.#count()
+      if (this.#mode === 'sse') this.#read(chunk)
+      else {
+        if (this.#mode === 'json') this.#body.push(chunk)
+        else if (this.#mode === 'error' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES)) this.#failFromBody()
+        this.#count()
+      }
     } catch (thrown) {
       this.#notUnderstood(thrown)
     }
-    if (this.#target?.flush() === false) this.pause()
+    if (this.#target?.sink?.flush() === false) this.pause()
   }
 
   onEnd(): void {
@@ -328,7 +324,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
 
   /** Output so far, including relayed texts that the decoder has not seen. */
   #quarters(): number {
-    return this.outputQuarters + (this.#relay?.untoldBytes ?? 0)
+    return this.outputQuarters + (this.#relay?.untold.length ?? 0)
   }
 
   /** Reserves more of the caller's limits, or ends the reply where there is no more. */
@@ -460,8 +456,15 @@ export class Attempt implements UpstreamHandler, CallFigures {
   }
 
   #read(chunk: Buffer): void {
-    if (this.#relay === null) this.#parser.push(chunk)
-    else if (!this.#relay.push(chunk)) this.pause()
+    const relay = this.#relay
+    if (relay === null) this.#parser.push(chunk)
+    else if (!relay.push(chunk)) this.pause()
+    const said = this.outputQuarters + (this.#relay?.untold.length ?? 0)
+    const piece = said - this.#saidBefore
+    this.#saidBefore = said
+    if (piece > this.pieceQuarters) this.pieceQuarters = piece
+    if (this.#relay !== null && said >= this.#watchFrom) this.#reach()
+    if (relay === null || relay.hasDecoded) this.#count()
   }
 
   #conclude(): void {

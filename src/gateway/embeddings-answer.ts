@@ -25,6 +25,8 @@ export interface EmbeddingsAnswerDeps {
 const TURN_BYTES = 256 * 1024
 
 export class EmbeddingsAnswer implements AttemptTarget {
+  /** Nothing leaves before the end. */
+  readonly sink = null
   readonly body = new VectorBody()
   /** For each input in order, its vector as JSON. */
   readonly vectors: Buffer[] = []
@@ -64,14 +66,6 @@ export class EmbeddingsAnswer implements AttemptTarget {
       // One document is the whole reply.
       end: () => undefined,
     }
-  }
-
-  hold(): void {
-    // Nothing leaves before the end.
-  }
-
-  flush(): boolean {
-    return true
   }
 
   take(): void {

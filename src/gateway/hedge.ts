@@ -103,21 +103,14 @@ class RacingTarget implements AttemptTarget {
   readonly #claim: () => boolean
   readonly #open: () => AttemptTarget
   #target: AttemptTarget | null = null
-  #isHeld = false
 
   constructor(claim: () => boolean, open: () => AttemptTarget) {
     this.#claim = claim
     this.#open = open
   }
 
-  hold(): void {
-    this.#isHeld = true
-    this.#target?.hold()
-  }
-
-  flush(): boolean {
-    this.#isHeld = false
-    return this.#target?.flush() ?? true
+  get sink(): AttemptTarget['sink'] {
+    return this.#target?.sink ?? null
   }
 
   take(delta: Content): void {
@@ -138,7 +131,8 @@ class RacingTarget implements AttemptTarget {
     if (!this.#claim()) return null
     const target = this.#open()
     this.#target = target
-    if (this.#isHeld) target.hold()
+    // The read that won is being told.
+    target.sink?.hold()
     return target
   }
 }

@@ -11,7 +11,7 @@ import { type Endpoint, type FormatName, textFormat } from '../providers/provide
 import { isPending, whenReady } from '../ready.ts'
 import type { ToolPlace } from '../tools/tool.ts'
 import { admitCall, type CallTerms, inputOf } from './accounting/account.ts'
-import { type Answer, type AnswerSource, type Content, lessonsFor } from './answer/answer.ts'
+import { type Answer, type AnswerSource, type Content, lessonsFor, type Sink } from './answer/answer.ts'
 import { Attempt, type AttemptTerms } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { ClientCalls, type FittedRequest, fitTools, withClientPaths } from './client-tools.ts'
@@ -318,6 +318,7 @@ export interface AnswerTargetDeps {
 }
 
 export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource {
+  readonly sink: Pick<Sink, 'hold' | 'flush'>
   readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #guard: OutputGuard | null
@@ -330,10 +331,13 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     const { answer, fitted = null } = deps
     this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
     this.#guard = deps.guarding === null ? null : new OutputGuard(deps.guarding, deps.exchange, this)
+    // Without a guard nothing stands between the reads and the sink.
+    this.sink = this.#guard === null ? answer.sink : this
     this.#answer.follow(this)
     deps.attempt.lead()
   }
 
+  /** A read begins that the guard looks at. */
   hold(): void {
     this.#guard?.resetBudget()
     this.#answer.hold()

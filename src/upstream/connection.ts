@@ -101,7 +101,7 @@ export class Connection implements ReplyReceiver, Reader {
       buffer,
       callback: (length: number) => {
         this.#read(buffer, length)
-        return this.#mayGoOn(length)
+        return length < LONG_READ_BYTES || this.#mayGoOn(length)
       },
     }
     this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
@@ -220,10 +220,10 @@ export class Connection implements ReplyReceiver, Reader {
     }
   }
 
-  /** False stops reading until the other connections had their turn. */
+  /** After a long read. False stops reading until the other connections had their turn. */
   #mayGoOn(length: number): boolean {
     // A reply that is over keeps nobody waiting.
-    if (length < LONG_READ_BYTES || this.#user === null) return true
+    if (this.#user === null) return true
     const { readTurns } = this.#pool
     if (readTurns.admits(length)) return true
     this.readBytes = length

@@ -131,7 +131,8 @@ export class ReplyParser {
   #plain(bytes: Buffer, from: number, length: number): void {
     const to = this.#state === SIZED ? Math.min(length, from + this.#missing) : length
     this.#missing -= to - from
-    this.#count(to - from)
+    this.#bodyBytes += to - from
+    if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
     const isLast = this.#state === SIZED && this.#missing === 0
     if (to > from) this.#receiver.onBody(bytes.subarray(from, to))
     if (isLast && this.#state !== OVER) this.#done(to === length)
@@ -145,7 +146,8 @@ export class ReplyParser {
       while (at < length) {
         if (this.#state === CHUNK) {
           const to = Math.min(length, at + this.#missing)
-          this.#count(to - at)
+          this.#bodyBytes += to - at
+          if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
           if (end === start) {
             start = at
             end = to
@@ -157,7 +159,9 @@ export class ReplyParser {
           at = to
           if (this.#missing === 0) this.#state = CHUNK_CR
         } else if (this.#state === CHUNK_CR && at + 1 < length && bytes[at] === CR && bytes[at + 1] === LF) {
-          this.#expectSize()
+          this.#state = SIZE
+          this.#missing = 0
+          this.#digits = 0
           at += 2
         } else {
           const data = this.#state === SIZE && this.#digits === 0 ? this.#plainSize(bytes, at, length) : -1
@@ -268,13 +272,6 @@ export class ReplyParser {
   #aside(byte: number): void {
     if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw invalid()
     if (++this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
-  }
-
-  #count(bytes: number): void {
-    this.#bodyBytes += bytes
-    if (this.#bodyBytes > this.#limits.maxResponseBytes) {
-      throw unavailable('The provider sent a reply that is too large')
-    }
   }
 
   #done(isReusable: boolean): void {
@@ -388,6 +385,10 @@ function invalid(): Error {
 
 function wrongLength(): Error {
   return unavailable('The provider sent a reply of the wrong length')
+}
+
+function tooLargeBody(): Error {
+  return unavailable('The provider sent a reply that is too large')
 }
 
 function tooLargeHead(): Error {

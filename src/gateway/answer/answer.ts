@@ -70,13 +70,15 @@ export interface AnswerSource {
 }
 
 export class Answer {
-  readonly #sink: Sink
+  /** For the reads of a provider, which are held and relayed there without a call of this class in between. */
+  readonly sink: Sink
   readonly #held: Held
   readonly #response: ResponseResource
   readonly #assembler: Assembler
   /** Holds the running turn back; null: its events leave at once. */
   #draft: Draft | null = null
-  #next = 0
+  /** Number of the next event. */
+  next = 0
   #begun = false
   #begunBefore = false
   #turnSeen = false
@@ -94,7 +96,7 @@ export class Answer {
 
   readonly #deliver = (event: StreamEvent): void => {
     if (this.#silent) {
-      this.#sink.overhear?.(event)
+      this.sink.overhear?.(event)
       return
     }
     if (this.#draft === null) {
@@ -106,7 +108,7 @@ export class Answer {
 
   /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
   constructor(sink: Sink, response: ResponseResource, held: Held = UNCOUNTED) {
-    this.#sink = sink
+    this.sink = sink
     this.#held = held
     this.#response = response
     this.#assembler = new Assembler(sink.live ? this.#deliver : null)
@@ -115,12 +117,12 @@ export class Answer {
 
   /** True when the client sees what is written at once. */
   get live(): boolean {
-    return this.#sink.live
+    return this.sink.live
   }
 
   /** True when the client wants to hear of a prompt that is too long in the stream. */
   get tellsOverflow(): boolean {
-    return this.#sink.tellsOverflow === true
+    return this.sink.tellsOverflow === true
   }
 
   /** True when the opening events were made and not dropped again. */
@@ -130,7 +132,7 @@ export class Answer {
 
   /** True once the client has seen something: from then on a failure goes into the stream. */
   get committed(): boolean {
-    return this.#sink.live && this.#next > 0
+    return this.sink.live && this.next > 0
   }
 
   /** True once the client has seen something of the running turn, which then cannot be dropped. */
@@ -143,20 +145,15 @@ export class Answer {
     return this.#assembler.output
   }
 
-  /** Number of the next event. */
-  get next(): number {
-    return this.#next
-  }
-
   /** The dialect whose frames `relay` takes as bytes; null while every event has to be written. */
   get relays(): Sink['relays'] {
-    return this.#draft === null ? this.#sink.relays : null
+    return this.#draft === null ? this.sink.relays : null
   }
 
   /** Begins a model call. `held`: nothing of it leaves before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
-    this.#draft = held && this.#sink.live ? new Draft(DRAFT_MAX_BYTES, this.#held) : null
+    this.#draft = held && this.sink.live ? new Draft(DRAFT_MAX_BYTES, this.#held) : null
     this.#begunBefore = this.#begun
     this.#turnSeen = false
     this.#listener = null
@@ -173,7 +170,7 @@ export class Answer {
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
     this.#shownItems = []
-    if (!this.#begun) this.#next = 0
+    if (!this.#begun) this.next = 0
   }
 
   /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
@@ -209,7 +206,7 @@ export class Answer {
     this.#begun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
-    if (!this.#sink.live) return
+    if (!this.sink.live) return
     this.#debug(debug)
     const created = read === null ? { ...this.#response } : { ...this.#response, prompt_usage: read }
     this.#deliver({ type: 'response.created', sequence_number: 0, response: created })
@@ -218,7 +215,7 @@ export class Answer {
 
   /** Tells by how many tokens the prompt was cut. */
   cut(tokens: number): void {
-    this.#sink.cut?.(tokens)
+    this.sink.cut?.(tokens)
   }
 
   #debug(facts: readonly DebugFacts[]): void {
@@ -265,10 +262,10 @@ export class Answer {
     if (draft === null) return
     this.#draft = null
     for (const event of draft.take()) {
-      this.#sink.hold()
+      this.sink.hold()
       if (!this.#write(event)) await this.#writable(signal)
     }
-    if (!this.#sink.flush()) await this.#writable(signal)
+    if (!this.sink.flush()) await this.#writable(signal)
   }
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
@@ -288,28 +285,28 @@ export class Answer {
 
   /** Ends the response as the model ended it, and the sink. */
   finish(reason: FinishReason, ending: Ending): void {
-    this.#sink.hold()
+    this.sink.hold()
     this.#finish(reason, ending)
-    this.#sink.end()
+    this.sink.end()
   }
 
   /** Ends the response with a failure, and the sink; what was said so far is kept, its open items marked incomplete. */
   fail(error: GatewayError, ending: Ending): void {
-    this.#sink.hold()
+    this.sink.hold()
     // To a reader, a context that overflows in mid-reply is a reply that stopped for length.
     if (error.code === 'context_length_exceeded' && this.output.length > 0) this.#finish('length', ending)
     else this.#fail(error, ending)
-    this.#sink.end()
+    this.sink.end()
   }
 
   /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void {
-    if (this.#draft === null) this.#sink.hold()
+    if (this.#draft === null) this.sink.hold()
   }
 
   /** Writes the held events. False: the reader is slow. */
   flush(): boolean {
-    return this.#draft !== null || this.#sink.flush()
+    return this.#draft !== null || this.sink.flush()
   }
 
   /** Sets the source to pause while the reader is slow; null: there is none. */
@@ -324,12 +321,7 @@ export class Answer {
 
   /** The frames that the dialect wrote for the last event. */
   get lastFrames(): string {
-    return this.#sink.lastFrames ?? ''
-  }
-
-  /** Takes whole frames of an event stream as bytes. False: the reader is slow. */
-  relay(frames: Buffer, events: number): boolean {
-    return this.#sink.relay(frames, events)
+    return this.sink.lastFrames ?? ''
   }
 
   /**
@@ -342,8 +334,8 @@ export class Answer {
       tell()
     } finally {
       this.#silent = false
-      this.#next += count
-      if (count > 0 && this.#sink.live) this.#turnSeen = true
+      this.next += count
+      if (count > 0 && this.sink.live) this.#turnSeen = true
     }
   }
 
@@ -366,7 +358,7 @@ export class Answer {
 
   /** In a stream as events before the last one, else in the reply. */
   #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
-    if (this.#sink.live) this.#debug(debug.rest())
+    if (this.sink.live) this.#debug(debug.rest())
     else {
       const whole = debug.whole(isBatched)
       if (whole !== undefined) response.debug = whole
@@ -411,9 +403,9 @@ export class Answer {
 
   /** Numbers the event as it leaves: what is dropped before never had a number. */
   #write(event: StreamEvent): boolean {
-    event.sequence_number = this.#next++
-    if (this.#sink.live) this.#turnSeen = true
-    return this.#sink.write(event)
+    event.sequence_number = this.next++
+    if (this.sink.live) this.#turnSeen = true
+    return this.sink.write(event)
   }
 
   #writable(signal: RequestSignal): Promise<void> {

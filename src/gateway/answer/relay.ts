@@ -11,6 +11,7 @@
 import type { StreamEvent } from '../../protocol/events.ts'
 import { type FramePattern, type FramePieces, type Place, piecesOf, textsOf } from '../../upstream/scan.ts'
 import type { SseParser } from '../../upstream/sse.ts'
+import type { Sink } from './sink.ts'
 
 /** The answer as the relay needs it. */
 export interface RelayedAnswer {
@@ -20,8 +21,7 @@ export interface RelayedAnswer {
   readonly lastFrames: string
   /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void
-  /** Takes whole frames as bytes. False: the reader is slow. */
-  relay(frames: Buffer, events: number): boolean
+  readonly sink: Pick<Sink, 'relay'>
   /** Counts `count` relayed events; `tell` passes their texts. */
   overhear(count: number, tell: () => void): void
 }
@@ -89,11 +89,16 @@ export class Relay {
   /** Events of the frame that is being decoded, and the last of them. */
   #events = 0
   #latest: StreamEvent | null = null
+  /** True where the next byte begins a frame. */
+  #atBorder: boolean
   /** Relayed frames that the general way does not know yet, and their texts. */
   #passed = 0
   /** All relayed frames. */
   #relayed = 0
-  readonly #untold = new ByteList(UNTOLD_MAX_BYTES)
+  /** Texts that were relayed and that the general way does not know yet. */
+  readonly untold = new ByteList(UNTOLD_MAX_BYTES)
+  /** True if the last read held something for the general way. */
+  hasDecoded = false
 
   readonly #listener = (event: StreamEvent): void => {
     this.#events++
@@ -102,6 +107,7 @@ export class Relay {
 
   constructor(deps: RelayDeps) {
     this.#deps = deps
+    this.#atBorder = deps.parser.atBorder
     this.listen()
   }
 
@@ -110,29 +116,28 @@ export class Relay {
     this.#deps.answer.listen(this.#listener)
   }
 
-  /** Bytes of texts that were relayed and that the general way does not know yet. */
-  get untoldBytes(): number {
-    return this.#untold.length
-  }
-
   /** Takes a read of the socket; the bytes are not kept. False: the reader is slow. */
   push(chunk: Buffer): boolean {
     const { length } = chunk
     let flowing = true
     let at = 0
+    this.hasDecoded = false
     while (at < length) {
-      if (this.#active !== null && this.#deps.parser.atBorder) {
+      if (this.#active !== null && this.#atBorder) {
         const before = this.#relayed
         const end = this.#pass(chunk, at, this.#active)
         if (end > at) {
           this.#lessonsLeft = LESSONS_MAX
-          const frames = this.#active.template === null ? slice(chunk, at, end) : ours.take()
-          flowing = this.#deps.answer.relay(frames, this.#relayed - before)
+          const isTheirs = this.#active.template === null
+          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : ours.take()
+          flowing = this.#deps.answer.sink.relay(frames, this.#relayed - before)
           at = end
           continue
         }
       }
+      this.hasDecoded = true
       at = this.#read(chunk, at)
+      this.#atBorder = this.#deps.parser.atBorder
     }
     return flowing
   }
@@ -154,15 +159,16 @@ export class Relay {
     const passed = this.#passed
     if (active === null || passed === 0) return
     const { pattern } = active
-    const data = pattern.tell(this.#untold.take().toString())
+    const data = pattern.tell(this.untold.take().toString())
     this.#passed = 0
+    this.hasDecoded = true
     this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
   }
 
   /** Relays the frames from `at` that match; returns where they end. */
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
-    const untold = this.#untold
-    ours.clear()
+    const untold = this.untold
+    if (template !== null) ours.clear()
     // The texts of passed frames may be told meanwhile: the number of the next event is the same all the time.
     let number = this.#deps.answer.next + this.#passed
     let end = at
@@ -316,7 +322,3 @@ class ByteList {
  * and sent before others are added.
  */
 const ours = new ByteList(OURS_KEPT_BYTES)
-
-function slice(chunk: Buffer, start: number, end: number): Buffer {
-  return end - start === chunk.length ? chunk : chunk.subarray(start, end)
-}
