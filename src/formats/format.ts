@@ -176,8 +176,8 @@ export interface ComputerUse {
 export interface Format {
   readonly name: FormatName
   /**
-   * The client dialect with the same stream frames. The gateway can relay frames to its clients unchanged and sends
-   * their unknown fields to the provider. Null when no dialect matches.
+   * The client dialect with the same stream frames, from which the relay can learn. Unknown fields of its clients go to
+   * the provider. Null when no dialect matches.
    */
   readonly dialect: DialectName | null
   /** True if the provider loads files by URL; otherwise they travel inside the request. */
