@@ -101,7 +101,9 @@ export class Connection implements ReplyReceiver, Reader {
       buffer,
       callback: (length: number) => {
         this.#read(buffer, length)
-        return length < LONG_READ_BYTES || this.#mayGoOn(length)
+        if (length >= LONG_READ_BYTES) return this.#mayGoOn(length)
+        pool.readTurns.shortBytes += length
+        return true
       },
     }
     this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))

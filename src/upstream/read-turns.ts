@@ -1,7 +1,9 @@
 /**
  * Fair reading among connections that have much to read. All of them together read a bounded number of bytes in a turn
  * of the event loop. One that goes on after that waits, and those that wait read in later turns, in the order in which
- * they came. Otherwise a turn would grow with their number, and all other work would wait for its end.
+ * they came. Otherwise a turn would grow with their number, and all other work would wait for its end. In a turn that
+ * is long anyway, because very many connections have a little to read, those that wait get as much as these: streams
+ * that have fallen behind would never catch up.
  */
 
 /** A connection that waits for its turn. */
@@ -11,7 +13,7 @@ export interface Reader {
   readOn(): void
 }
 
-/** Bytes of one turn. A read that begins below brings up to 64 KiB more. */
+/** Bytes of one turn, or as many as short reads have. A read that begins below brings up to 64 KiB more. */
 const TURN_BYTES = 64 * 1024
 
 /** The queue of waiting readers. */
@@ -20,6 +22,8 @@ export class ReadTurns {
   /** Bytes read in this turn. */
   #bytes = 0
   #isAwaited = false
+  /** Bytes of the short reads of this turn; connections add them. */
+  shortBytes = 0
 
   /** Counts a read. False: the turn has had its bytes, and who has more to read should join. */
   admits(bytes: number): boolean {
@@ -38,11 +42,13 @@ export class ReadTurns {
   nextTurn(): void {
     this.#isAwaited = false
     this.#bytes = 0
+    const most = Math.max(TURN_BYTES, this.shortBytes)
+    this.shortBytes = 0
     let bytes = 0
     // A reader that joins again from inside its call has had its turn.
     let left = this.#waiting.size
     for (const reader of this.#waiting) {
-      if (left-- === 0 || bytes >= TURN_BYTES) break
+      if (left-- === 0 || bytes >= most) break
       this.#waiting.delete(reader)
       bytes += reader.readBytes
       reader.readOn()
@@ -53,6 +59,7 @@ export class ReadTurns {
   #awaitTurn(): void {
     if (this.#isAwaited) return
     this.#isAwaited = true
+    this.shortBytes = 0
     setImmediate(nextTurn, this)
   }
 }

@@ -46,6 +46,18 @@ t.test('of those with less to read as many are called as a turn has bytes for', 
   t.same(told, ['a', 'b', 'c', 'd', 'e', 'f'])
 })
 
+t.test('where short reads bring more than that, those who wait are called for as many bytes', async t => {
+  const told: string[] = []
+  const readTurns = new ReadTurns()
+  const reader = readers(readTurns, told)
+  for (const name of ['a', 'b', 'c', 'd']) readTurns.join(reader(name))
+  readTurns.shortBytes += 3 * FULL
+  await turns(1)
+  t.same(told, ['a', 'b', 'c'])
+  await turns(1)
+  t.same(told, ['a', 'b', 'c', 'd'], 'the short reads of one turn count in no other')
+})
+
 t.test('all reads of a turn count together, and the next turn begins with none', async t => {
   const readTurns = new ReadTurns()
   for (let turn = 0; turn < 3; turn++) {
