@@ -2,7 +2,7 @@
 import t from 'tap'
 import { killRounds } from '../support/ledger-kill.ts'
 
-const ROUNDS = Number(process.env['LEDGER_KILL_ROUNDS'] ?? 200)
+const ROUNDS = Number(process.env['ROUNDS'] ?? 200)
 
 t.setTimeout(ROUNDS * 10_000)
 
