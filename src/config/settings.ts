@@ -248,6 +248,11 @@ export const Settings = group({
       'usage records older than this are removed. Their daily totals stay, for limits, `GET /key`, `GET /credits` and `GET /activity`',
       { default: 400 },
     ),
+    unaskedRecords: setting(
+      Type.Integer({ minimum: 100, maximum: 100_000_000 }),
+      'usage records that one workspace keeps of requests for which no model was asked: unknown models, refused fields, guardrails. The oldest ones beyond are removed within minutes; their totals stay',
+      { default: 10_000 },
+    ),
     auditDays: setting(Days, 'audit records older than this are removed', { default: 400 }),
     batchDays: setting(Days, 'finished batches older than this are removed', { default: 30 }),
   }),

@@ -380,6 +380,11 @@ export interface LedgerStore {
   fillTotals(limit: number): Promise<FillProgress | null>
   /** Removes up to `limit` records from before a time (ISO 8601 UTC); their totals stay. Returns their number. */
   prune(before: string, limit: number): Promise<number>
+  /**
+   * Removes up to `limit` records of requests for which nobody was asked, of each workspace those before its newest
+   * `most`; their totals stay. Returns their number.
+   */
+  pruneUnasked(most: number, limit: number): Promise<number>
 }
 
 export interface AuditStore {

@@ -10,12 +10,12 @@ import type { Store } from '../storage/store.ts'
 
 export interface RetentionOptions {
   readonly store: {
-    readonly ledger: Pick<Store['ledger'], 'prune'>
+    readonly ledger: Pick<Store['ledger'], 'prune' | 'pruneUnasked'>
     readonly audit: Pick<Store['audit'], 'prune'>
     readonly batches: { readonly work: Pick<Store['batches']['work'], 'prune'> }
   }
   readonly files: Pick<Files, 'sweep'>
-  readonly retention: Pick<Config['retention'], 'usageDays' | 'auditDays' | 'batchDays'>
+  readonly retention: Config['retention']
   /**
    * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
    * again would count twice.
@@ -26,8 +26,16 @@ export interface RetentionOptions {
 }
 
 export interface Retention {
-  /** Resolves when the running batch has ended. */
+  /** Resolves when the running batches have ended. */
   close(): Promise<void>
+}
+
+/** What is removed, and how often somebody looks. */
+interface Removal {
+  readonly everyMs: number
+  readonly told: string
+  /** Remove up to `limit` records and return their number. */
+  readonly lists: readonly ((limit: number) => Promise<number>)[]
 }
 
 const DAY_MS = 86_400_000
@@ -38,19 +46,41 @@ const PAUSE_MS = 100
 /** Soon after the start, when records of earlier processes are shipped. */
 const FIRST_MS = 60_000
 const INTERVAL_MS = 3_600_000
+/** One key may leave a thousand such records in a second. */
+const UNASKED_INTERVAL_MS = 60_000
 
 export function startRetention(options: RetentionOptions): Retention {
-  const { clock, log, shipped, store, files, retention } = options
-  const lists = [
-    { days: retention.usageDays, prune: store.ledger.prune },
-    { days: retention.auditDays, prune: store.audit.prune },
-    {
-      days: retention.batchDays,
-      prune: (before: string, limit: number) => store.batches.work.prune(before, clock.nowMs(), limit),
-    },
-    // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
-    { days: 1, prune: (before: string, limit: number) => files.sweep(before, limit) },
+  const { clock, store, files, retention } = options
+  const before = (days: number): string => isoInstant(clock.nowMs() - days * DAY_MS)
+  const removals = [
+    startRemoval(options, {
+      everyMs: INTERVAL_MS,
+      told: 'records beyond their retention',
+      lists: [
+        limit => store.ledger.prune(before(retention.usageDays), limit),
+        limit => store.audit.prune(before(retention.auditDays), limit),
+        limit => store.batches.work.prune(before(retention.batchDays), clock.nowMs(), limit),
+        // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
+        limit => files.sweep(before(1), limit),
+      ],
+    }),
+    startRemoval(options, {
+      everyMs: UNASKED_INTERVAL_MS,
+      told: 'records of requests for which no model was asked, beyond their number,',
+      lists: [limit => store.ledger.pruneUnasked(retention.unaskedRecords, limit)],
+    }),
   ]
+  return {
+    async close() {
+      await Promise.all(removals.map(removal => removal.close()))
+    },
+  }
+}
+
+function startRemoval(
+  { clock, log, shipped }: RetentionOptions,
+  { everyMs, told, lists }: Removal,
+): Retention {
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)
   let removed = 0
@@ -59,11 +89,11 @@ export function startRetention(options: RetentionOptions): Retention {
 
   function run(): void {
     running = removeBatch().then(
-      more => next(more ? PAUSE_MS : INTERVAL_MS),
+      more => next(more ? PAUSE_MS : everyMs),
       (error: unknown) => {
-        if (!failing) log.fault('records beyond their retention cannot be removed', error)
+        if (!failing) log.fault(`${told} cannot be removed`, error)
         failing = true
-        next(INTERVAL_MS)
+        next(everyMs)
       },
     )
   }
@@ -72,14 +102,14 @@ export function startRetention(options: RetentionOptions): Retention {
   async function removeBatch(): Promise<boolean> {
     if (removed === 0 && !(await shipped())) return false
     let more = false
-    for (const { days, prune } of lists) {
-      const count = await prune(isoInstant(clock.nowMs() - days * DAY_MS), BATCH)
+    for (const remove of lists) {
+      const count = await remove(BATCH)
       removed += count
       more ||= count === BATCH
     }
     failing = false
     if (!more) {
-      if (removed > 0) log.notice('records beyond their retention are removed', { records: removed })
+      if (removed > 0) log.notice(`${told} are removed`, { records: removed })
       removed = 0
     }
     return more

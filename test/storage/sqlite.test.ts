@@ -302,7 +302,7 @@ const WITHOUT_TOTALS = `
   drop table catalogue_sources;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
-  drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
+  drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
   create index usage_by_member on usage (member_id, created_at) where member_id is not null;
 `
 

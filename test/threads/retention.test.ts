@@ -12,6 +12,8 @@ import { TestClock } from '../support/test-clock.ts'
 const files = { sweep: async () => 0 }
 const NOW = Date.UTC(2026, 5, 1, 12)
 const DAY_MS = 86_400_000
+/** One for what is old, one for what is too much. */
+const TIMERS = 2
 
 async function setUp(t: Test) {
   const store = await openStore(`sqlite:${join(t.testdir({}), 'gateway.db')}`)
@@ -23,7 +25,7 @@ async function setUp(t: Test) {
   /** Moves on until the work of each timer has armed the next one. */
   const go = async (ms: number) => {
     clock.advance(ms)
-    while (clock.armed === 0) await new Promise(resolve => setImmediate(resolve))
+    while (clock.armed < TIMERS) await new Promise(resolve => setImmediate(resolve))
   }
   return { store, lines, log, clock, ago, go }
 }
@@ -41,12 +43,12 @@ t.test('older usage records go in batches, their sums stay, and younger ones are
   }
   const options = {
     files,
-    retention: { usageDays: 30, auditDays: 30, batchDays: 30 },
+    retention: { usageDays: 30, auditDays: 30, batchDays: 30, unaskedRecords: 100 },
     clock,
     log,
     shipped: async () => true,
   }
-  const retention = startRetention({ ...options, store: { ...store, ledger: { prune } } })
+  const retention = startRetention({ ...options, store: { ...store, ledger: { ...store.ledger, prune } } })
   await go(60_000)
   for (let batch = 1; batch < 3; batch++) await go(100)
   t.same(batches, [200, 200, 50], 'no batch is large')
@@ -71,11 +73,12 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
     store: {
       ...store,
       ledger: {
+        ...store.ledger,
         prune: (before, limit) =>
           fails ? Promise.reject(new Error('no')) : store.ledger.prune(before, limit),
       },
     },
-    retention: { usageDays: 30, auditDays: 30, batchDays: 30 },
+    retention: { usageDays: 30, auditDays: 30, batchDays: 30, unaskedRecords: 100 },
     shipped: async () => whole,
     clock,
     log,
@@ -94,6 +97,36 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
   await retention.close()
 })
 
+t.test(
+  'of requests for which nobody was asked a workspace keeps its newest records, looked at each minute',
+  async t => {
+    const { store, lines, log, clock, ago, go } = await setUp(t)
+    const unasked = (at: number) =>
+      someUsage({ createdAt: ago(1 - at / 10_000), outcome: 'failed', model: null, provider: null, cost: 0 })
+    await store.ledger.add(Array.from({ length: 550 }, (_, at) => unasked(at)))
+    const retention = startRetention({
+      files,
+      store,
+      retention: { usageDays: 400, auditDays: 400, batchDays: 30, unaskedRecords: 100 },
+      shipped: async () => true,
+      clock,
+      log,
+    })
+    const left = async () => (await store.ledger.latest({ organizationId: 'org_1' }, 1_000)).length
+    await go(60_000)
+    t.equal(await left(), 350, 'in batches')
+    await go(100)
+    await go(100)
+    t.equal(await left(), 100)
+    t.match(lines, [{ records: 450 }])
+    await store.ledger.add(Array.from({ length: 30 }, (_, at) => unasked(600 + at)))
+    await go(60_000)
+    t.equal(await left(), 100, 'a minute later it looks again')
+    t.match(await store.ledger.usageSince({ organizationId: 'org_1', since: '' }), { requests: 580 })
+    await retention.close()
+  },
+)
+
 t.test('finished batches go after their days with all their lines, and younger ones are left', async t => {
   const { store, log, clock, go } = await setUp(t)
   // It was finalized three seconds after the first of May.
@@ -103,7 +136,7 @@ t.test('finished batches go after their days with all their lines, and younger o
     startRetention({
       files,
       store,
-      retention: { usageDays: 400, auditDays: 400, batchDays },
+      retention: { usageDays: 400, auditDays: 400, batchDays, unaskedRecords: 100 },
       shipped: async () => true,
       clock,
       log,

@@ -124,7 +124,71 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       }
       return removed
     },
+    async pruneUnasked(most, limit) {
+      const filling = await db.selectFrom('usageFill').select('afterId').executeTakeFirst()
+      if (filling !== undefined) return 0
+      let at: UnaskedOwner | undefined
+      let removed = 0
+      while (removed < limit) {
+        at = await nextUnasked(db, at)
+        if (at === undefined) break
+        removed += await removeUnasked(db, at, most, limit - removed)
+      }
+      return removed
+    },
   }
+}
+
+/** A workspace with records of requests for which nobody was asked; '' for keys without one. */
+interface UnaskedOwner {
+  readonly organizationId: string
+  readonly workspaceId: string
+}
+
+/** As in the index `usage_unasked`. */
+const UNASKED = sql<boolean>`provider is null and cost = 0`
+const WORKSPACE = sql<string>`coalesce(workspace_id, '')`
+
+async function nextUnasked(
+  db: Kysely<Tables>,
+  after: UnaskedOwner | undefined,
+): Promise<UnaskedOwner | undefined> {
+  return await db
+    .selectFrom('usage')
+    .select(['organizationId', WORKSPACE.as('workspaceId')])
+    .where(UNASKED)
+    .$if(after !== undefined, query =>
+      query.where(
+        sql<boolean>`(organization_id, ${WORKSPACE}) > (${after?.organizationId}, ${after?.workspaceId})`,
+      ),
+    )
+    .orderBy('organizationId')
+    .orderBy(WORKSPACE)
+    .limit(1)
+    .executeTakeFirst()
+}
+
+async function removeUnasked(
+  db: Kysely<Tables>,
+  { organizationId, workspaceId }: UnaskedOwner,
+  most: number,
+  limit: number,
+): Promise<number> {
+  const own = db
+    .selectFrom('usage')
+    .where(UNASKED)
+    .where('organizationId', '=', organizationId)
+    .where(WORKSPACE, '=', workspaceId)
+  const oldestKept = await own
+    .select('createdAt')
+    .orderBy('createdAt', 'desc')
+    .offset(most - 1)
+    .limit(1)
+    .executeTakeFirst()
+  if (oldestKept === undefined) return 0
+  const old = own.select('id').where('createdAt', '<', oldestKept.createdAt).orderBy('createdAt').limit(limit)
+  const { numDeletedRows } = await db.deleteFrom('usage').where('id', 'in', old).executeTakeFirst()
+  return Number(numDeletedRows)
 }
 
 function recordOf({ details, memberId, inTotals, ...columns }: UsageRow): UsageRecord {

@@ -52,6 +52,16 @@ export const usageSums: Migration = {
   },
 }
 
+/** Finds the records of requests for which nobody was asked, by workspace and age. */
+export const usageUnasked: Migration = {
+  async up(db) {
+    await sql`
+      create index usage_unasked on usage (organization_id, (coalesce(workspace_id, '')), created_at)
+      where provider is null and cost = 0
+    `.execute(db)
+  },
+}
+
 /** Adds the member: the budget of a member is the sum over all of its keys, removed ones included. */
 export const usageMembers: Migration = {
   async up(db) {

@@ -254,6 +254,42 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     t.match(await ledger.usageSince({ organizationId: 'org_2', since: '' }), { cost: 5n })
   })
 
+  await t.test('of requests for which nobody was asked each workspace keeps its newest records', async t => {
+    const { ledger } = await opened(t)
+    const at = (minute: number) => new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString()
+    const failed = { outcome: 'failed', model: null, provider: null, cost: 0 } as const
+    const asked = Array.from({ length: 4 }, (_, n) => someUsage({ createdAt: at(n) }))
+    const paid = someUsage({ ...failed, createdAt: at(0), cost: 7 })
+    const unasked = (workspaceId: string | null, organizationId: string, count: number) =>
+      Array.from({ length: count }, (_, n) =>
+        someUsage({ ...failed, createdAt: at(n), workspaceId, organizationId }),
+      )
+    const many = unasked('ws_1', 'org_1', 6)
+    const few = unasked('ws_2', 'org_1', 2)
+    const none = unasked(null, 'org_1', 5)
+    const others = unasked('ws_1', 'org_2', 4)
+    await ledger.add([...asked, paid, ...many, ...few, ...none, ...others])
+    const filter = { organizationId: 'org_1', since: '' }
+    const before = await ledger.usageSince(filter)
+    t.equal(await ledger.pruneUnasked(2, 5), 5, 'no more than allowed at once')
+    t.equal(await ledger.pruneUnasked(2, 100), 4)
+    t.equal(await ledger.pruneUnasked(2, 100), 0)
+    for (const [list, organizationId] of [
+      [many, 'org_1'],
+      [few, 'org_1'],
+      [none, 'org_1'],
+      [others, 'org_2'],
+    ] as const) {
+      const found = await Promise.all(list.map(({ id }) => ledger.find(id, organizationId)))
+      t.same(
+        found.map(record => record !== null),
+        list.map((_, n) => n >= list.length - 2),
+      )
+    }
+    for (const record of [...asked, paid]) t.same(await ledger.find(record.id, 'org_1'), record)
+    t.same(await ledger.usageSince(filter), before, 'their sums stay')
+  })
+
   await t.test('the latest records come newest first, page by page, of a key or of all', async t => {
     const { ledger } = await opened(t)
     const records = Array.from({ length: 7 }, (_, at) =>
