@@ -14,6 +14,10 @@ export interface HealthCaller {
   readonly workspaceId: string | null
 }
 
+/** So many values of a key in such a time count in full among the figures of an endpoint. */
+const FULL_VALUES = 8
+const WEIGHED_MS = 60_000
+
 /** Keys with a name at one endpoint, and in one note. More together are one caller. */
 const NAMED_MAX = 8
 
@@ -31,6 +35,9 @@ export class CallerState extends Breaker {
   /** Failures since its own last success, and refusals by a rate limit since then. */
   failedInRow = 0
   limitedInRow = 0
+  /** Values for the figures of the endpoint in this minute, and its number. */
+  #values = 0
+  #minute = 0
   /** Those of them since the last success of anybody. */
   #row = 0
   #rowFailed = 0
@@ -64,6 +71,17 @@ export class CallerState extends Breaker {
     this.#row = row
     this.#rowFailed += failed
     this.#rowLimited += limited
+  }
+
+  /**
+   * The weight of its next value among those of the endpoint: 1, and less after the first ones of a minute. All values
+   * of a minute weigh as much as sixteen at most, so figures are near the median over keys.
+   */
+  weigh(nowMs: number): number {
+    const minute = Math.floor(nowMs / WEIGHED_MS)
+    if (minute !== this.#minute) this.#values = 0
+    this.#minute = minute
+    return Math.min(1, (FULL_VALUES / ++this.#values) ** 2)
   }
 
   /** Its failures since the last success of anybody. */

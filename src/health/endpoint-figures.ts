@@ -72,14 +72,14 @@ export class FigureWindows {
     this.#halfHours.add(nowMs, ok, failed)
   }
 
-  latency(nowMs: number, ms: number): void {
+  latency(nowMs: number, ms: number, weight: number): void {
     this.#latency ??= new RecentValues(FIVE_MINUTES_MS, VALUE_SLOTS)
-    this.#latency.add(nowMs, ms)
+    this.#latency.add(nowMs, ms, weight)
   }
 
-  throughput(nowMs: number, tokensPerSecond: number): void {
+  throughput(nowMs: number, tokensPerSecond: number, weight: number): void {
     this.#throughput ??= new RecentValues(FIVE_MINUTES_MS, VALUE_SLOTS)
-    this.#throughput.add(nowMs, tokensPerSecond)
+    this.#throughput.add(nowMs, tokensPerSecond, weight)
   }
 
   figures(nowMs: number): EndpointFigures {

@@ -116,15 +116,25 @@ export class EndpointState {
     return true
   }
 
-  measure(nowMs: number, latencyMs: number | null, tokensPerSecond: number | null): void {
-    const unsent = this.#note()
+  measure(
+    nowMs: number,
+    caller: HealthCaller | null,
+    latencyMs: number | null,
+    tokensPerSecond: number | null,
+  ): void {
+    if (latencyMs === null && tokensPerSecond === null) return
+    const { callers } = this.breakers
+    const state = callers.of(nowMs, caller)
+    const weight = callers.hasAskedBeside(state, nowMs) ? state.weigh(nowMs) : 1
+    // In a note a value says nothing of its key.
+    const unsent = weight < 1 ? null : this.#note()
     if (latencyMs !== null) {
-      this.#addLatency(nowMs, latencyMs)
-      if (unsent.latencies.length < SAMPLES_MAX) unsent.latencies.push(latencyMs)
+      this.#addLatency(nowMs, latencyMs, weight)
+      if (unsent !== null && unsent.latencies.length < SAMPLES_MAX) unsent.latencies.push(latencyMs)
     }
     if (tokensPerSecond !== null) {
-      this.#addThroughput(nowMs, tokensPerSecond)
-      if (unsent.throughputs.length < SAMPLES_MAX) unsent.throughputs.push(tokensPerSecond)
+      this.#addThroughput(nowMs, tokensPerSecond, weight)
+      if (unsent !== null && unsent.throughputs.length < SAMPLES_MAX) unsent.throughputs.push(tokensPerSecond)
     }
   }
 
@@ -156,8 +166,8 @@ export class EndpointState {
     }
     if (restMs > 0) all.rest(nowMs, restMs, restCause)
     if (goodCalls + faultyCalls > 0) this.#addCalls(nowMs, goodCalls, faultyCalls)
-    for (const value of latencies) this.#addLatency(nowMs, value)
-    for (const value of throughputs) this.#addThroughput(nowMs, value)
+    for (const value of latencies) this.#addLatency(nowMs, value, 1)
+    for (const value of throughputs) this.#addThroughput(nowMs, value, 1)
   }
 
   /** The note for a thread that starts now; null: nothing to tell. It has no values of latency. */
@@ -211,16 +221,16 @@ export class EndpointState {
     this.calls.add(nowMs, good, faulty)
   }
 
-  #addLatency(nowMs: number, ms: number): void {
+  #addLatency(nowMs: number, ms: number, weight: number): void {
     this.latency ??= new RecentValues()
-    this.latency.add(nowMs, ms)
-    this.figures?.latency(nowMs, ms)
+    this.latency.add(nowMs, ms, weight)
+    this.figures?.latency(nowMs, ms, weight)
   }
 
-  #addThroughput(nowMs: number, tokensPerSecond: number): void {
+  #addThroughput(nowMs: number, tokensPerSecond: number, weight: number): void {
     this.throughput ??= new RecentValues()
-    this.throughput.add(nowMs, tokensPerSecond)
-    this.figures?.throughput(nowMs, tokensPerSecond)
+    this.throughput.add(nowMs, tokensPerSecond, weight)
+    this.figures?.throughput(nowMs, tokensPerSecond, weight)
   }
 
   #note(): UnsentNote {

@@ -138,7 +138,8 @@ export class HealthEntry {
     const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.#sentMs) : null
     const spanMs = nowMs - (isStream ? answeredMs : this.#sentMs)
     const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
-    this.#health.measure(this.state, nowMs, latencyMs, isLong ? (outputTokens * 1_000) / spanMs : null)
+    const tokensPerSecond = isLong ? (outputTokens * 1_000) / spanMs : null
+    this.#health.measure(this.state, this.#caller, nowMs, latencyMs, tokensPerSecond)
   }
 }
 
@@ -260,11 +261,12 @@ export class EndpointHealth {
 
   measure(
     state: EndpointState,
+    caller: HealthCaller | null,
     nowMs: number,
     latencyMs: number | null,
     tokensPerSecond: number | null,
   ): void {
-    state.measure(nowMs, latencyMs, tokensPerSecond)
+    state.measure(nowMs, caller, latencyMs, tokensPerSecond)
     this.#plan(state)
   }
 

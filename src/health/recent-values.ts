@@ -30,8 +30,8 @@ export class RecentValues {
     this.#slotsMax = slots
   }
 
-  /** Values that are no positive number are left out. */
-  add(nowMs: number, value: number): void {
+  /** Values that are no positive number are left out. @param weight how much it counts beside others of weight 1 */
+  add(nowMs: number, value: number, weight = 1): void {
     if (!(value > 0 && value < Number.POSITIVE_INFINITY)) return
     const number = Math.floor(nowMs / this.#slotMs)
     let last = this.#slots.at(-1)
@@ -40,7 +40,7 @@ export class RecentValues {
       this.#slots.push(last)
       this.#forget(number)
     }
-    last.sketch.accept(value)
+    last.sketch.accept(value, weight)
   }
 
   /** Null: nothing was measured lately. */

@@ -203,6 +203,35 @@ t.test('eight keys have a name at an endpoint, all further ones are one caller',
   t.ok(callers.find(late), 'a key that was silent for 30 s makes room')
 })
 
+t.test('figures of an endpoint are those of most keys, however many values one of them brings', async t => {
+  const told: number[] = []
+  const { clock, health, state, ask } = setup({
+    send: notes => void told.push(...notes.flatMap(({ latencies }) => latencies)),
+  })
+  const measure = (caller: HealthCaller, times: number, latencyMs: number, tokensPerSecond: number): void => {
+    for (let time = 0; time < times; time++) {
+      ask(caller, 'ok')
+      health.measure(state, caller, clock.monotonicMs(), latencyMs, tokensPerSecond)
+    }
+  }
+  const p50 = () => {
+    clock.advance(SECOND_MS)
+    const { latencyLast30m, throughputLast30m } = health.figures(endpoint) ?? {}
+    return [latencyLast30m?.p50, throughputLast30m?.p50].map(value => Math.round((value ?? 0) / 100) * 100)
+  }
+  measure(ANN, 50, 9_000, 100)
+  t.same(p50(), [9_000, 100], 'of one key that asks alone all count')
+  clock.advance(30 * 60 * SECOND_MS)
+  for (const caller of [BEN, CAT, ANN])
+    measure(caller, 10, caller === ANN ? 9_000 : 400, caller === ANN ? 100 : 2_000)
+  health.flush()
+  told.length = 0
+  measure(ANN, 1_000, 9_000, 100)
+  t.same(p50(), [400, 2_000])
+  health.flush()
+  t.same(told, [], 'other threads get the first ones of each key')
+})
+
 t.test('threads and instances tell each other whose failures they saw', async t => {
   const clock = new TestClock()
   clock.advance(SECOND_MS)

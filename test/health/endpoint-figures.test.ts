@@ -33,8 +33,8 @@ t.test('each window forgets what is older', async t => {
 t.test('latency and throughput are percentiles of half an hour', async t => {
   const windows = new FigureWindows()
   t.match(windows.figures(0), { latencyLast30m: null, throughputLast30m: null })
-  for (let ms = 1; ms <= 100; ms++) windows.latency(0, ms)
-  windows.throughput(20 * MINUTE_MS, 80)
+  for (let ms = 1; ms <= 100; ms++) windows.latency(0, ms, 1)
+  windows.throughput(20 * MINUTE_MS, 80, 1)
   const { latencyLast30m, throughputLast30m } = windows.figures(29 * MINUTE_MS)
   t.ok(Math.abs((latencyLast30m?.p50 ?? 0) - 50) < 2)
   t.ok(Math.abs((latencyLast30m?.p99 ?? 0) - 99) < 3)

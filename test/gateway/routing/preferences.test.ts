@@ -103,7 +103,7 @@ function setup() {
   const measure = (model: string, slug: string, latencyMs: number, speed: number): void => {
     const endpoint = catalog.model(model)?.endpoints.find(each => each.provider.slug === slug)
     if (endpoint === undefined) throw new Error(`${slug} has no ${model}`)
-    health.measure(health.of(endpoint, null), clock.monotonicMs(), latencyMs, speed)
+    health.measure(health.of(endpoint, null), null, clock.monotonicMs(), latencyMs, speed)
     clock.advance(1_000)
   }
   return { clock, health, routed, order, measure }
