@@ -97,6 +97,7 @@ export interface DataPolicy {
  * - `thinking-parts`: wants it back as content parts of type `thinking`
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
+ * - `cache-breakpoints`: its models take `prompt_cache_breakpoint` on content parts; `cache_control` marks become these
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
  * - `simulated`: answers of its models are made up; simulated searches are for them alone
@@ -120,6 +121,7 @@ export const QUIRKS = [
   'thinking-parts',
   'thought-signatures',
   'cache-control',
+  'cache-breakpoints',
   'no-user',
   'no-relay',
   'no-native-tools',

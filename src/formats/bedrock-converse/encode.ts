@@ -5,8 +5,10 @@
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { generation } from '../anthropic-messages/generation.ts'
+import { CACHE_POINT, lastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { recordOrEmpty } from '../json.ts'
 import { JSON_HINT } from '../outgoing.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
@@ -45,7 +47,22 @@ export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endp
   put('outputConfig', outputConfig(request))
   const tier = TIERS.get(request.service_tier ?? '')
   put('serviceTier', tier === undefined ? null : { type: tier })
-  return { path: `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`, body }
+  const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
+  return { path, body: withTakenPoints(body) }
+}
+
+/** The body with the cache points that Converse takes. */
+function withTakenPoints(body: ConverseBlock): ConverseBlock {
+  const config = recordOrEmpty(body['toolConfig'])
+  const kept = lastMarks([config['tools'], body['system'], body['messages']], CACHE_POINT)
+  if (kept === null) return body
+  const [tools, system, messages] = kept
+  return {
+    ...body,
+    messages,
+    ...(system === undefined ? {} : { system }),
+    ...(tools === undefined ? {} : { toolConfig: { ...config, tools } }),
+  }
 }
 
 /** A cache mark on the whole request holds for everything up to its end. */

@@ -5,7 +5,7 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
-import { withLastMarks } from '../cache-marks.ts'
+import { BREAKPOINT, lastMarks, withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { isDeclared } from '../outgoing.ts'
@@ -86,7 +86,13 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   }
   // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
   const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
-  return { path: '/chat/completions', body: quirks.has('cache-control') ? withLastMarks(body) : body }
+  return { path: '/chat/completions', body: withTakenMarks(body, quirks) }
+}
+
+function withTakenMarks(body: Record<string, unknown>, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
+  if (quirks.has('cache-control')) return withLastMarks(body)
+  const kept = quirks.has('cache-breakpoints') ? lastMarks([body['messages']], BREAKPOINT) : null
+  return kept === null ? body : { ...body, messages: kept[0] }
 }
 
 function refuse(request: ResponsesRequest): void {

@@ -251,8 +251,12 @@ class Conversation {
 /** The content of an assistant message. Several texts become one string: many providers accept only that. */
 function assistantContent(turn: Turn): string | readonly ChatPart[] | null {
   if (turn.parts.length === 0) return turn.calls.length > 0 ? null : ''
-  const plain = turn.parts.every(part => part['type'] === 'text' && part['cache_control'] === undefined)
+  const plain = turn.parts.every(part => part['type'] === 'text' && !isMarked(part))
   return plain ? turn.parts.map(part => part['text']).join('') : turn.parts
+}
+
+function isMarked(part: ChatPart): boolean {
+  return part['cache_control'] !== undefined || part['prompt_cache_breakpoint'] !== undefined
 }
 
 /** The details of one reasoning item; none for plain text, which no provider can verify. */
@@ -299,9 +303,14 @@ function chatParts(
       if (control !== null) return { ...wire, cache_control: cacheMark(control) }
       return breakpoint === null ? wire : { ...wire, cache_control: { type: 'ephemeral' } }
     }
-    return breakpoints && breakpoint !== null ? { ...wire, prompt_cache_breakpoint: breakpoint } : wire
+    const mark = breakpoint ?? (control !== null && quirks.has('cache-breakpoints') ? EXPLICIT : null)
+    return mark !== null && (breakpoints || quirks.has('cache-breakpoints'))
+      ? { ...wire, prompt_cache_breakpoint: mark }
+      : wire
   })
 }
+
+const EXPLICIT = { mode: 'explicit' } as const
 
 function cacheMark(control: CacheControl): Record<string, unknown> {
   return typeof control.ttl === 'string' ? { type: 'ephemeral', ttl: control.ttl } : { type: 'ephemeral' }

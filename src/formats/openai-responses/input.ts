@@ -9,6 +9,7 @@
  * - it removes marks and hints for the gateway.
  */
 import type { Endpoint } from '../../providers/provider.ts'
+import { BREAKPOINT, lastMarks } from '../cache-marks.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
 import { refuseItem } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
@@ -68,7 +69,7 @@ const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
  */
 export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
   if (!Array.isArray(input)) return input
-  return input.flatMap((value, index) => {
+  const items = input.flatMap((value, index) => {
     const item = recordOrEmpty(value)
     const type = filled(item['type']) ?? 'message'
     if (isOurPatch(item)) return [ownPatch(item, index)]
@@ -79,6 +80,8 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     const writer = WRITERS.get(type)
     return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })
+  const marks = endpoint.provider.quirks.includes('cache-breakpoints')
+  return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
 }
 
 function kept(item: Json, without: ReadonlySet<string>): readonly Json[] {
@@ -95,23 +98,28 @@ function message(item: Json, endpoint: Endpoint): readonly Json[] {
   if (content == null) return []
   const role =
     item['role'] === 'developer' && endpoint.provider.quirks.includes('system-role') ? 'system' : item['role']
-  return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content) }]
+  return [{ ...remainder(item, NOT_IN_MESSAGE), role, content: parts(content, endpoint) }]
 }
 
-function agentMessage(item: Json): readonly Json[] {
-  return [{ ...remainder(item, NOT_IN_AGENT_MESSAGE), content: parts(item['content']) }]
+function agentMessage(item: Json, endpoint: Endpoint): readonly Json[] {
+  return [{ ...remainder(item, NOT_IN_AGENT_MESSAGE), content: parts(item['content'], endpoint) }]
 }
 
-function toolOutput(item: Json): readonly Json[] {
-  return [{ ...remainder(item, NOT_IN_OUTPUT), output: parts(item['output']) }]
+function toolOutput(item: Json, endpoint: Endpoint): readonly Json[] {
+  return [{ ...remainder(item, NOT_IN_OUTPUT), output: parts(item['output'], endpoint) }]
 }
 
-function parts(content: unknown): unknown {
-  return Array.isArray(content) ? content.map(part => (isRecord(part) ? wirePart(part) : part)) : content
+function parts(content: unknown, { provider }: Endpoint): unknown {
+  if (!Array.isArray(content)) return content
+  const marks = provider.quirks.includes('cache-breakpoints')
+  return content.map(part => (isRecord(part) ? wirePart(part, marks) : part))
 }
 
-function wirePart(part: Json): Json {
-  const plain = remainder(part, NOT_IN_PART) ?? {}
+/** `marks`: the provider takes cache marks in its own form. */
+function wirePart(part: Json, marks: boolean): Json {
+  const given = remainder(part, NOT_IN_PART) ?? {}
+  const isMarked = marks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null
+  const plain = isMarked ? { ...given, prompt_cache_breakpoint: { mode: 'explicit' } } : given
   const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
     ? plain

@@ -221,6 +221,18 @@ t.test('cache marks become cache points, where the model takes them', async t =>
   t.match(made['toolConfig'], { tools: [{ toolSpec: {} }, hour] })
   t.notMatch(JSON.stringify(body(request, 'meta.llama3-3-70b-instruct-v1:0')), 'cachePoint')
   t.same(body({ cache_control: { type: 'ephemeral' } })['messages'], [user({ text: 'Hi' }, point)])
+  const many = body({
+    input: [
+      message('system', text('S', { cache_control: { type: 'ephemeral' } })),
+      message('user', ...['a', 'b', 'c', 'd'].map(words => text(words, mark))),
+    ],
+  })
+  t.same(many['system'], [{ text: 'S' }], 'Converse takes four')
+  t.same(
+    many['messages'],
+    [user(...['a', 'b', 'c', 'd'].flatMap(words => [{ text: words }, hour]))],
+    'the last ones',
+  )
 })
 
 t.test('thoughts go back to Claude with what proves them, and to no other model', async t => {

@@ -387,6 +387,19 @@ const MESSAGES: readonly MessagesRow[] = [
     messages: [USER],
   },
   {
+    name: 'marks in the words of OpenAI',
+    input: [
+      { role: 'user', content: [{ type: 'input_text', text: 'Hi', cache_control: { type: 'ephemeral' } }] },
+    ],
+    quirks: ['cache-breakpoints'],
+    messages: [
+      {
+        role: 'user',
+        content: [{ type: 'text', text: 'Hi', prompt_cache_breakpoint: { mode: 'explicit' } }],
+      },
+    ],
+  },
+  {
     name: 'cache marks stay here otherwise',
     input: [
       { role: 'user', content: [{ type: 'input_text', text: 'Hi', cache_control: { type: 'ephemeral' } }] },

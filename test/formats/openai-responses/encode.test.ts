@@ -59,6 +59,23 @@ function input(items: readonly Json[], setting: Setting = {}): unknown {
   return encode({ input: items }, setting)['input']
 }
 
+t.test('cache marks in the words of OpenAI, where its models take them', async t => {
+  const part = (text: string, more: Json = {}): Json => ({ type: 'input_text', text, ...more })
+  const mark = { cache_control: { type: 'ephemeral', ttl: '1h' } }
+  const point = { prompt_cache_breakpoint: { mode: 'explicit' } }
+  const items = [
+    { role: 'user', content: [part('a', mark), part('b', mark)] },
+    { type: 'function_call_output', call_id: 'c', output: [part('c', point)] },
+    { role: 'user', content: [part('d', mark), part('e', { ...mark, ...point })] },
+  ]
+  t.strictSame(input(items, { quirks: ['cache-breakpoints'] }), [
+    { role: 'user', content: [part('a'), part('b', point)] },
+    { type: 'function_call_output', call_id: 'c', output: [part('c', point)] },
+    { role: 'user', content: [part('d', point), part('e', point)] },
+  ])
+  t.notMatch(JSON.stringify(input(items.slice(0, 1))), 'cache')
+})
+
 t.test('a small request', async t => {
   t.strictSame(encode({ model: 'acme/fast', input: 'hi' }), {
     model: 'fast-2026',
