@@ -108,7 +108,7 @@ t.test('a live scrape', { skip }, async t => {
   })
 })
 
-/** Panels that are empty while nothing fails, nobody is judged, no tool, plugin, batch or own key is used, and no TLS. */
+/** Panels that are empty while nothing fails, nobody is judged, and no tool, plugin, batch, own key or TLS is used. */
 const NEEDS_MORE = new Set([
   'Failed upstream attempts by provider and error',
   'Queue wait, p95 by outcome',
