@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Verdict } from '../plugins/plugin.ts'
+import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Plugin, Verdict } from '../plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -37,8 +37,8 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
       const active: ActivePlugin[] = []
       for (const plugin of concerned) {
         const given = request.plugins?.find(({ id }) => id === plugin.id) ?? null
-        const isAsked = router !== null && isRouter(plugin) && plugin.routers.includes(router.name)
-        // The slug of a router is no model: with its plugin turned off it works with the defaults.
+        const isAsked = router !== null && standsFor(plugin, router.name)
+        // Its slug is no model: with the plugin turned off it works with the defaults.
         const settings = isAsked && given !== null && isOff(given) ? null : given
         if (!isAsked && (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings)))
           continue
@@ -60,6 +60,11 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
 
 function isRouter(plugin: AnyPlugin): plugin is AnyPlugin & { readonly routers: readonly RouterName[] } {
   return 'routers' in plugin
+}
+
+function standsFor(plugin: AnyPlugin, name: RouterName): boolean {
+  const { routers, slugs }: Pick<Plugin, 'routers' | 'slugs'> = plugin as Plugin
+  return routers?.includes(name) === true || slugs?.includes(name) === true
 }
 
 /** Not every plugin can be turned off; those that can have the field. */

@@ -25,6 +25,7 @@ export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
   return {
     id: 'fusion',
     alwaysOn: true,
+    slugs: ['fusion', 'fusion-flash'],
     activate(settings, request) {
       const slug = request.model === undefined ? undefined : SLUGS.get(request.model)
       const isFallback = request.models?.some(model => SLUGS.has(model)) === true

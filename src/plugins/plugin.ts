@@ -226,6 +226,8 @@ export interface Plugin<Id extends PluginId = PluginId> {
   readonly alwaysOn?: boolean
   /** Routers that it serves: asked only for requests that name one of them, with or without settings. */
   readonly routers?: readonly RouterName[]
+  /** Slugs that stand for the plugin itself: a request that names one cannot turn it off. */
+  readonly slugs?: readonly RouterName[]
   /**
    * Returns null if the plugin has nothing to do for this request. `settings` is null if the request does not name it.
    * Not called if the request turns the plugin off.

@@ -1,6 +1,6 @@
 /**
- * Pages of the simulator for the tool web_fetch, under a host that no DNS knows: what is asked there goes to the
- * simulator by its fixed address, so the rules for private addresses stay as they are. Composition root.
+ * Pages of the simulator for the tool web_fetch, under a host that no DNS knows: what a simulated model asks there goes
+ * to the simulator by its fixed address, so the rules for private addresses stay as they are. Composition root.
  */
 import { SIM_PAGES_HOST } from '../sim/pages.ts'
 import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
@@ -10,11 +10,11 @@ import { wholeReply } from '../upstream/whole-reply.ts'
 const TIMEOUT_MS = 5_000
 const MAX_BYTES = 1024 * 1024
 
-/** The fetcher, but for links to simulated pages. */
+/** The fetcher, but for links of simulated models to simulated pages. */
 export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: string): FetchPage {
   return async (address, terms) => {
     const url = URL.canParse(address) ? new URL(address) : null
-    if (url?.host !== SIM_PAGES_HOST) return await fetchPage(address, terms)
+    if (url?.host !== SIM_PAGES_HOST || terms.isSimulated !== true) return await fetchPage(address, terms)
     const { status, text } = await wholeReply(
       client,
       {

@@ -72,6 +72,8 @@ class WebFetchSession implements ToolSession {
   readonly #deps: WebFetchDeps
   readonly #exchange: Exchange
   readonly #fetching: readonly Fetching[]
+  /** The model of the last declaration is simulated. */
+  #isSimulated = false
 
   constructor(deps: WebFetchDeps, entries: readonly ToolEntry[], exchange: Exchange) {
     this.#deps = deps
@@ -80,6 +82,7 @@ class WebFetchSession implements ToolSession {
   }
 
   declare(place: ToolPlace): readonly ToolDeclaration[] {
+    this.#isSimulated = place.isSimulated === true
     return this.#fetching.map(each => {
       if (each.engine === 'native' || (each.engine === 'auto' && place.hosts('web_fetch'))) {
         if (place.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
@@ -143,7 +146,8 @@ class WebFetchSession implements ToolSession {
   async #direct(url: string, { maxChars, admits }: Fetching, signal: AbortSignal): Promise<Read> {
     try {
       const key = this.#exchange.caller.keyHash
-      const page = await this.#deps.fetchPage(url, { types: PAGE_TYPES, signal, key, admits })
+      const isSimulated = this.#isSimulated
+      const page = await this.#deps.fetchPage(url, { types: PAGE_TYPES, signal, key, admits, isSimulated })
       const terms = { maxChars: maxChars + 1, key, signal }
       return { ...(await readPage(this.#deps.tasks, page, terms)), cost: 0 }
     } catch (thrown) {

@@ -54,6 +54,8 @@ export interface PageTerms {
   readonly key: string
   /** Asked for the link and for each redirect; false: it is not followed. Default: all are. */
   readonly admits?: (url: URL) => boolean
+  /** The page is for a simulated model. Default: false. */
+  readonly isSimulated?: boolean
 }
 
 /** Fetches a link. Rejects with a PageError, or with the reason of the signal. */

@@ -358,6 +358,9 @@ t.test('the slugs are a model with the tool; the plugin has the settings of both
   t.same(await asking({ model: 'openrouter/fusion-flash' }), ['acme/c'])
   const named = { id: 'fusion', analysis_models: ['acme/b'] }
   t.same(await asking({ model: 'gateway/fusion', plugins: [named] }), ['acme/b'])
+  const off = { ...named, enabled: false }
+  t.same(await asking({ model: 'gateway/fusion', plugins: [off] }), ['acme/a', 'acme/b'], 'the defaults')
+  t.same(await asking({ model: 'openrouter/fusion-flash', plugins: [off] }), ['acme/c'])
   t.same(await asking({ model: OUTER, plugins: [named], tools: [{ type: 'gateway:fusion' }] }), ['acme/b'])
   t.same(
     await asking({

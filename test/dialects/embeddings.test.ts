@@ -156,6 +156,8 @@ t.test('errors name the field by its path, and repeat nothing', async t => {
     [{ input: 'a', dimensions: 1.5 }, /^dimensions: /],
     [{ input: 'a', dimensions: EMBEDDING_DIMENSIONS_MAX + 1 }, /^dimensions: /],
     [{ input: 'a', encoding_format: 'int8' }, /^encoding_format: must be one of float, base64/],
+    [{ input: 'a', encoding_format: 'base64_int8' }, /^encoding_format: must be one of float, base64/],
+    [{ input: 'a', encoding_format: 'base64_binary' }, /^encoding_format: must be one of float, base64/],
     [{ input: 'a', input_type: 'call 555 1234' }, /^input_type: must be a word, such as query or document/],
     [{ input: 'a', input_type: 5 }, /^input_type: /],
     [{ input: 'a', provider: { only: 'x' } }, /^provider\.only: must be an array/],
