@@ -13,18 +13,18 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import type { CalledFunction, CounterCommand, MadeThing } from './calls/counter.ts'
-import { type CountedProvider, startCountedProvider } from './calls/provider.ts'
-import { startGateway } from './gateway.ts'
+import { ALONE, type CountedProvider, startCountedProvider } from './calls/provider.ts'
+import { providerSlug, startGateway } from './gateway.ts'
 import { endOnSignals, stopAll } from './processes.ts'
 import { runnable } from './revision.ts'
+import type { Scenario } from './scenarios.ts'
 import { type Bench, bodyOf, commonHeaders } from './subjects.ts'
-import { PATHS, type Plan, planName, type Wire } from './wire.ts'
+import { PATHS, planName, type Wire } from './wire.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const API_KEY = 'sk-gw-v1-3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d'
 /** Deltas of a counted stream. */
 const DELTAS = 200
-const FRAMES_PER_PIECE = 10
 const TEXT_BYTES = 40
 /** Connections are open, keys and routes known, and everything that is made lazily is made. */
 const WARM_REQUESTS = 30
@@ -36,24 +36,55 @@ const IDLE_MS = 600
 /** For the usage record and the log line, which a reply does not wait for. */
 const SETTLE_MS = 40
 const SHOWN = 25
-const USAGE = `npm run bench:calls -- REV [REV_B] [--show N] [--frames-per-piece N]
+const USAGE = `npm run bench:calls -- REV [REV_B] [--show N] [--only WORDS]
 
-  REV, REV_B          revisions git knows, or folders with sources and packages; . is the working tree
-  --show              functions whose calls differ (of REV alone: the most called) that are printed; ${SHOWN} without it
-  --frames-per-piece  text frames that the provider writes at once; ${FRAMES_PER_PIECE} without it
+  REV, REV_B  revisions git knows, or folders with sources and packages; . is the working tree
+  --show      functions whose calls differ (of REV alone: the most called) that are printed; ${SHOWN} without it
+  --only      requests whose names have these words
 `
 
 interface CountedCase {
   readonly name: string
+  /** What the provider speaks. */
   readonly wire: Wire
-  readonly plan: Plan
+  /** What the client speaks. */
+  readonly clients: Wire
+  /** Without vendor. */
+  readonly model: string
+  readonly stream: boolean
+  readonly tools?: readonly object[]
 }
 
-const STREAM: Plan = { kind: 'stream', events: DELTAS, spacingMs: 0, textBytes: TEXT_BYTES }
+const JSON_MODEL = planName({ kind: 'json', textBytes: 1_000 })
+const STREAM_MODEL = planName({ kind: 'stream', events: DELTAS, spacingMs: 0, textBytes: TEXT_BYTES })
+const JSON_REPLY = { model: JSON_MODEL, stream: false } as const
+const TOGETHER = { model: STREAM_MODEL, stream: true } as const
+const EACH_ALONE = { model: STREAM_MODEL + ALONE, stream: true } as const
+const RESPONSES = { wire: 'openai-responses', clients: 'openai-responses' } as const
+const CHAT = { wire: 'openai-chat', clients: 'openai-chat' } as const
+const MESSAGES = { wire: 'anthropic-messages', clients: 'anthropic-messages' } as const
+const CHAT_TO_RESPONSES = { wire: 'openai-chat', clients: 'openai-responses' } as const
+
+/** Ten deltas come in one read where nothing else is said. */
 const CASES: readonly CountedCase[] = [
-  { name: 'JSON', wire: 'openai-responses', plan: { kind: 'json', textBytes: 1_000 } },
-  { name: `stream, relayed, ${DELTAS} deltas`, wire: 'openai-responses', plan: STREAM },
-  { name: `stream, chat to Responses, ${DELTAS} deltas`, wire: 'openai-chat', plan: STREAM },
+  { name: 'JSON', ...RESPONSES, ...JSON_REPLY },
+  { name: `stream, relayed, ${DELTAS} deltas`, ...RESPONSES, ...TOGETHER },
+  { name: `stream, chat to Responses, ${DELTAS} deltas`, ...CHAT_TO_RESPONSES, ...TOGETHER },
+  { name: `stream, relayed, ${DELTAS} deltas alone in a read`, ...RESPONSES, ...EACH_ALONE },
+  {
+    name: `stream, chat to Responses, ${DELTAS} deltas alone in a read`,
+    ...CHAT_TO_RESPONSES,
+    ...EACH_ALONE,
+  },
+  { name: 'JSON, chat to Responses', ...CHAT_TO_RESPONSES, ...JSON_REPLY },
+  { name: 'JSON, chat to chat', ...CHAT, ...JSON_REPLY },
+  { name: 'JSON, Messages to Messages', ...MESSAGES, ...JSON_REPLY },
+  {
+    name: 'JSON, a server tool of two turns',
+    ...RESPONSES,
+    ...JSON_REPLY,
+    tools: [{ type: 'gateway:datetime' }],
+  },
 ]
 
 /** Calls by function, as `file name`. */
@@ -68,14 +99,14 @@ interface Counts {
 function settings() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { show: { type: 'string' }, 'frames-per-piece': { type: 'string' } },
+    options: { show: { type: 'string' }, only: { type: 'string' } },
   })
   const [first, second] = positionals
   if (first === undefined || positionals.length > 2) throw new Error(USAGE)
   return {
     revisions: second === undefined ? [first] : [first, second],
     shown: Number(values.show ?? SHOWN),
-    framesPerPiece: Number(values['frames-per-piece'] ?? FRAMES_PER_PIECE),
+    cases: CASES.filter(({ name }) => name.includes(values.only ?? '')),
   }
 }
 
@@ -106,6 +137,7 @@ async function countRevision(
   index: number,
   folder: string,
   provider: CountedProvider,
+  cases: readonly CountedCase[],
 ): Promise<Counts[]> {
   const tree = realpathSync(runnable(ROOT, revision, folder))
   const bench: Bench = {
@@ -113,7 +145,7 @@ async function countRevision(
     upstream: { plain: provider.port, tls: provider.port },
     certificate: '',
     proxyCore: null,
-    plans: [...new Set(CASES.map(({ plan }) => planName(plan)))],
+    plans: [...new Set(cases.map(({ model }) => model))],
     apiKey: API_KEY,
     root: tree,
   }
@@ -128,19 +160,20 @@ async function countRevision(
   await once(socket, 'connect')
   const counter = new Counter(socket)
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const { port } = gateway.target({ wire: 'openai-responses', tls: false } as Scenario)
   const send = async (one: CountedCase): Promise<void> => {
-    await ask(agent, gateway.target({ wire: one.wire, tls: false } as never).port, one)
+    await ask(agent, port, one)
     await pause(SETTLE_MS)
   }
   try {
     const calls: Calls[] = []
     // Counted calls first: a hook for promises, once set, stays for good.
     await counter.ask('start-calls')
-    await send(CASES[0] as CountedCase)
+    await send(cases[0] as CountedCase)
     await counter.ask('take-calls')
     await pause(IDLE_MS)
     const idle = (await counter.ask('take-calls')) as CalledFunction[]
-    for (const one of CASES) {
+    for (const one of cases) {
       for (let at = 0; at < WARM_REQUESTS; at++) await send(one)
       const samples: CalledFunction[][] = []
       for (let at = 0; at < COUNTED_REQUESTS; at++) {
@@ -152,7 +185,7 @@ async function countRevision(
     }
     await counter.ask('start-made')
     const made: ReadonlyMap<string, number>[] = []
-    for (const one of CASES) {
+    for (const one of cases) {
       await send(one)
       const samples: MadeThing[][] = []
       for (let at = 0; at < COUNTED_REQUESTS; at++) {
@@ -170,29 +203,30 @@ async function countRevision(
   }
 }
 
+/** The end of a reply, whole or streamed. */
+const ENDED: Readonly<Record<Wire, RegExp>> = {
+  'openai-responses': /"status":"completed"/,
+  'openai-chat': /"finish_reason":"stop"/,
+  'anthropic-messages': /"stop_reason":"end_turn"/,
+}
+
 /** One request, head and body in one packet. @throws Error when it is not answered with 200 */
-async function ask(agent: Agent, port: number, { wire, plan }: CountedCase): Promise<void> {
-  const slug = wire === 'openai-chat' ? 'bench-chat' : 'bench-responses'
-  const body = bodyOf('openai-responses', `${slug}/${planName(plan)}`, plan.kind === 'stream')
+async function ask(agent: Agent, port: number, one: CountedCase): Promise<void> {
+  const { wire, clients, model, stream, tools } = one
+  const plain = bodyOf(clients, `${providerSlug(wire, false)}/${model}`, stream)
+  const body = tools === undefined ? plain : JSON.stringify({ ...JSON.parse(plain), tools })
   const headers = {
     ...commonHeaders({ apiKey: API_KEY } as Bench),
     'content-length': Buffer.byteLength(body),
   }
-  const asked = request({
-    agent,
-    host: '127.0.0.1',
-    port,
-    path: PATHS['openai-responses'],
-    method: 'POST',
-    headers,
-  })
+  const asked = request({ agent, host: '127.0.0.1', port, path: PATHS[clients], method: 'POST', headers })
   asked.end(body)
   const [reply] = await once(asked, 'response')
   let text = ''
   reply.setEncoding('utf8')
   for await (const piece of reply) text += piece
-  if (reply.statusCode !== 200 || !text.includes('"status":"completed"'))
-    throw new Error(`answered ${reply.statusCode} ${text.slice(0, 200)}`)
+  if (reply.statusCode !== 200 || !ENDED[clients].test(text))
+    throw new Error(`${one.name}: answered ${reply.statusCode} ${text.slice(0, 200)}`)
 }
 
 /** Takes away what the samples of the load have called, as an `idle` thread tells it. */
@@ -297,25 +331,26 @@ function baseName(file: string): string {
 }
 
 async function main(): Promise<void> {
-  const { revisions, shown, framesPerPiece } = settings()
+  const { revisions, shown, cases } = settings()
+  if (cases.length === 0) throw new Error(USAGE)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-calls-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-  const provider = await startCountedProvider(framesPerPiece)
+  const provider = await startCountedProvider()
   try {
     const sides: Counts[][] = []
     for (const [index, revision] of revisions.entries())
-      sides.push(await countRevision(revision, index, folder, provider))
+      sides.push(await countRevision(revision, index, folder, provider, cases))
     const lines = [
       '| request | revision | calls | functions | files | promises | timers | immediates |',
       '| --- | --- | --- | --- | --- | --- | --- | --- |',
-      ...CASES.flatMap(({ name }, at) =>
+      ...cases.flatMap(({ name }, at) =>
         sides.map(
           (side, index) =>
             `| ${[name, revisions[index], ...figures(side[at] ?? { calls: new Map(), made: new Map() })].join(' | ')} |`,
         ),
       ),
     ]
-    for (const [at, { name }] of CASES.entries()) {
+    for (const [at, { name }] of cases.entries()) {
       const counts = sides.flatMap(side => side[at] ?? [])
       lines.push('', `${name}:`, ...differing(counts, shown))
     }

@@ -17,7 +17,7 @@ const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
 function configuration(bench: Bench, { limits, transport }: Extras): object {
-  const providers = (['openai-responses', 'openai-chat'] as const).flatMap(format =>
+  const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
       name: `Bench ${format}${tls ? ' over TLS' : ''}`,
@@ -47,8 +47,8 @@ function configuration(bench: Bench, { limits, transport }: Extras): object {
   }
 }
 
-function providerSlug(wire: Wire, tls: boolean): string {
-  return `bench-${wire === 'openai-chat' ? 'chat' : 'responses'}${tls ? '-tls' : ''}`
+export function providerSlug(wire: Wire, tls: boolean): string {
+  return `bench-${wire.slice(wire.indexOf('-') + 1)}${tls ? '-tls' : ''}`
 }
 
 export interface Extras {

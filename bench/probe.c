@@ -275,7 +275,9 @@ static void line(Stream *s, const char *at, size_t length, uint64_t ns) {
     return;
   }
   size_t near = length < 120 ? length : 120;
-  if (memmem(at, near, "[DONE]", 6) || memmem(at, near, "\"response.completed\"", 20)) s->done = 1;
+  if (memmem(at, near, "[DONE]", 6) || memmem(at, near, "\"response.completed\"", 20) ||
+      memmem(at, near, "\"message_stop\"", 14))
+    s->done = 1;
 }
 
 static void payload(Stream *s, const char *at, size_t length, uint64_t ns) {

@@ -104,7 +104,7 @@ const LF = 10
 const CR = 13
 const QUOTE = 34
 const DATA_FIELD = Buffer.from('data:')
-const ENDS = [Buffer.from('[DONE]'), Buffer.from('"response.completed"')]
+const ENDS = [Buffer.from('[DONE]'), Buffer.from('"response.completed"'), Buffer.from('"message_stop"')]
 const END_WITHIN = 120
 /** Where the text of a stream is read on, when it is cut anew. */
 const TEXT_START = 0

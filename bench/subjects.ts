@@ -67,6 +67,22 @@ export function commonHeaders(bench: Bench): Record<string, string> {
   return { authorization: `Bearer ${bench.apiKey}`, 'content-type': 'application/json' }
 }
 
+const ASKED: Readonly<Record<Wire, (model: string, content: string, stream: boolean) => object>> = {
+  'openai-responses': (model, input, stream) => ({ model, input, stream }),
+  'openai-chat': (model, content, stream) => ({
+    model,
+    messages: [{ role: 'user', content }],
+    stream,
+    ...(stream ? { stream_options: { include_usage: true } } : {}),
+  }),
+  'anthropic-messages': (model, content, stream) => ({
+    model,
+    max_tokens: 1_024,
+    messages: [{ role: 'user', content }],
+    stream,
+  }),
+}
+
 /** The body that asks for a plan in this format. */
 export function bodyOf(wire: Wire, model: string, stream: boolean, promptBytes?: number): string {
   const sentence =
@@ -75,14 +91,5 @@ export function bodyOf(wire: Wire, model: string, stream: boolean, promptBytes?:
     promptBytes === undefined
       ? sentence
       : `${sentence} `.repeat(Math.ceil(promptBytes / sentence.length)).slice(0, promptBytes)
-  return JSON.stringify(
-    wire === 'openai-responses'
-      ? { model, input: content, stream }
-      : {
-          model,
-          messages: [{ role: 'user', content }],
-          stream,
-          ...(stream ? { stream_options: { include_usage: true } } : {}),
-        },
-  )
+  return JSON.stringify(ASKED[wire](model, content, stream))
 }

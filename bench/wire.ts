@@ -1,22 +1,24 @@
 /**
- * The two wire formats in which the bench upstream speaks, as frames of a stream and as one JSON body. Pure.
+ * The three wire formats in which the bench upstream speaks, as frames of a stream and as one JSON body. Pure.
  * Every text begins `@uid,seq,stamp;` (stream, position, CLOCK_MONOTONIC nanoseconds of its sending), so that a
  * reader behind any proxy knows the one-way delay; the last text of a stream ends `#` and the FNV-1a hash of all
  * texts before it, so that it also knows whether what it read is what was sent.
  */
 
-export type Wire = 'openai-responses' | 'openai-chat'
+export type Wire = 'openai-responses' | 'openai-chat' | 'anthropic-messages'
 
 /** Paths under the upstream's root. */
 export const PATHS: Readonly<Record<Wire, string>> = {
   'openai-responses': '/v1/responses',
   'openai-chat': '/v1/chat/completions',
+  'anthropic-messages': '/v1/messages',
 }
 
 /** What stands before a text in a delta event of each format, up to and with the text's first character. */
 export const MARKERS: Readonly<Record<Wire, string>> = {
   'openai-responses': '"delta":"@',
   'openai-chat': '"content":"@',
+  'anthropic-messages': '"text":"@',
 }
 
 /** What a model name asks the upstream for. */
@@ -219,40 +221,100 @@ function chatFrames(id: string, model: string): Frames {
   }
 }
 
+function messagesUsage(output: number): object {
+  return {
+    input_tokens: USAGE_INPUT,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 0,
+    output_tokens: output,
+  }
+}
+
+function messagesBody(id: string, model: string, fields: object): object {
+  return { id: `msg_${id}`, type: 'message', role: 'assistant', model, ...fields }
+}
+
+function messagesFrames(id: string, model: string): Frames {
+  const message = messagesBody(id, model, {
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    usage: messagesUsage(1),
+  })
+  const type = 'content_block_delta'
+  const before = `event: ${type}\ndata: {"type":"${type}","index":0,"delta":{"type":"text_delta","text":"`
+  return {
+    opening:
+      event('message_start', { message }) +
+      event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } }),
+    delta: (_, text) => `${before}${text}"}}\n\n`,
+    closing: (_, events) =>
+      event('content_block_stop', { index: 0 }) +
+      event('message_delta', {
+        delta: { stop_reason: 'end_turn', stop_sequence: null },
+        usage: { output_tokens: events },
+      }) +
+      event('message_stop', {}),
+  }
+}
+
+const FRAMES: Readonly<Record<Wire, (id: string, model: string) => Frames>> = {
+  'openai-responses': responsesFrames,
+  'openai-chat': chatFrames,
+  'anthropic-messages': messagesFrames,
+}
+
 /** @param id 1 to 20 characters, unique per stream */
 export function framesOf(wire: Wire, id: string, model: string): Frames {
-  return wire === 'openai-responses' ? responsesFrames(id, model) : chatFrames(id, model)
+  return FRAMES[wire](id, model)
+}
+
+function responsesBody(id: string, model: string, output: readonly object[], tokens: number): object {
+  return resource(id, model, {
+    status: 'completed',
+    completed_at: CREATED_SECONDS,
+    output,
+    usage: responsesUsage(tokens),
+  })
+}
+
+const BODIES: Readonly<Record<Wire, (id: string, model: string, text: string, tokens: number) => object>> = {
+  'openai-responses': (id, model, text, tokens) => responsesBody(id, model, [message(id, text)], tokens),
+  'openai-chat': (id, model, text, tokens) => ({
+    id: `chatcmpl-${id}`,
+    object: 'chat.completion',
+    created: CREATED_SECONDS,
+    model,
+    service_tier: 'default',
+    system_fingerprint: 'fp_bench',
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: text, refusal: null },
+        logprobs: null,
+        finish_reason: 'stop',
+      },
+    ],
+    usage: chatUsage(tokens),
+  }),
+  'anthropic-messages': (id, model, text, tokens) =>
+    messagesBody(id, model, {
+      content: [{ type: 'text', text }],
+      stop_reason: 'end_turn',
+      stop_sequence: null,
+      usage: messagesUsage(tokens),
+    }),
 }
 
 /** A whole reply as JSON with this text. */
 export function jsonBody(wire: Wire, id: string, model: string, text: string): string {
-  const tokens = Math.ceil(text.length / 4)
-  return JSON.stringify(
-    wire === 'openai-responses'
-      ? resource(id, model, {
-          status: 'completed',
-          completed_at: CREATED_SECONDS,
-          output: [message(id, text)],
-          usage: responsesUsage(tokens),
-        })
-      : {
-          id: `chatcmpl-${id}`,
-          object: 'chat.completion',
-          created: CREATED_SECONDS,
-          model,
-          service_tier: 'default',
-          system_fingerprint: 'fp_bench',
-          choices: [
-            {
-              index: 0,
-              message: { role: 'assistant', content: text, refusal: null },
-              logprobs: null,
-              finish_reason: 'stop',
-            },
-          ],
-          usage: chatUsage(tokens),
-        },
-  )
+  return JSON.stringify(BODIES[wire](id, model, text, Math.ceil(text.length / 4)))
+}
+
+/** A whole reply of the Responses format that calls this function without arguments. */
+export function callBody(id: string, model: string, name: string): string {
+  const call = { id: `fc_${id}`, type: 'function_call', status: 'completed', call_id: `call_${id}`, name }
+  return JSON.stringify(responsesBody(id, model, [{ ...call, arguments: '{}' }], 1))
 }
 
 const jsonTexts = new Map<number, string>()

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { framesOf, jsonBody, jsonText, PATHS, type Plan, planOf, type Wire } from '../wire.ts'
+import { callBody, framesOf, jsonBody, jsonText, PATHS, type Plan, planOf, type Wire } from '../wire.ts'
 
 /** The gateway reads each piece by itself when it has this long for it. */
 const PIECE_MS = 4
@@ -14,17 +14,31 @@ export interface CountedProvider {
   close(): void
 }
 
-/** @param framesPerPiece text frames of a stream that are written at once */
-export async function startCountedProvider(framesPerPiece: number): Promise<CountedProvider> {
+interface Asked {
+  readonly model: string
+  readonly input?: unknown
+  readonly tools?: readonly { readonly name: string }[]
+}
+
+/** Says a stream's texts one frame at a time to models of this ending, and otherwise ten frames at once. */
+export const ALONE = '-alone'
+const FRAMES_PER_PIECE = 10
+
+/** A model that is offered a function calls it first. */
+export async function startCountedProvider(): Promise<CountedProvider> {
   const server = createServer((request, reply) => {
     const wire = (Object.keys(PATHS) as Wire[]).find(one => PATHS[one] === request.url) ?? 'openai-responses'
     const pieces: Buffer[] = []
     request.on('data', (piece: Buffer) => pieces.push(piece))
     request.on('end', () => {
-      const { model } = JSON.parse(Buffer.concat(pieces).toString()) as { model: string }
-      const plan = planOf(model)
-      if (plan?.kind === 'json') answer(wire, model, plan, reply)
-      else if (plan?.kind === 'stream') void stream(wire, model, plan, reply, framesPerPiece)
+      const asked = JSON.parse(Buffer.concat(pieces).toString()) as Asked
+      const { model } = asked
+      const plan = planOf(model.replace(ALONE, ''))
+      const called = nextCall(asked)
+      if (called !== null) send(callBody(ID, model, called), reply)
+      else if (plan?.kind === 'json') send(jsonBody(wire, ID, model, jsonText(plan.textBytes)), reply)
+      else if (plan?.kind === 'stream')
+        void stream(wire, model, plan, reply, model.endsWith(ALONE) ? 1 : FRAMES_PER_PIECE)
       else reply.writeHead(404).end()
     })
   })
@@ -34,8 +48,13 @@ export async function startCountedProvider(framesPerPiece: number): Promise<Coun
   return { port: (server.address() as AddressInfo).port, close: () => server.close() }
 }
 
-function answer(wire: Wire, model: string, plan: Plan & { kind: 'json' }, reply: ServerResponse): void {
-  const body = jsonBody(wire, ID, model, jsonText(plan.textBytes))
+/** The first function that is offered, unless its result is there. */
+function nextCall({ tools, input }: Asked): string | null {
+  const isAnswered = JSON.stringify(input ?? null).includes('"function_call_output"')
+  return isAnswered ? null : (tools?.[0]?.name ?? null)
+}
+
+function send(body: string, reply: ServerResponse): void {
   reply.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
   reply.end(body)
 }

@@ -9,6 +9,7 @@ import {
   jsonBody,
   jsonText,
   MARKERS,
+  PATHS,
   planName,
   planOf,
   type Wire,
@@ -50,7 +51,7 @@ t.test('fillers and JSON texts have their size, and need no escape', async t => 
 
 const TEXTS = ['@1,0,5; été', '@1,1,6; fox', '@1,2,7;#00000000']
 
-for (const wire of ['openai-responses', 'openai-chat'] as const satisfies Wire[]) {
+for (const wire of Object.keys(PATHS) as Wire[]) {
   t.test(`${wire}: the gateway's decoder reads the text, the usage and the end`, async t => {
     const deltas: Delta[] = []
     const decoder = FORMATS[wire].decoder(delta => deltas.push(delta))
