@@ -5,20 +5,36 @@
 /** Scope of a retry after a failed attempt: another endpoint of the model, another model, or none. */
 export type Retry = 'endpoint' | 'model' | 'never'
 
-/** One kind of failure. */
+/** One kind of failure: all that follows from it. */
 export interface Failure {
   /** HTTP status, equal to `error.code` of the envelope. */
   readonly status: number
   /** Canonical `error_type` as clients see it. */
   readonly errorType: string
   readonly retry: Retry
+  /** What it says about the health of the endpoint that was asked; absent: nothing. */
+  readonly health?: 'failed' | 'limited'
+  /** Whoever was asked has too much to do: it may say how long to wait, and is asked less. */
+  readonly isBusy?: true
+  /**
+   * What becomes of a line of a batch; absent: it has failed. `again`: it is tried again where the request was sent,
+   * and else waits; `counts`: it is tried again, sent or not; `waits`: it waits, which is no try.
+   */
+  readonly line?: 'again' | 'counts' | 'waits'
+  /** The caller pays what the model has said before; absent: nothing, unless the failure was on our side. */
+  readonly paysSaid?: true
 }
 
 /** All failures. Code matches on the key; clients see status and errorType. */
 export const FAILURES = {
   invalid_request: { status: 400, errorType: 'invalid_request', retry: 'model' },
   invalid_prompt: { status: 400, errorType: 'invalid_prompt', retry: 'model' },
-  context_length_exceeded: { status: 400, errorType: 'context_length_exceeded', retry: 'model' },
+  context_length_exceeded: {
+    status: 400,
+    errorType: 'context_length_exceeded',
+    retry: 'model',
+    paysSaid: true,
+  },
   content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
   invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
   model_not_found: { status: 400, errorType: 'invalid_request', retry: 'never' },
@@ -38,21 +54,84 @@ export const FAILURES = {
   unsupported_media_type: { status: 415, errorType: 'invalid_request', retry: 'never' },
   expectation_failed: { status: 417, errorType: 'invalid_request', retry: 'never' },
   unprocessable: { status: 422, errorType: 'unprocessable', retry: 'model' },
-  rate_limit_exceeded: { status: 429, errorType: 'rate_limit_exceeded', retry: 'endpoint' },
+  rate_limit_exceeded: {
+    status: 429,
+    errorType: 'rate_limit_exceeded',
+    retry: 'endpoint',
+    health: 'limited',
+    isBusy: true,
+    line: 'again',
+  },
   headers_too_large: { status: 431, errorType: 'invalid_request', retry: 'never' },
-  internal: { status: 500, errorType: 'server', retry: 'never' },
+  internal: { status: 500, errorType: 'server', retry: 'never', line: 'counts' },
   not_implemented: { status: 501, errorType: 'invalid_request', retry: 'never' },
-  provider_unavailable: { status: 502, errorType: 'provider_unavailable', retry: 'endpoint' },
+  provider_unavailable: {
+    status: 502,
+    errorType: 'provider_unavailable',
+    retry: 'endpoint',
+    health: 'failed',
+    line: 'again',
+  },
   answer_mismatch: { status: 502, errorType: 'provider_unavailable', retry: 'never' },
-  service_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'endpoint' },
-  overloaded: { status: 503, errorType: 'provider_overloaded', retry: 'never' },
-  guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never' },
-  upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint' },
-  upstream_overloaded: { status: 529, errorType: 'provider_overloaded', retry: 'endpoint' },
+  service_unavailable: {
+    status: 503,
+    errorType: 'provider_overloaded',
+    retry: 'endpoint',
+    health: 'failed',
+    isBusy: true,
+    line: 'again',
+  },
+  overloaded: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'waits' },
+  guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'counts' },
+  upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint', health: 'failed', line: 'again' },
+  upstream_overloaded: {
+    status: 529,
+    errorType: 'provider_overloaded',
+    retry: 'endpoint',
+    health: 'failed',
+    isBusy: true,
+    line: 'again',
+  },
   client_closed: { status: 499, errorType: 'cancelled', retry: 'never' },
 } as const satisfies Record<string, Failure>
 
 export type FailureCode = keyof typeof FAILURES
+
+/** What a status of a provider means. */
+export interface ProviderStatus {
+  readonly code: FailureCode
+  /**
+   * What it says about the health of the endpoint, whatever the failure says; absent: as the failure says. `named`:
+   * nothing, if the request may name what does not exist.
+   */
+  readonly health?: 'failed' | 'limited' | 'none' | 'named'
+  /** It refuses our key, or does not have the model, and no waiting helps. */
+  readonly refusesUs?: true
+}
+
+/** Statuses of providers. Other ones from 400 on mean a bad request, from 500 on a failure. */
+export const PROVIDER_STATUSES: Readonly<Record<number, ProviderStatus>> = {
+  400: { code: 'invalid_request', health: 'none' },
+  401: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
+  402: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
+  403: { code: 'provider_unavailable', health: 'none', refusesUs: true },
+  // No caller may close an endpoint for all others by names of things that do not exist.
+  404: { code: 'provider_unavailable', health: 'named', refusesUs: true },
+  408: { code: 'upstream_timeout', health: 'none' },
+  413: { code: 'payload_too_large', health: 'none' },
+  422: { code: 'unprocessable', health: 'none' },
+  429: { code: 'rate_limit_exceeded', health: 'limited' },
+  503: { code: 'service_unavailable' },
+  504: { code: 'upstream_timeout' },
+  524: { code: 'upstream_timeout' },
+  529: { code: 'upstream_overloaded' },
+}
+
+/**
+ * `Retry-After` of what the gateway refuses for now, in seconds: others end within moments, and a client that comes
+ * again without a delay would only add to the load.
+ */
+export const COME_AGAIN_SECONDS = 1
 
 const STATUS_OF: ReadonlyMap<string, number> = new Map(
   Object.values(FAILURES)
@@ -96,6 +175,11 @@ export class GatewayError extends Error {
     this.headers = details.headers
   }
 
+  /** All that follows from it. */
+  get meaning(): Failure {
+    return FAILURES[this.code]
+  }
+
   get status(): number {
     return FAILURES[this.code].status
   }
@@ -126,14 +210,16 @@ export function rewritten(
 /** A dependency, usually the Store, is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: 1,
+    retryAfterSeconds: COME_AGAIN_SECONDS,
     cause,
   })
 }
 
 /** The memory of the thread is full, so that this request cannot go on; others end within moments. */
 export function overloaded(): GatewayError {
-  return new GatewayError('overloaded', 'The gateway is overloaded', { retryAfterSeconds: 1 })
+  return new GatewayError('overloaded', 'The gateway is overloaded', {
+    retryAfterSeconds: COME_AGAIN_SECONDS,
+  })
 }
 
 /** Converts anything thrown to a GatewayError. Unexpected errors become `internal`, masked for the client. */

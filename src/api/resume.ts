@@ -4,7 +4,7 @@
  */
 import type { Timer } from '../clock.ts'
 import { ResponsesFrames } from '../dialects/responses.ts'
-import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { RequestSignal } from '../signal.ts'
 import {
@@ -28,8 +28,6 @@ export interface ResumeDeps {
 
 /** How long a stream may take to end when its reader has to end. */
 const LAST_WORDS_MS = 500
-/** A reader that has gone is seen to within moments where its connection says so. */
-const RETRY_AFTER_SECONDS = 1
 const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
 const NUMBER = /^\d{1,15}$/
 
@@ -71,7 +69,7 @@ function tooManyReaders(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     `The stream is being read on ${READERS_MAX} connections, which is the limit; close one of them first`,
-    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+    { retryAfterSeconds: COME_AGAIN_SECONDS },
   )
 }
 

@@ -1,9 +1,8 @@
 /** How many batches of one key are accepted at once, and which idempotency keys they hold. One for each thread. */
-import { GatewayError } from '../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 
 /** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
 const PER_KEY = 4
-const RETRY_AFTER_SECONDS = 1
 
 export class AcceptancePlaces {
   /** By hash of the key. */
@@ -23,7 +22,7 @@ export class AcceptancePlaces {
         'rate_limit_exceeded',
         `This API key is sending ${PER_KEY} batches already: send this one after one of them is answered`,
         {
-          retryAfterSeconds: RETRY_AFTER_SECONDS,
+          retryAfterSeconds: COME_AGAIN_SECONDS,
         },
       )
     }
@@ -44,7 +43,7 @@ export function keyTaken(): GatewayError {
     'conflict',
     'Idempotency-Key: a request with this key is being accepted right now',
     {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      retryAfterSeconds: COME_AGAIN_SECONDS,
     },
   )
 }

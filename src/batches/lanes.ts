@@ -1,16 +1,9 @@
 /** The lanes of one runner, by provider and own credential, and what ended lines say about them. Batch thread. */
 import type { Clock } from '../clock.ts'
-import type { FailureCode } from '../errors.ts'
 import type { AttemptRecord } from '../gateway/exchange.ts'
 import { ProviderLane } from './provider-lane.ts'
 import { wasSent } from './retry.ts'
 
-/** Failures by which a provider says that it has too much to do. */
-const OVERLOADED: ReadonlySet<FailureCode> = new Set<FailureCode>([
-  'rate_limit_exceeded',
-  'service_unavailable',
-  'upstream_overloaded',
-])
 /** A lane that is unused for so long begins anew. */
 const IDLE_MS = 600_000
 
@@ -50,7 +43,7 @@ export class Lanes {
       const lane = this.of(laneNameOf(attempt))
       const { error } = attempt
       if (error === null) lane.succeeded()
-      else if (OVERLOADED.has(error.code) && wasSent(attempt)) {
+      else if (error.meaning.isBusy === true && wasSent(attempt)) {
         const { retryAfterSeconds } = error
         lane.overloaded(enteredMs, retryAfterSeconds === undefined ? null : retryAfterSeconds * 1_000)
         waitMs = Math.max(waitMs, lane.pausedMs)

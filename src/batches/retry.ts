@@ -2,7 +2,7 @@
  * Decides what becomes of a line whose request failed: it has failed, it is tried again, or it waits, which does not
  * count as a try. Pure.
  */
-import type { FailureCode, GatewayError } from '../errors.ts'
+import { type GatewayError, PROVIDER_STATUSES } from '../errors.ts'
 import type { AttemptRecord } from '../gateway/exchange.ts'
 
 /** Requests that are sent for one line, when they fail in a way that may pass. */
@@ -11,22 +11,19 @@ export const TRIES_MAX = 3
 /** `again`: a try that counts. `waits`: nobody was asked, so nothing counts. */
 export type Fate = 'failed' | 'again' | 'waits'
 
-/** Failures of ours that pass, although no other endpoint would help a live request. */
-const PASSING: ReadonlySet<FailureCode> = new Set<FailureCode>(['overloaded'])
-/** Failures that one line may meet each time, so that it must not wait for ever. */
-const COUNTED_UNSENT: ReadonlySet<FailureCode> = new Set<FailureCode>(['internal', 'guardrail_unavailable'])
-/** Statuses by which a provider refuses the key or has no such model: waiting does not help. */
-const LASTING_STATUSES: ReadonlySet<unknown> = new Set([401, 402, 403, 404])
-
 /** `tries`: those that count, before this one. */
 export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tries: number): Fate {
-  const sent = attempts.some(wasSent)
-  if (COUNTED_UNSENT.has(error.code)) return tryAgain(tries)
-  if (PASSING.has(error.code)) return 'waits'
-  if (error.retry !== 'endpoint') return 'failed'
-  if (!sent) return error.code === 'rate_limit_exceeded' && fitsNoMinute(error) ? 'failed' : 'waits'
-  if (LASTING_STATUSES.has(error.metadata?.['provider_status'])) return 'failed'
-  return tryAgain(tries)
+  const { line } = error.meaning
+  if (line === undefined) return 'failed'
+  if (line === 'waits') return 'waits'
+  // One that a line may meet each time counts whether it was sent or not: it must not wait for ever.
+  if (line === 'counts') return tryAgain(tries)
+  if (!attempts.some(wasSent)) return fitsNoMinute(error) ? 'failed' : 'waits'
+  return refusesUs(error) ? 'failed' : tryAgain(tries)
+}
+
+function refusesUs({ metadata }: GatewayError): boolean {
+  return PROVIDER_STATUSES[Number(metadata?.['provider_status'])]?.refusesUs === true
 }
 
 function tryAgain(tries: number): Fate {

@@ -2,7 +2,7 @@
  * Errors that formats raise: errors of providers, requests that a format cannot express, and replies without a bound.
  * Each format reads its own error shape; one table here maps it to a failure of the gateway. Pure.
  */
-import { type FailureCode, GatewayError } from '../errors.ts'
+import { type FailureCode, GatewayError, PROVIDER_STATUSES } from '../errors.ts'
 
 /** An error as a provider reports it. */
 export interface ProviderError {
@@ -15,18 +15,6 @@ export interface ProviderError {
 
 /** Characters. A longer message helps no caller, and a page of HTML must not become one. */
 const MESSAGE_LIMIT = 500
-
-const BY_STATUS: Readonly<Record<number, FailureCode>> = {
-  400: 'invalid_request',
-  408: 'upstream_timeout',
-  413: 'payload_too_large',
-  422: 'unprocessable',
-  429: 'rate_limit_exceeded',
-  503: 'service_unavailable',
-  504: 'upstream_timeout',
-  524: 'upstream_timeout',
-  529: 'upstream_overloaded',
-}
 
 /** Codes of errors about an image in the request. */
 const IMAGE_CODES = [
@@ -126,18 +114,14 @@ function isOverflow({ status, code, message }: ProviderError): boolean {
 /** The message of an error without words. */
 export const NO_MESSAGE = 'Provider returned error'
 
-const STATUS_OF_CREDENTIALS = new Set([401, 402, 403, 404])
-
 function failureCode(error: ProviderError): FailureCode {
   const { status, code } = error
   if (isOverflow(error)) return 'context_length_exceeded'
   const byCode = BY_CODE.get(code?.toLowerCase() ?? '')
   if (status === null) return byCode ?? 'provider_unavailable'
-  // A provider that refuses our key or lacks the model is unavailable to the caller, whatever its code says.
-  if (STATUS_OF_CREDENTIALS.has(status)) return 'provider_unavailable'
-  const byStatus = BY_STATUS[status]
+  const byStatus = PROVIDER_STATUSES[status]
   // Providers use 400 for everything; the code is more exact.
-  if (byStatus !== undefined && status !== 400) return byStatus
+  if (byStatus !== undefined && status !== 400) return byStatus.code
   if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
   return 'provider_unavailable'
 }

@@ -4,7 +4,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -176,9 +176,6 @@ const PAGES_MAX = 2_000
 /** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
-/** When a key whose documents wait already may send more. */
-const RETRY_AFTER_SECONDS = 1
-
 export class FileReader {
   readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
@@ -330,7 +327,7 @@ function keyBusy(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     'file-parser: too many documents of this API key are being read',
-    { cause, retryAfterSeconds: RETRY_AFTER_SECONDS },
+    { cause, retryAfterSeconds: COME_AGAIN_SECONDS },
   )
 }
 

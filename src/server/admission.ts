@@ -4,7 +4,7 @@
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { fieldOf, GatewayError, systemCode } from '../errors.ts'
+import { COME_AGAIN_SECONDS, fieldOf, GatewayError, systemCode } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
@@ -63,8 +63,6 @@ export interface AdmissionDeps {
 
 /** How long a handler may take to answer after its signal has fired. */
 const LAST_WORD_MS = 1000
-/** When a client may send again after it was shed: overload passes within seconds, or not at all. */
-const RETRY_AFTER_SECONDS = 1
 /** What readers have not taken may be this part of what requests may hold; a key has its share of it. */
 const UNREAD_SHARE = 0.5
 /** Label by the first digit of the status. */
@@ -146,7 +144,7 @@ export class AdmissionControl implements KeyedRequests {
     this.deps.metrics.shed.inc({ reason })
     this.load.shed++
     return new GatewayError('service_unavailable', 'The gateway is overloaded', {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      retryAfterSeconds: COME_AGAIN_SECONDS,
     })
   }
 

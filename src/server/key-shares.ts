@@ -4,7 +4,7 @@
  * affected. Hot path: some additions for each request.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { type LargeBodies, LargeTurns } from './large-turns.ts'
@@ -37,8 +37,6 @@ export interface KeySharesDeps {
   readonly weights?: WeightsOfEndUsers
 }
 
-/** A refused key may send again after this: a request of its own has to end first. */
-const RETRY_AFTER_SECONDS = 1
 /** Spent time counts half after this: overload is caused by what was done lately. */
 const HALF_LIFE_MS = 2_000
 /** A key that lately spent less took part in nothing. */
@@ -262,7 +260,7 @@ export class KeyShares {
   ): GatewayError {
     this.#deps.metrics.shed.inc({ reason })
     return new GatewayError('rate_limit_exceeded', `${message}, which is the limit (limits.${limit})`, {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
+      retryAfterSeconds: COME_AGAIN_SECONDS,
       metadata: { limit: `limits.${limit}` },
     })
   }

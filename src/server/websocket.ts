@@ -11,7 +11,7 @@ import type {
   WebSocketBehavior,
 } from 'uWebSockets.js'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
@@ -31,8 +31,6 @@ const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
  */
 const UNSENT_MAX_BYTES = 96 * 1024 * 1024
 const IDLE_SECONDS = 120
-/** A refused key may open a socket again after this: one of its own has to close first. */
-const RETRY_AFTER_SECONDS = 1
 
 /** Sockets of one thread. */
 export interface WebSocketLimits {
@@ -201,7 +199,7 @@ export class WebSockets implements KeyedRequests {
     return new GatewayError(
       'rate_limit_exceeded',
       `This API key has ${this.#places.held(hash)} WebSockets open, which is its share (limits.socketsPerKey); close one first, or ask over HTTP`,
-      { retryAfterSeconds: RETRY_AFTER_SECONDS, metadata: { limit: 'limits.socketsPerKey' } },
+      { retryAfterSeconds: COME_AGAIN_SECONDS, metadata: { limit: 'limits.socketsPerKey' } },
     )
   }
 

@@ -3,7 +3,7 @@
  * scrubbed text. Text of a provider's failure reaches clients only through this file. Pure.
  */
 import type { Clock } from '../clock.ts'
-import { type FailureCode, GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import { NO_MESSAGE, providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
 import { scrub } from './scrub.ts'
@@ -26,13 +26,6 @@ export interface Refusal {
   readonly keyOwner: string
   readonly clock: Clock
 }
-
-/** Failures that waiting may cure; for others `Retry-After` would mislead. */
-const WAITING_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
-  'rate_limit_exceeded',
-  'service_unavailable',
-  'upstream_overloaded',
-])
 
 /** Greatest depth of metadata. Formats write flat metadata. */
 const METADATA_DEPTH = 4
@@ -61,7 +54,8 @@ export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
   const { code, message: said, metadata = {} } = failureInReply(failure, refusal)
   const message = refusesKey(refusal.status) ? keyRefused(refusal, said) : said
-  if (!WAITING_HELPS.has(code)) return new GatewayError(code, message, { metadata })
+  // For others `Retry-After` would mislead.
+  if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
   return new GatewayError(code, message, {
     metadata,

@@ -89,7 +89,7 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
   if (figures.finish !== null || attempt.isRefused) return true
   if (exchange.signal.aborted) return figures.sentBytes > 0
   const hasSaid = figures.usage !== null || figures.outputQuarters > 0
-  return hasSaid && (figures.isStalled || attempt.error?.code === 'context_length_exceeded')
+  return hasSaid && (figures.isStalled || attempt.error?.meaning.paysSaid === true)
 }
 
 /**

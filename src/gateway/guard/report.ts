@@ -2,7 +2,7 @@
  * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
  * and labels, never the text that matched. Pure but for the counter.
  */
-import { GatewayError } from '../../errors.ts'
+import { COME_AGAIN_SECONDS, GatewayError } from '../../errors.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'
 import type { GuardrailAction, Metrics } from '../../metrics/metrics.ts'
 import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/guardrails.ts'
@@ -20,8 +20,6 @@ const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const 
   GuardrailAction
 >
 const ENGINES = ['regex']
-/** An overloaded pool needs some time: a retry without a delay would only add to its load. */
-const RETRY_AFTER_SECONDS = 1
 
 /** Adds the findings to the matches: one match for each rule and pattern. */
 export function noteMatches(matches: Map<string, RuleMatch>, findings: readonly Finding[]): void {
@@ -89,7 +87,7 @@ export function uncheckedError(owner: RuleOwner, side: Side, cause: unknown): Ga
   return new GatewayError(
     'guardrail_unavailable',
     `Guardrail ${owner.name} could not be evaluated on the ${side} in time. Try again.`,
-    { metadata: { guardrail_id: owner.guardrailId }, retryAfterSeconds: RETRY_AFTER_SECONDS, cause },
+    { metadata: { guardrail_id: owner.guardrailId }, retryAfterSeconds: COME_AGAIN_SECONDS, cause },
   )
 }
 

@@ -2,7 +2,7 @@
  * Rules of attempts: the next candidate after a failure, the verdict on the endpoint, and the limit of second attempts
  * at one time. Hot path.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, PROVIDER_STATUSES } from '../../errors.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -70,15 +70,12 @@ export function verdictOf(
 ): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted) return 'none'
-  if (status === 429 || error.code === 'rate_limit_exceeded') {
-    return TOO_LARGE.test(error.message) ? 'none' : 'limited'
-  }
-  if (status === 401 || status === 402) return 'failed'
-  // No caller may close an endpoint for all others by names of things that do not exist.
-  if (status === 404) return namesThings(request) ? 'none' : 'failed'
-  // A bad request and a refused country are no failures of the endpoint.
-  if (status !== null && status >= 400 && status < 500) return 'none'
-  return error.retry === 'endpoint' ? 'failed' : 'none'
+  const { health = 'none' } = error.meaning
+  // Where the provider refused the request, its status says more than the failure that it became.
+  const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
+  const said = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
+  if (said === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
+  return said === 'named' ? (namesThings(request) ? 'none' : 'failed') : said
 }
 
 /** How OpenAI refuses one request that is larger than the limit of a minute: smaller ones are served. */
@@ -105,12 +102,7 @@ function isNoText(part: { readonly type?: unknown } | null): boolean {
 
 /** Milliseconds that the provider asks to wait; 0: none. */
 export function askedWaitMs({ error }: AttemptRecord): number {
-  if (error?.retryAfterSeconds === undefined) return 0
-  const isBusy =
-    error.code === 'rate_limit_exceeded' ||
-    error.code === 'service_unavailable' ||
-    error.code === 'upstream_overloaded'
-  return isBusy ? error.retryAfterSeconds * 1_000 : 0
+  return error?.meaning.isBusy === true ? (error.retryAfterSeconds ?? 0) * 1_000 : 0
 }
 
 /** Greatest share of the running model calls that may be at a second or later attempt. */
