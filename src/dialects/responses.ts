@@ -40,6 +40,7 @@ const NOT_SHOWN = {
   provider: undefined,
   native_finish_reason: undefined,
   stop_sequence: undefined,
+  context_management: undefined,
   prompt_usage: undefined,
 } as unknown as Partial<ResponseResource>
 

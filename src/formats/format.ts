@@ -148,7 +148,12 @@ export type Delta =
       readonly serviceTier: string | null
       /** The stop sequence that the provider found; absent: it said none. */
       readonly stopSequence?: string | null
+      /** Edits of what the model read, by the provider's own words; absent: it said none. */
+      readonly appliedEdits?: readonly AppliedEdit[]
     }
+
+/** An edit that a provider made in what the model read: its type, and counts. */
+export type AppliedEdit = Readonly<Record<string, string | number>>
 
 /** Decodes one reply. Each attempt has its own. */
 export interface Decoder {

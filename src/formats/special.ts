@@ -118,6 +118,12 @@ function addUndeclared(
   if (management != null && isCompacting(management)) add('context_management', 'context_management')
 }
 
+/** True where the caller wants to be told which edits were applied, as a client of Anthropic's API does. */
+export function asksForEdits(request: ResponsesRequest): boolean {
+  const management = (request as Undeclared).context_management
+  return typeof management === 'object' && management !== null && !Array.isArray(management)
+}
+
 interface Undeclared {
   readonly mcp_servers?: unknown
   readonly context_management?: unknown

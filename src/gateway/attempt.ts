@@ -149,6 +149,7 @@ export class Attempt implements UpstreamHandler, CallFigures {
             ...(delta.stopSequence == null
               ? undefined
               : { stopSequence: this.#harmless(delta.stopSequence) }),
+            ...(delta.appliedEdits === undefined ? undefined : { appliedEdits: delta.appliedEdits }),
           }),
         )
         break

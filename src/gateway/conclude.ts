@@ -1,6 +1,7 @@
 /** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { type GatewayError, rewritten } from '../errors.ts'
+import { asksForEdits } from '../formats/special.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { chargedTier, toResponseUsage } from './accounting/account.ts'
@@ -93,7 +94,7 @@ function endingOf(
   exchange: RunningExchange,
   answered: boolean,
 ): Ending {
-  const { attempts, batch, bill, finish, plugins, withMetadata } = exchange
+  const { attempts, batch, bill, finish, withMetadata } = exchange
   const last = attempts.at(-1)
   return {
     completedAt: unixSeconds(clock),
@@ -105,8 +106,15 @@ function endingOf(
     stopSequence: answered ? (finish?.stopSequence ?? null) : null,
     debug: exchange.debug,
     isBatched: batch !== undefined,
-    ...(plugins === null ? {} : { fields: plugins.responseFields() }),
+    ...fieldsOf(exchange),
   }
+}
+
+/** Fields of plugins, and what became of edits that the caller asks for. */
+function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, 'fields'> {
+  if (!asksForEdits(request)) return plugins === null ? {} : { fields: plugins.responseFields() }
+  const edits = { context_management: { applied_edits: finish?.appliedEdits ?? [] } }
+  return { fields: { ...plugins?.responseFields(), ...edits } }
 }
 
 /** Details beside an error that is all the caller gets. */
@@ -178,9 +186,17 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
       })),
     },
     ...(exchange.skippedModels.length === 0 ? {} : { skipped_models: exchange.skippedModels }),
-    ...(exchange.pipeline.length === 0 ? {} : { pipeline: exchange.pipeline }),
+    ...pipelineOf(exchange),
     timings_ms: roundedTimes(exchange.watch),
     ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),
+  }
+}
+
+function pipelineOf({ pipeline, leftOut }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
+  if (leftOut.length === 0) return pipeline.length === 0 ? {} : { pipeline }
+  const summary = `${leftOut.join(', ')} had no effect: the provider has no form for it`
+  return {
+    pipeline: [...pipeline, { type: 'request', name: 'left-out', summary, data: { fields: leftOut } }],
   }
 }
 

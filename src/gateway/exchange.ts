@@ -1,6 +1,6 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../errors.ts'
-import type { FinishReason, WireRequest } from '../formats/format.ts'
+import type { AppliedEdit, FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'
 import { shortList } from '../lists.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
@@ -196,6 +196,8 @@ export interface Finish {
   readonly serviceTier: string | null
   /** The stop sequence that the provider found; absent: it said none. */
   readonly stopSequence?: string | null
+  /** Edits of the prompt that the provider made; absent: it said none. */
+  readonly appliedEdits?: readonly AppliedEdit[]
 }
 
 /** One model call that counts, as plugins judge it. */
@@ -232,6 +234,8 @@ export class Exchange implements ClientRequest {
   zeroRetention = false
   /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []
+  /** Fields of the caller that the provider asked last has no form for; noted where the metadata is asked for. */
+  leftOut: readonly string[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
   /** Tokens, about, that plugins have cut out of the prompt. */

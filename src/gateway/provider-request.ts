@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
-import { outgoingRequest } from '../formats/outgoing.ts'
+import { leftOutFields, outgoingRequest } from '../formats/outgoing.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../providers/address.ts'
 import { type Endpoint, type OutgoingKey, ownKeyScheme } from '../providers/provider.ts'
@@ -38,13 +38,12 @@ export class ProviderRequests {
   /** The request in the provider's format. */
   encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
     const endpoint = askedEndpoint(attempt)
+    const fitted = inTier(fitRequest(prompt, endpoint), attempt)
+    const outgoing = outgoingRequest(fitted, format, exchange.dialect)
+    if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
     return format.encode(
       {
-        request: this.#hashed(
-          outgoingRequest(inTier(fitRequest(prompt, endpoint), attempt), format, exchange.dialect),
-          exchange,
-          attempt,
-        ),
+        request: this.#hashed(outgoing, exchange, attempt),
         stream: exchange.request.stream === true,
         endUser: this.endUserOf(exchange),
       },

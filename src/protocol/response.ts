@@ -148,6 +148,8 @@ export interface ResponseResource {
   provider?: string | null
   /** The stop sequence that ended the answer, where the provider says it. Only for dialects that show it, as above. */
   stop_sequence?: string | null
+  /** Edits of the input, for a caller who asks for them. Only for dialects that show it, as above. */
+  context_management?: { applied_edits: readonly Readonly<Record<string, string | number>>[] }
   /** Input that the provider reported before the answer began. Only for dialects that show it, as above. */
   prompt_usage?: Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
 }
@@ -203,7 +205,7 @@ export interface DebugReport {
 
 /** A stage that changed or checked the request or the reply. */
 export interface PipelineStage {
-  type: 'guardrail' | 'plugin' | 'server_tools' | 'response_healing' | 'context_compression'
+  type: 'guardrail' | 'plugin' | 'server_tools' | 'request' | 'response_healing' | 'context_compression'
   name: string
   guardrail_id?: string
   guardrail_scope?: 'api-key' | 'member' | 'workspace'

@@ -2,9 +2,10 @@
 import Anthropic, { APIError } from '@anthropic-ai/sdk'
 import t from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
+import { eventsIn, gathered, type Loose } from '../dialects/messages-stream.ts'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
-import { goldenReply, startReplayProvider } from '../support/replay-provider.ts'
+import { goldenReply, type ReplayedReply, startReplayProvider } from '../support/replay-provider.ts'
 
 const STATUSES = [400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529] as const
 const replay = await startReplayProvider()
@@ -65,6 +66,112 @@ t.test('a turn that paused goes on with what it had, as the tool runner sends it
     ],
   })
   t.match(replay.asked[1]?.['messages'], { length: 2 })
+})
+
+/** A reply of Anthropic's API, whole or as a stream. */
+function written(content: readonly object[], stream: boolean, more: object = {}): ReplayedReply {
+  const usage = { input_tokens: 9, output_tokens: 9 }
+  const head = { id: 'msg_1', type: 'message', role: 'assistant', model: 'claude', usage }
+  const stop = { stop_reason: 'end_turn', stop_sequence: null }
+  if (!stream) {
+    const body = { ...head, content, ...stop, ...more }
+    return { bytes: Buffer.from(JSON.stringify(body)), streamed: false }
+  }
+  const events: readonly { readonly type: string }[] = [
+    { type: 'message_start', message: { ...head, content: [], stop_reason: null } } as { type: string },
+    ...content.flatMap((content_block, index) => [
+      { type: 'content_block_start', index, content_block },
+      { type: 'content_block_stop', index },
+    ]),
+    { type: 'message_delta', delta: stop, usage, ...more } as { type: string },
+    { type: 'message_stop' },
+  ]
+  const text = events.map(event => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('')
+  return { bytes: Buffer.from(text), streamed: true }
+}
+
+const ask = async (stream: boolean, fields: object = {}) => {
+  const reply = await fetch(`http://127.0.0.1:${gateway.port}/v1/messages`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${gateway.apiKey}`,
+      'content-type': 'application/json',
+      'x-gateway-metadata': 'enabled',
+    },
+    body: JSON.stringify({
+      model: 'replay/anthropic-messages',
+      max_tokens: 100,
+      messages: user('hi'),
+      stream,
+      ...fields,
+    }),
+  })
+  t.equal(reply.status, 200)
+  return stream ? gathered(eventsIn(await reply.text())) : ((await reply.json()) as Loose)
+}
+
+t.test('a result of a tool of the provider comes after its call, whatever id it names', async t => {
+  const call = (id: string, name: string) => ({ type: 'server_tool_use', id, name, input: {} })
+  const found = { type: 'web_search_tool_result', tool_use_id: 'toolu_other_1', content: [] }
+  const ran = {
+    type: 'code_execution_tool_result',
+    tool_use_id: 'toolu_other_2',
+    content: { type: 'code_execution_result', stdout: '1', stderr: '', return_code: 0, content: [] },
+  }
+  const content = [
+    call('srvtoolu_1', 'code_execution'),
+    call('srvtoolu_2', 'web_search'),
+    found,
+    ran,
+    { type: 'text', text: 'Done.' },
+  ]
+  for (const stream of [false, true]) {
+    replay.next.push(written(content, stream))
+    const types = ((await ask(stream))['content'] as Loose[]).map(({ type, name }) => name ?? type)
+    for (const name of ['web_search', 'code_execution'])
+      t.same(types.slice(types.indexOf(name))[1], `${name}_tool_result`)
+    t.equal(types.at(-1), 'text')
+  }
+  const late = { ...ran, tool_use_id: 'srvtoolu_0' }
+  replay.next.push(written([late, call('srvtoolu_1', 'web_search'), found], false))
+  t.match(
+    (await ask(false))['content'],
+    [
+      { type: 'code_execution_tool_result', tool_use_id: 'srvtoolu_0' },
+      { type: 'server_tool_use' },
+      { type: 'web_search_tool_result' },
+    ],
+    'a result of a call in an earlier reply stands alone',
+  )
+})
+
+t.test('edits that the caller asks for are told, also where the provider makes none', async t => {
+  const context_management = { edits: [{ type: 'clear_tool_uses_20250919' }] }
+  const edit = { type: 'clear_tool_uses_20250919', cleared_tool_uses: 2, cleared_input_tokens: 500 }
+  const more = {
+    context_management: { applied_edits: [{ ...edit, words: 'of a provider' }, 'x', { type: 7 }] },
+  }
+  const text = [{ type: 'text', text: 'Done.' }]
+  for (const stream of [false, true]) {
+    replay.next.push(written(text, stream, more))
+    const own = await ask(stream, { context_management })
+    t.same(own['context_management'], { applied_edits: [edit] })
+    t.notOk(JSON.stringify(own).includes('left-out'))
+    replay.next.push(written(text, stream))
+    t.same((await ask(stream, { context_management }))['context_management'], { applied_edits: [] })
+    replay.next.push(written(text, stream, more))
+    t.notOk('context_management' in (await ask(stream)), 'nobody asked')
+    for (const format of FORMATS.filter(each => each !== 'anthropic-messages')) {
+      parrot.parts = speaking('fine')
+      const other = await ask(stream, { context_management, model: `parrot/${format}` })
+      t.same(other['context_management'], { applied_edits: [] }, format)
+      t.match(
+        (other['gateway_metadata'] as Loose)['pipeline'],
+        [{ type: 'request', name: 'left-out', data: { fields: ['context_management'] } }],
+        format,
+      )
+    }
+  }
 })
 
 t.test('the last four cache marks reach providers of this API, and none reaches others', async t => {

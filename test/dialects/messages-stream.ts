@@ -76,7 +76,8 @@ export function gathered(events: readonly Loose[]): Loose {
   }
   assert.equal(open, null, 'every block ends')
   const { type: _, ...reports } = stop
-  return { ...message, ...(delta['delta'] as Loose), usage: delta['usage'], ...reports, content }
+  const { type: _type, delta: end, ...beside } = delta
+  return { ...message, ...(end as Loose), ...beside, ...reports, content }
 }
 
 function add(block: Loose, delta: Loose): void {

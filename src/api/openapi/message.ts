@@ -82,6 +82,12 @@ const stop = {
   container: nullable(Type.Object({ id: text, expires_at: Type.Null(), skills: Type.Null() })),
 }
 
+const edits = {
+  context_management: Type.Optional(
+    Type.Object({ applied_edits: Type.Array(Type.Record(Type.String(), Type.Unknown())) }),
+  ),
+}
+
 const reports = {
   alignment: Type.Optional(AlignmentAnswer),
   gateway_metadata: Type.Optional(GatewayMetadataAnswer),
@@ -97,6 +103,7 @@ export const MessageAnswer = Type.Object({
   content: Type.Array(MessageBlock),
   ...stop,
   usage: MessageUsage,
+  ...edits,
   ...reports,
   debug: Type.Optional(DebugAnswer),
 })
@@ -156,7 +163,7 @@ export const MessageEvent = variants(
     content_block_start: event('content_block_start', { index: count, content_block: MessageBlock }),
     content_block_delta: event('content_block_delta', { index: count, delta }),
     content_block_stop: event('content_block_stop', { index: count }),
-    message_delta: event('message_delta', { delta: Type.Object(stop), usage: MessageUsage }),
+    message_delta: event('message_delta', { delta: Type.Object(stop), usage: MessageUsage, ...edits }),
     message_stop: event('message_stop', reports),
     error: MessageFailure,
     debug: event('debug', { debug: facts }),

@@ -264,7 +264,14 @@ export const GatewayMetadataAnswer = Type.Object(
     pipeline: Type.Optional(
       Type.Array(
         Type.Object({
-          type: oneOf('guardrail', 'plugin', 'server_tools', 'response_healing', 'context_compression'),
+          type: oneOf(
+            'guardrail',
+            'plugin',
+            'server_tools',
+            'request',
+            'response_healing',
+            'context_compression',
+          ),
           name: text,
           guardrail_id: Type.Optional(text),
           guardrail_scope: Type.Optional(oneOf('api-key', 'member', 'workspace')),

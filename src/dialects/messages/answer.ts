@@ -190,3 +190,8 @@ export function reportsOf({
     ...(metadata === undefined ? {} : { gateway_metadata: metadata }),
   }
 }
+
+/** Edits of the input stand beside the end, where they were asked for. */
+export function editsOf({ context_management }: ResponseResource): MessageFields {
+  return context_management === undefined ? {} : { context_management }
+}

@@ -4,6 +4,7 @@ import type { ResponseResource } from '../../protocol/response.ts'
 import {
   blocksOf,
   containerOf,
+  editsOf,
   type MessageFields,
   messageHead,
   messagesUsage,
@@ -20,6 +21,7 @@ export function messagesBody(response: ResponseResource): MessageFields {
     ...stopOf(response),
     container: containerOf(output),
     usage: messagesUsage(usage, response.service_tier),
+    ...editsOf(response),
     ...reportsOf(response),
     ...(debug === undefined ? {} : { debug }),
   }

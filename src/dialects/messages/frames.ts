@@ -17,6 +17,7 @@ import {
   begunMessage,
   blocksOf,
   containerOf,
+  editsOf,
   type MessageFields,
   messagesUsage,
   reportsOf,
@@ -267,6 +268,7 @@ export class MessagesFrames implements FrameWriter {
       frame('message_delta', {
         delta,
         usage: messagesUsage(usage, response.service_tier),
+        ...editsOf(response),
       }) +
       frame('message_stop', reportsOf(response))
     )

@@ -7,7 +7,7 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { oneMore, tidyMessage } from '../failure.ts'
-import type { Decoder, Delta } from '../format.ts'
+import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import {
   filled,
   type Json,
@@ -35,6 +35,7 @@ export class MessageDecoder implements Decoder {
   #stopReason: string | null = null
   #stopDetails: Json | null = null
   #stopSequence: string | null = null
+  #edits: readonly AppliedEdit[] | null = null
   #finished = false
 
   constructor(emit: (delta: Delta) => void) {
@@ -109,6 +110,7 @@ export class MessageDecoder implements Decoder {
       this.#blockStop(index)
     })
     this.#stop(message)
+    this.#edited(message)
   }
 
   #messageDelta(frame: Json): void {
@@ -116,6 +118,7 @@ export class MessageDecoder implements Decoder {
     this.#container(delta)
     this.#stop(delta)
     this.#count(frame['usage'])
+    this.#edited(frame)
   }
 
   /** Starts a reply whose first frame is missing. */
@@ -132,6 +135,12 @@ export class MessageDecoder implements Decoder {
     this.#stopReason = filled(fields['stop_reason']) ?? this.#stopReason
     this.#stopDetails = record(fields['stop_details']) ?? this.#stopDetails
     this.#stopSequence = filled(fields['stop_sequence']) ?? this.#stopSequence
+  }
+
+  /** `fields`: of the message, or of the event beside its delta. */
+  #edited(fields: Json): void {
+    const edits = record(fields['context_management'])?.['applied_edits']
+    if (Array.isArray(edits)) this.#edits = appliedEdits(edits)
   }
 
   #count(usage: unknown): void {
@@ -200,6 +209,7 @@ export class MessageDecoder implements Decoder {
       native,
       serviceTier: serviceTierOf(this.#usage.raw),
       ...(this.#stopSequence === null ? undefined : { stopSequence: this.#stopSequence }),
+      ...(this.#edits === null ? undefined : { appliedEdits: this.#edits }),
     })
   }
 
@@ -227,4 +237,19 @@ function parseBody(data: string): Json {
   const error = bodyError(null, value)
   if (error !== null) throw error
   throw new GatewayError('provider_unavailable', 'The provider sent an event with an unknown shape')
+}
+
+const EDITS_MAX = 64
+const EDIT_TYPE = /^[a-z0-9_]{1,64}$/
+
+/** Types and counts alone: nothing else of them is for a caller. */
+function appliedEdits(edits: readonly unknown[]): readonly AppliedEdit[] {
+  return edits.slice(0, EDITS_MAX).flatMap((edit): AppliedEdit[] => {
+    const { type, ...counts } = recordOrEmpty(edit)
+    if (typeof type !== 'string' || !EDIT_TYPE.test(type)) return []
+    const numbers = Object.entries(counts).flatMap(([name, value]): [string, number][] =>
+      EDIT_TYPE.test(name) && typeof value === 'number' ? [[name, value]] : [],
+    )
+    return [{ type, ...Object.fromEntries(numbers) }]
+  })
 }

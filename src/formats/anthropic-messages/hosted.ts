@@ -138,11 +138,21 @@ export class HostedCalls {
     const kind = BY_RESULT.get(type)
     if (kind === undefined) return null
     const id = textOrEmpty(block['tool_use_id'])
-    // The call may have been part of an earlier reply: then the item begins and ends here.
-    const call = this.#running.get(id) ?? this.#begin(kind, id, {})
-    this.#running.delete(id)
+    const [name, call] = this.#calledFor(kind, id)
+    this.#running.delete(name)
     call.finish(block)
     return IGNORED
+  }
+
+  /**
+   * The call of a result. Some intermediaries write other ids: then it is the oldest of its kind. Where none of its
+   * kind runs, the call was part of an earlier reply, and the item begins and ends here.
+   */
+  #calledFor(kind: Kind, id: string): readonly [id: string, call: HostedCall] {
+    const own = this.#running.get(id)
+    if (own !== undefined) return [id, own]
+    for (const named of this.#running) if (named[1].kind === kind) return named
+    return [id, this.#begin(kind, id, {})]
   }
 
   /** Call at the end of the reply. Calls without a result go on in the next turn. */
@@ -165,8 +175,8 @@ export class HostedCalls {
 }
 
 class HostedCall implements Block {
+  readonly kind: Kind
   readonly #output: Output
-  readonly #kind: Kind
   readonly #use: Json
   readonly #item: number
   readonly #json = new LongText()
@@ -176,7 +186,7 @@ class HostedCall implements Block {
 
   constructor(output: Output, kind: Kind, id: string, use: Json) {
     this.#output = output
-    this.#kind = kind
+    this.kind = kind
     this.#use = use
     this.#input = recordOrEmpty(use['input'])
     const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...kind.fields(this.#call(null)) }
@@ -192,12 +202,12 @@ class HostedCall implements Block {
     if (this.#called) return
     this.#called = true
     if (this.#json.length > 0) this.#input = recordOrEmpty(parseJson(this.#json.toString()))
-    if (this.#kind === CODE) {
+    if (this.kind === CODE) {
       const code = codeOf(this.#input)
       this.#progress('code_interpreter_call_code.delta', { delta: code })
       this.#progress('code_interpreter_call_code.done', { code })
     }
-    this.#progress(this.#kind.called, {})
+    this.#progress(this.kind.called, {})
   }
 
   /** `result`: the result block; null if the reply ends without one. */
@@ -205,9 +215,9 @@ class HostedCall implements Block {
     if (this.#use['type'] === undefined) this.#called = true
     this.stop()
     const wrong = result !== null && isWrong(result)
-    if (result !== null && !wrong) this.#progress(this.#kind.done, {})
-    const status = result === null ? this.#kind.pending : wrong ? this.#kind.wrong : 'completed'
-    const fields = { status, ...this.#kind.fields(this.#call(result)) }
+    if (result !== null && !wrong) this.#progress(this.kind.done, {})
+    const status = result === null ? this.kind.pending : wrong ? this.kind.wrong : 'completed'
+    const fields = { status, ...this.kind.fields(this.#call(result)) }
     // Both blocks are sealed in parts, and go back as they are.
     const use = this.#use['type'] === undefined ? [] : [{ ...this.#use, input: this.#input }]
     const blocks = result === null ? use : [...use, result]
