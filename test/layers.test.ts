@@ -146,7 +146,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([])
 
 /** Packages that only these files may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
-  'uWebSockets.js': ['server/http.ts', 'server/uws-socket.ts', 'server/websocket.ts'],
+  'uWebSockets.js': ['server/uws/front.ts', 'server/uws/messages.ts', 'server/uws/socket.ts'],
   piscina: ['tasks/worker-set.ts'],
   'just-bash': ['sandbox/embedded/child.ts'],
 }
@@ -281,6 +281,6 @@ t.test(
     const readers = files
       .filter(file => /process\.env\b/.test(readFileSync(file, 'utf8')))
       .map(file => relative(SRC, file))
-    t.same(readers.toSorted(), ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/http.ts'])
+    t.same(readers.toSorted(), ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/uws/front.ts'])
   },
 )

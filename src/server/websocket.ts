@@ -1,15 +1,8 @@
 /**
  * Responses over WebSocket: each message of a client is a request, and each event of its answer is a message. A message
- * takes the same way as a request over HTTP: gate, key, admission, dialect. This file has the handshake and the
- * callbacks of the HTTP library; `socket-session.ts` has an open socket. Serve threads.
+ * takes the same way as a request over HTTP: gate, key, admission, dialect. This file decides about handshakes and has
+ * all sockets of a thread; `socket-session.ts` has an open one. Serve threads.
  */
-import type {
-  HttpResponse,
-  HttpRequest as UwsRequest,
-  us_socket_context_t,
-  WebSocket,
-  WebSocketBehavior,
-} from 'uWebSockets.js'
 import type { Clock } from '../clock.ts'
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
@@ -17,64 +10,50 @@ import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { KeyedRequests } from './admission.ts'
-import type { ClientConnections } from './connections.ts'
 import { inspect, type RequestHead } from './gate.ts'
 import { type Authenticator, authorizationOf, type HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
-import { type Handshake, messageHead, SocketSession } from './socket-session.ts'
+import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
 
-/** Largest message of a client. The library collects it uncounted, so the sockets of a key have a bound. */
-const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
+/** Largest message of a client. Fronts collect it uncounted, so the sockets of a key have a bound. */
+export const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 /**
- * The library drops a socket above this. It is more than any answer may have: an answer pauses far below, and whatever
- * else the client does not read is bounded by its number.
+ * A front drops a socket above this. It is more than any answer may have: an answer pauses far below, and whatever else
+ * the client does not read is bounded by its number.
  */
-const UNSENT_MAX_BYTES = 96 * 1024 * 1024
-const IDLE_SECONDS = 120
+export const UNSENT_MAX_BYTES = 96 * 1024 * 1024
 
 /** Sockets of one thread. */
 export interface WebSocketLimits {
-  /** Sockets that one API key may have open. Each may make the library hold MESSAGE_MAX_BYTES. */
+  /** Sockets that one API key may have open. Each may make the front hold MESSAGE_MAX_BYTES. */
   readonly socketsPerKey: number
   /** Connections, among which sockets are. */
   readonly maxConnections: number
 }
 
-/** The data that a socket has from its handshake. */
-interface Upgraded extends Handshake {
-  /** Set when the socket opens. */
-  session?: SocketSession
-}
-
-/** The parts of the front end that sockets use. */
+/** The parts of the server that sockets use. */
 export interface WebSocketDeps {
   readonly clock: Clock
   readonly log: Log
   readonly keys: Authenticator
   readonly requests: HttpRequestDeps
   readonly observer: SocketObserver
-  readonly connections: Pick<ClientConnections, 'begin'>
-  /** Called once for each socket that has closed: the library tells of no end of its connection. */
-  readonly closed: () => void
-  /** Answers a handshake over HTTP. */
-  readonly refuse: (response: HttpResponse, head: RequestHead, adapt: () => never) => void
 }
 
 /** Paths that take a handshake; others answer it as a GET. */
 export const SOCKET_PATHS = ['/v1/responses', '/api/v1/responses', '/v1/responses/', '/api/v1/responses/']
 
-/** The library lends the request for the length of its callback only. */
-export function copyHead(request: UwsRequest): RequestHead {
-  const headers: string[] = []
-  request.forEach((name, value) => {
-    headers.push(name, value)
-  })
-  return {
-    method: request.getCaseSensitiveMethod(),
-    path: request.getUrl(),
-    query: request.getQuery() ?? '',
-    headers,
-  }
+/** A handshake that waits for its answer, in the hands of a front. Each call may throw; `drop` does not. */
+export interface WaitingHandshake {
+  readonly head: RequestHead
+  /** The client has left: nothing may be called any more. */
+  readonly isGone: boolean
+  /** Opens the socket. */
+  open(keyHash: string): void
+  /** Answers with the error that `adapt` throws, as the answer to a request with this head. */
+  refuse(head: RequestHead, adapt: () => never): void
+  /** Drops the connection. */
+  drop(): void
 }
 
 const NO_SOCKET = new GatewayError('service_unavailable', 'The gateway takes no connection now')
@@ -85,8 +64,6 @@ function refused(error: GatewayError): never {
 
 /** All sockets of one thread. */
 export class WebSockets implements KeyedRequests {
-  /** The callbacks for the library. */
-  readonly behavior: WebSocketBehavior<Upgraded>
   readonly #deps: WebSocketDeps
   readonly #sessions = new Set<SocketSession>()
   /** Places of the keys. */
@@ -95,25 +72,6 @@ export class WebSockets implements KeyedRequests {
   constructor(deps: WebSocketDeps, limits: WebSocketLimits) {
     this.#deps = deps
     this.#places = new HeldShare({ total: limits.maxConnections, perKey: limits.socketsPerKey })
-    this.behavior = {
-      compression: 0,
-      maxPayloadLength: MESSAGE_MAX_BYTES,
-      maxBackpressure: UNSENT_MAX_BYTES,
-      closeOnBackpressureLimit: true,
-      idleTimeout: IDLE_SECONDS,
-      upgrade: (response, request, context) => this.#upgrade(response, request, context),
-      open: socket => this.#opened(socket),
-      message: (socket, message, isBinary) => this.#guard(socket, session => session.take(message, isBinary)),
-      ping: socket => this.#guard(socket, session => session.pinged()),
-      pong: socket => this.#guard(socket, session => session.ponged()),
-      drain: socket => this.#guard(socket, session => session.drained()),
-      close: socket =>
-        this.#guard(socket, session => {
-          session.closed()
-          this.#forget(session)
-          this.#deps.closed()
-        }),
-    }
   }
 
   /** Closes every socket as soon as no response is in flight on it. */
@@ -131,62 +89,62 @@ export class WebSockets implements KeyedRequests {
     for (const session of [...this.#sessions]) if (session.keyHash === hash) session.endKey(reason)
   }
 
-  /** Opens a socket for an inference key; everybody else gets the answer to a POST without a body. */
-  #upgrade(response: HttpResponse, request: UwsRequest, context: us_socket_context_t): void {
-    const head = copyHead(request)
-    const wire = {
-      key: request.getHeader('sec-websocket-key'),
-      protocol: request.getHeader('sec-websocket-protocol'),
-      extensions: request.getHeader('sec-websocket-extensions'),
-    }
-    let isGone = false
-    response.onAborted(() => {
-      isGone = true
-    })
-    const guard = (action: () => void): void => {
-      if (isGone) return
-      try {
-        action()
-      } catch (thrown) {
-        this.#deps.log.fault('connection could not be taken', thrown)
-        response.close()
-      }
-    }
-    const refuse = (error = NO_SOCKET): void =>
-      guard(() => this.#deps.refuse(response, messageHead(head, 0), () => refused(error)))
-    const open = (key: KeyRecord): void =>
-      guard(() => {
-        // Of a management key the request over HTTP says so.
-        const error = key.kind === 'inference' ? this.#takePlace(key) : NO_SOCKET
-        if (error !== null) {
-          refuse(error)
-          return
-        }
-        try {
-          const handshake = this.#handshake(response, head, key.hash)
-          response.cork(() => response.upgrade(handshake, wire.key, wire.protocol, wire.extensions, context))
-        } catch (thrown) {
-          this.#places.give(key.hash, 1)
-          throw thrown
-        }
-      })
+  /** Lets the handshake of an inference key open a socket; everybody else gets the answer to a POST without a body. */
+  decide(handshake: WaitingHandshake): void {
+    const { head } = handshake
     const { requests, keys } = this.#deps
     const accepted = inspect(head, requests)
     if (accepted instanceof GatewayError) {
       // Its head may announce a body, so it is refused as it is, and the connection closes.
-      guard(() => this.#deps.refuse(response, head, () => refused(accepted)))
+      this.#attempt(handshake, () => handshake.refuse(head, () => refused(accepted)))
       return
     }
     if (requests.admissions.shed() !== null || requests.closing()) {
-      refuse()
+      this.#refuse(handshake, NO_SOCKET)
       return
     }
     try {
       const found = keys.authenticate(authorizationOf(accepted.headers))
-      if (isPending(found)) found.then(open, () => refuse())
-      else open(found)
+      if (isPending(found)) {
+        found.then(
+          key => this.#admit(handshake, key),
+          () => this.#refuse(handshake, NO_SOCKET),
+        )
+      } else this.#admit(handshake, found)
     } catch {
-      refuse()
+      this.#refuse(handshake, NO_SOCKET)
+    }
+  }
+
+  #admit(handshake: WaitingHandshake, key: KeyRecord): void {
+    this.#attempt(handshake, () => {
+      // Of a management key the request over HTTP says so.
+      const error = key.kind === 'inference' ? this.#takePlace(key) : NO_SOCKET
+      if (error !== null) {
+        this.#refuse(handshake, error)
+        return
+      }
+      try {
+        handshake.open(key.hash)
+      } catch (thrown) {
+        this.#places.give(key.hash, 1)
+        throw thrown
+      }
+    })
+  }
+
+  /** The request over HTTP fails with its own error, if it has one. */
+  #refuse(handshake: WaitingHandshake, error: GatewayError): void {
+    this.#attempt(handshake, () => handshake.refuse(messageHead(handshake.head, 0), () => refused(error)))
+  }
+
+  #attempt(handshake: WaitingHandshake, action: () => void): void {
+    if (handshake.isGone) return
+    try {
+      action()
+    } catch (thrown) {
+      this.#deps.log.fault('connection could not be taken', thrown)
+      handshake.drop()
     }
   }
 
@@ -203,33 +161,26 @@ export class WebSockets implements KeyedRequests {
     )
   }
 
-  #handshake(response: HttpResponse, { path, headers }: RequestHead, keyHash: string): Handshake {
-    return {
-      path,
-      headers,
-      keyHash,
-      address: Buffer.from(response.getRemoteAddressAsText()).toString('latin1'),
-      peer: this.#deps.connections.begin(response),
-    }
-  }
-
-  #opened(socket: WebSocket<Upgraded>): void {
-    const handshake = socket.getUserData()
+  /** A socket has opened for a handshake that was let in. */
+  opened(socket: MessageSocket, handshake: Handshake): SocketSession {
     const session = new SocketSession(this.#deps, socket, handshake)
-    handshake.session = session
     this.#sessions.add(session)
     this.#deps.requests.admissions.deps.metrics.openSockets.inc()
+    return session
   }
 
-  #forget(session: SocketSession): void {
-    if (!this.#sessions.delete(session)) return
-    this.#places.give(session.keyHash, 1)
-    this.#deps.requests.admissions.deps.metrics.openSockets.dec()
+  /** A socket has closed. Never throws. */
+  closed(session: SocketSession): void {
+    this.guard(session, () => {
+      session.closed()
+      if (!this.#sessions.delete(session)) return
+      this.#places.give(session.keyHash, 1)
+      this.#deps.requests.admissions.deps.metrics.openSockets.dec()
+    })
   }
 
-  #guard(socket: WebSocket<Upgraded>, action: (session: SocketSession) => void): void {
-    const { session } = socket.getUserData()
-    if (session === undefined) return
+  /** Handles an event of an open socket: an exception drops the socket, and does not reach the front. */
+  guard(session: SocketSession, action: (session: SocketSession) => void): void {
     try {
       action(session)
     } catch (thrown) {

@@ -15,6 +15,8 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { EndedRequests } from '../server/ended-requests.ts'
+import type { CreateFront } from '../server/front.ts'
+import { loadFront } from '../server/fronts.ts'
 import { createServer, type HttpServer } from '../server/http.ts'
 import { StoreError } from '../storage/open.ts'
 import type { Transcripts } from '../transcripts/transcripts.ts'
@@ -49,7 +51,7 @@ export interface Serving {
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
   return {
-    ...buildServer(gateway, options),
+    ...buildServer(gateway, await loadFront(), options),
     metrics: gateway.metrics,
     catalogue: packed => gateway.catalogue.receive(packed),
     close: () => gateway.close(),
@@ -78,7 +80,7 @@ export interface BuiltServer {
   changed(change: Invalidation): void
 }
 
-export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltServer {
+export function buildServer(built: BuiltGateway, front: CreateFront, options: FrontOptions): BuiltServer {
   const { config, clock, log, metrics, rate } = built
   const { limits, listen, threads } = config
   let prepared = options.prepared ?? true
@@ -99,6 +101,7 @@ export function buildServer(built: BuiltGateway, options: FrontOptions): BuiltSe
   }
   const document = new InterfaceDocument()
   const server = createServer({
+    front,
     operations: operationsOf(
       built,
       document,

@@ -13,6 +13,7 @@ import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
 import type { Log } from '../log/log.ts'
+import { loadFront } from '../server/fronts.ts'
 import { SIM_FORMATS, simModel } from '../sim/rows.ts'
 import { createSim } from '../sim/sim.ts'
 import { buildServer } from './build.ts'
@@ -77,7 +78,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
       log: SILENT,
       spoolFolder: folder,
     })
-    const { server } = buildServer(built, {})
+    const { server } = buildServer(built, await loadFront(), {})
     try {
       const { key, record } = createKey({ kind: 'inference', name: 'warm-up', clock: systemClock })
       await built.store.keys.add(record)

@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../../src/clock.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { ExchangeLine, Log } from '../../src/log/log.ts'
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
+import { loadFront } from '../../src/server/fronts.ts'
 import { createServer, type HttpServer, type ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
@@ -32,6 +33,8 @@ export function keyRecord(kind: KeyKind): KeyRecord {
     updatedAt: '2026-01-01T00:00:00.000Z',
   }
 }
+
+const front = await loadFront()
 
 const SILENT: Log = {
   exchange: () => undefined,
@@ -118,6 +121,7 @@ export interface FrontEnd {
 /** The options of a front end with these rows, without limits that a test would meet. */
 export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOptions> = {}): ServerOptions {
   return {
+    front,
     operations: rows.map(operation),
     keys: twoKeys,
     rate: { enter: () => undefined },

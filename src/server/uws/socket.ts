@@ -1,12 +1,13 @@
 /** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
 import type { HttpResponse } from 'uWebSockets.js'
-import type { MoreChunks } from '../api/operation.ts'
-import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log/log.ts'
-import type { Peer } from './connections.ts'
-import type { HttpRequest } from './http-request.ts'
+import type { MoreChunks } from '../../api/operation.ts'
+import type { Clock, Timer } from '../../clock.ts'
+import type { Log } from '../../log/log.ts'
+import type { Peer } from '../connections.ts'
+import type { FrontHost, FrontSocket } from '../front.ts'
+import type { HttpRequest } from '../http-request.ts'
+import type { SocketObserver, StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
-import type { ResponseSocket, SocketObserver, StreamForm } from './response-socket.ts'
 
 const NOTHING = Buffer.alloc(0)
 /** A comment of its own in a stream of events: no event, for whichever reader. */
@@ -21,19 +22,12 @@ const LINGER_MS = 5_000
 /** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
 const PROMPT_MAX_CHARS = 65_536
 
-export interface UwsSocketOptions {
-  readonly log: Log
-  readonly clock: Clock
-  /** True: a comment follows each chunk of an event stream, so that its line end leaves at once. Default: false. */
-  readonly chunkFlush?: boolean
-}
-
 /**
  * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end
  * of an answer the library reports nothing more. So the end is written only when all bytes before it have left, and
  * bytes that wait for a slow reader stay counted.
  */
-export class UwsSocket implements ResponseSocket {
+export class UwsSocket implements FrontSocket {
   readonly address: string
   readonly #response: HttpResponse
   readonly #log: Log
@@ -65,16 +59,11 @@ export class UwsSocket implements ResponseSocket {
   /** Runs after an answer whose client still sends its body. */
   #lingering: Timer | null = null
 
-  constructor(
-    response: HttpResponse,
-    { log, clock, chunkFlush }: UwsSocketOptions,
-    observer: SocketObserver,
-    peer: Peer | null,
-  ) {
+  constructor(response: HttpResponse, { log, clock, chunkFlush, observer }: FrontHost, peer: Peer | null) {
     this.#response = response
     this.#log = log
     this.#clock = clock
-    this.#flushes = chunkFlush === true
+    this.#flushes = chunkFlush
     this.#observer = observer
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.

@@ -1,0 +1,82 @@
+/** The contract between the server and an HTTP front, which owns sockets, parsing and framing. Serve threads. */
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { CertificateFiles } from './certificate.ts'
+import type { ClientConnections } from './connections.ts'
+import type { RequestHead } from './gate.ts'
+import type { HttpRequest } from './http-request.ts'
+import type { ResponseSocket, SocketObserver } from './response-socket.ts'
+import type { WebSockets } from './websocket.ts'
+
+/** Bytes of request line and headers; more is 431. Proxies add long headers. */
+export const REQUEST_HEAD_MAX_BYTES = 16_384
+
+/** One HTTP front of one thread. */
+export interface Front {
+  /**
+   * Listens, once. `shared`: other sockets listen on the same port; otherwise a port that is in use is refused.
+   * @returns the bound port. @throws CertificateError, ListenError
+   */
+  listen(host: string, port: number, shared: boolean): Promise<number>
+  /**
+   * Serves new connections with the certificate that the files have now; open connections go on as they are. False:
+   * the files are not those of this version, or not good, and the certificate before stays. Never rejects.
+   */
+  renewCertificate(version: string): Promise<boolean>
+  /** Accepts nothing more. Later calls do nothing. */
+  stop(): void
+  /** Drops all connections. */
+  close(): void
+}
+
+/** The answering side of one request. */
+export interface FrontSocket extends ResponseSocket {
+  /** Connects the request: its body is handed to `chunk`, the end of its connection to `gone`. */
+  attach(request: HttpRequest): void
+}
+
+/** The server, as a front uses it. */
+export interface FrontHost {
+  /** Null: without TLS. */
+  readonly tls: CertificateFiles | null
+  /** True: a comment follows each chunk of an event stream, so that its line end leaves at once. */
+  readonly chunkFlush: boolean
+  readonly clock: Clock
+  readonly log: Log
+  readonly observer: SocketObserver
+  /** A front asks it about each new connection. */
+  readonly connections: ClientConnections
+  /** Decides about handshakes and has the open sockets. */
+  readonly sockets: WebSockets
+  /**
+   * Takes a request with its copied head. Never throws.
+   * @param adapt throws the reason to refuse a handshake; null for ordinary requests
+   */
+  take(socket: FrontSocket, head: RequestHead, adapt: (() => never) | null): void
+  /** A connection that was counted has closed. */
+  closed(): void
+}
+
+export type CreateFront = (host: FrontHost) => Front
+
+/** The address is in use, or does not belong to this machine. */
+export class ListenError extends Error {
+  readonly host: string
+  readonly port: number
+
+  constructor(host: string, port: number) {
+    super(`cannot listen on ${host}:${port}: it is in use or not an address of this machine`)
+    this.name = 'ListenError'
+    this.host = host
+    this.port = port
+  }
+}
+
+/** The front cannot serve with the certificate and the key. */
+export class CertificateError extends Error {
+  override readonly name = 'CertificateError'
+
+  constructor() {
+    super('the certificate or the key cannot be used; check the files')
+  }
+}

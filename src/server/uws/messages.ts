@@ -1,0 +1,115 @@
+/** WebSockets of the HTTP library: the callbacks of handshakes and open sockets. Serve threads. */
+import type {
+  HttpResponse,
+  HttpRequest as UwsRequest,
+  us_socket_context_t,
+  WebSocket,
+  WebSocketBehavior,
+} from 'uWebSockets.js'
+import type { FrontHost } from '../front.ts'
+import type { RequestHead } from '../gate.ts'
+import type { Handshake, SocketSession } from '../socket-session.ts'
+import { MESSAGE_MAX_BYTES, UNSENT_MAX_BYTES, type WaitingHandshake } from '../websocket.ts'
+import { UwsSocket } from './socket.ts'
+
+const IDLE_SECONDS = 120
+
+/** The data that a socket has from its handshake. */
+interface Upgraded extends Handshake {
+  /** Set when the socket opens. */
+  session?: SocketSession
+}
+
+/** The library lends the request for the length of its callback only. */
+export function copyHead(request: UwsRequest): RequestHead {
+  const headers: string[] = []
+  request.forEach((name, value) => {
+    headers.push(name, value)
+  })
+  return {
+    method: request.getCaseSensitiveMethod(),
+    path: request.getUrl(),
+    query: request.getQuery() ?? '',
+    headers,
+  }
+}
+
+/** The callbacks for the library. */
+export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
+  const { sockets } = host
+  const guard = (socket: WebSocket<Upgraded>, action: (session: SocketSession) => void): void => {
+    const { session } = socket.getUserData()
+    if (session !== undefined) sockets.guard(session, action)
+  }
+  return {
+    compression: 0,
+    maxPayloadLength: MESSAGE_MAX_BYTES,
+    maxBackpressure: UNSENT_MAX_BYTES,
+    closeOnBackpressureLimit: true,
+    idleTimeout: IDLE_SECONDS,
+    upgrade: (response, request, context) =>
+      sockets.decide(new UwsHandshake(host, response, request, context)),
+    open(socket) {
+      const handshake = socket.getUserData()
+      handshake.session = sockets.opened(socket, handshake)
+    },
+    message: (socket, message, isBinary) => guard(socket, session => session.take(message, isBinary)),
+    ping: socket => guard(socket, session => session.pinged()),
+    pong: socket => guard(socket, session => session.ponged()),
+    drain: socket => guard(socket, session => session.drained()),
+    close(socket) {
+      const { session } = socket.getUserData()
+      if (session === undefined) return
+      sockets.closed(session)
+      // The library tells of no end of its connection.
+      host.closed()
+    },
+  }
+}
+
+/** A handshake that waits. The library lends the request for the length of its callback only. */
+class UwsHandshake implements WaitingHandshake {
+  readonly head: RequestHead
+  isGone = false
+  readonly #host: FrontHost
+  readonly #response: HttpResponse
+  readonly #context: us_socket_context_t
+  readonly #wire: readonly [key: string, protocol: string, extensions: string]
+
+  constructor(host: FrontHost, response: HttpResponse, request: UwsRequest, context: us_socket_context_t) {
+    this.head = copyHead(request)
+    this.#host = host
+    this.#response = response
+    this.#context = context
+    this.#wire = [
+      request.getHeader('sec-websocket-key'),
+      request.getHeader('sec-websocket-protocol'),
+      request.getHeader('sec-websocket-extensions'),
+    ]
+    response.onAborted(() => {
+      this.isGone = true
+    })
+  }
+
+  open(keyHash: string): void {
+    const { path, headers } = this.head
+    const response = this.#response
+    const handshake: Handshake = {
+      path,
+      headers,
+      keyHash,
+      address: Buffer.from(response.getRemoteAddressAsText()).toString('latin1'),
+      peer: this.#host.connections.begin(response),
+    }
+    response.cork(() => response.upgrade(handshake, ...this.#wire, this.#context))
+  }
+
+  refuse(head: RequestHead, adapt: () => never): void {
+    const { connections, take } = this.#host
+    take(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, adapt)
+  }
+
+  drop(): void {
+    this.#response.close()
+  }
+}
