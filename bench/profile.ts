@@ -117,13 +117,13 @@ async function profileOne(built: Built, scenario: Scenario, root: string, out: s
 }
 
 /** @throws Error when the load saw nothing that counts */
-function worked(row: Row): number {
+export function worked(row: Row): number {
   const work = workOf(row)
   if (!(work > 0)) throw new Error(`${row.scenario}: nothing was measured: ${row.rejected.join(', ')}`)
   return work
 }
 
-async function ask(socket: Socket, command: SamplerCommand): Promise<string | null> {
+export async function ask(socket: Socket, command: SamplerCommand): Promise<string | null> {
   const lines = createInterface({ input: socket })
   const answered = once(lines, 'line')
   socket.write(`${command}\n`)

@@ -51,7 +51,8 @@ export async function build(scenarios: readonly Scenario[], root: string, compil
     START_MS,
     line => JSON.parse(line) as { plain: number; tls: number },
   )
-  const plans = new Set([WARM_PLAN, ...scenarios.flatMap(({ load }) => plansOf(load))].map(planName))
+  const loads = scenarios.flatMap(scenario => [scenario.load, practiceOf(scenario, 1).load])
+  const plans = new Set([WARM_PLAN, ...loads.flatMap(plansOf)].map(planName))
   return {
     rig: {
       folder,
@@ -178,7 +179,8 @@ const IDLE_MS = 500
  */
 export async function practise(rig: Rig, scenario: Scenario, subject: Subject): Promise<void> {
   const practice = practiceOf(scenario, practiceSeconds(scenario, subject.name))
-  await measure(rig, practice, subject, { round: 0, place: 0, idleRssBytes: 0 })
+  const { streams } = await measure(rig, practice, subject, { round: 0, place: 0, idleRssBytes: 0 })
+  if (streams?.finished === 0) throw new Error(`${subject.name} has passed no stream of the practice`)
   await new Promise(resolve => setTimeout(resolve, IDLE_MS))
 }
 

@@ -23,6 +23,7 @@ import {
   type SCENARIOS,
   type SubjectName,
 } from './scenarios.ts'
+import { turns } from './turns.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const RESULTS = join(import.meta.dirname, 'results')
@@ -41,6 +42,7 @@ const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,
                 any other run only prints the page
   --profile     where the gateway itself spends a request or an event: tables, flame graphs and profiles for developer
                 tools, in the folder of --out or in bench/results/profile; without --only json-64 and relay-256-tls
+  --turns       what makes turns of the gateway's event loop long, as a page; without --only relay-2000
   --render FILE writes the page of raw results that are there, and measures nothing
 `
 
@@ -85,6 +87,7 @@ function settings() {
       out: { type: 'string' },
       render: { type: 'string' },
       profile: { type: 'boolean' },
+      turns: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
   })
@@ -155,6 +158,11 @@ async function main(): Promise<number> {
   if (values.profile === true) {
     const asked = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: PROFILED })
     process.stdout.write(await profile(asked, ROOT, values.out ?? join(RESULTS, 'profile')))
+    return 0
+  }
+  if (values.turns === true) {
+    const asked = choice.only.length > 0 ? scenarios : chosen({ ...choice, only: ['relay-2000'] })
+    process.stdout.write(await turns(asked, ROOT))
     return 0
   }
   const run = await measureAll(scenarios, values['node-probe'] !== true)

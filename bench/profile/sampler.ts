@@ -1,14 +1,22 @@
 /**
- * Preloaded into a profiled gateway (`--import`): samples where its serve thread spends time, and what it allocates.
- * Takes one command a line on a socket, and answers each with the file that it wrote, or null.
+ * Preloaded into a profiled gateway (`--import`): samples where its serve thread spends time, what it allocates, and
+ * how long the turns of its event loop are. Takes one command a line on a socket, and answers each with the file that
+ * it wrote, or null.
  */
 import { writeFileSync } from 'node:fs'
 import { type HeapProfiler, type Profiler, Session } from 'node:inspector'
 import { createServer } from 'node:net'
 import { createInterface } from 'node:readline'
 import { workerData } from 'node:worker_threads'
+import { TurnWatch, type Watched } from './turn-watch.ts'
 
-export type SamplerCommand = 'start-time' | 'take-time' | 'start-bytes' | 'take-bytes'
+export type SamplerCommand =
+  | 'start-time'
+  | 'take-time'
+  | 'start-bytes'
+  | 'take-bytes'
+  | 'start-turns'
+  | 'take-turns'
 
 /** A function of 0.2 % of the time is seen thirty times in eight seconds. */
 const TIME_INTERVAL_MICROS = 200
@@ -18,9 +26,13 @@ const BYTES_INTERVAL = 16_384
 function listen(path: string, folder: string): void {
   const session = new Session()
   session.connect()
-  const written = (name: string, profile: Profiler.Profile | HeapProfiler.SamplingHeapProfile): string => {
+  const turns = new TurnWatch()
+  const written = (
+    name: string,
+    taken: Profiler.Profile | HeapProfiler.SamplingHeapProfile | Watched,
+  ): string => {
     const file = `${folder}/${name}`
-    writeFileSync(file, JSON.stringify(profile))
+    writeFileSync(file, JSON.stringify(taken))
     return file
   }
   const obey: Record<SamplerCommand, () => string | null> = {
@@ -37,6 +49,11 @@ function listen(path: string, folder: string): void {
       })
       return file
     },
+    'start-turns'() {
+      turns.start()
+      return null
+    },
+    'take-turns': () => written('turns.json', turns.take()),
     'start-bytes'() {
       session.post('HeapProfiler.startSampling', {
         samplingInterval: BYTES_INTERVAL,
