@@ -12,7 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   providers: ['protocol'],
   dialects: ['protocol'],
   storage: ['protocol'],
-  files: ['protocol', 'storage'],
+  files: ['protocol', 'storage', 'upstream'],
   invalidation: ['protocol', 'storage'],
   tasks: ['protocol', 'guardrails', 'storage', 'dialects'],
   formats: ['protocol', 'providers'],

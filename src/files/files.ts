@@ -10,7 +10,7 @@ import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../storage
 import type { Store } from '../storage/store.ts'
 import type { ContentSource, FileContents } from './contents.ts'
 import { createFolderContents } from './folder.ts'
-import { createS3Contents } from './s3.ts'
+import { createS3Contents, type S3Deps } from './s3.ts'
 
 export { bytesSource, type ContentSource } from './contents.ts'
 export { cleanFilename } from './filename.ts'
@@ -43,20 +43,26 @@ export interface Incoming {
 }
 
 /** The folder or bucket of the settings. */
-export function openContents({ url, endpoint, region, ...keys }: Config['tools']['files']): FileContents {
+export function openContents(
+  { url, endpoint, region, ...keys }: Config['tools']['files'],
+  deps: S3Deps,
+): FileContents {
   if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
   const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
   const { accessKeyId, secretAccessKey } = keys
   // The configuration was checked.
   if (accessKeyId === null || secretAccessKey === null) throw new TypeError('a bucket needs credentials')
-  return createS3Contents({
-    bucket,
-    prefix: prefix.filter(part => part !== '').join('/'),
-    endpoint,
-    region,
-    accessKeyId,
-    secretAccessKey,
-  })
+  return createS3Contents(
+    {
+      bucket,
+      prefix: prefix.filter(part => part !== '').join('/'),
+      endpoint,
+      region,
+      accessKeyId,
+      secretAccessKey,
+    },
+    deps,
+  )
 }
 
 export class Files {

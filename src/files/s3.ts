@@ -1,11 +1,16 @@
 /**
- * Bytes of files in a bucket that speaks S3, through the client library of AWS, which is loaded when it is first used.
- * Any thread.
+ * Bytes of files in a bucket that speaks S3. Each request is signed with the hash of its bytes, so that the bucket
+ * takes no other ones; the hash is kept beside the object, and what comes back is checked against it. Any thread.
  */
+import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
-import type { S3Client, S3ServiceException } from '@aws-sdk/client-s3'
+import type { Dispatcher } from 'undici'
+import type { Clock } from '../clock.ts'
 import { serviceUnavailable } from '../errors.ts'
-import { checkedId, type FileContents } from './contents.ts'
+import { s3Signer } from '../upstream/aws-signature.ts'
+import type { ProxyOf } from '../upstream/egress.ts'
+import { undici } from '../upstream/undici.ts'
+import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
 export interface S3Settings {
   readonly bucket: string
@@ -18,87 +23,244 @@ export interface S3Settings {
   readonly secretAccessKey: string
 }
 
-/** The library warns on the console otherwise. */
-const ignore = (): void => undefined
-const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore }
+export interface S3Deps {
+  readonly clock: Clock
+  /** The egress proxy of an address. */
+  readonly proxyOf: ProxyOf
+}
+
 const CONNECT_MS = 5_000
-/** Longest time without a byte from the bucket. */
+/** Longest time in which the bucket takes and sends no byte, connecting included. */
 const SILENCE_MS = 30_000
 /** A bucket that is busy, or a connection that has just ended, is asked once more. */
 const TRIES = 2
+const CONNECTIONS_MAX = 64
+/** Of an answer that is no object. */
+const ANSWER_MAX_BYTES = 64 * 1024
+/** The hash of the bytes, beside the object. */
+const KEPT_HASH = 'x-amz-meta-sha256'
+const NO_BYTES = createHash('sha256').digest('hex')
 
-export function createS3Contents(settings: S3Settings): FileContents {
-  let loading: Promise<{ library: typeof import('@aws-sdk/client-s3'); client: S3Client }> | null = null
-  const loaded = () => {
-    loading ??= connect(settings)
-    return loading
+type Reply = Dispatcher.ResponseData
+
+/** A request with its deadline: it ends when the bucket is silent. */
+interface Asking {
+  readonly reply: Reply
+  readonly silence: Silence
+}
+
+export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Deps): FileContents {
+  const base = baseOf(settings)
+  const sign = s3Signer(clock, settings, settings.region)
+  let dispatcher: Dispatcher | null = null
+
+  /** Resolves with the head of a good answer. */
+  async function ask(
+    method: 'PUT' | 'GET' | 'DELETE',
+    id: string,
+    sha256: string,
+    source: ContentSource | null = null,
+  ): Promise<Asking> {
+    const url = new URL(`${base.pathname}${id}`, base)
+    const own = source === null ? {} : { 'content-length': String(source.bytes), [KEPT_HASH]: sha256 }
+    const headers = { ...(await sign({ method, url, headers: own }, sha256)), host: url.host }
+    dispatcher ??= connect(base, proxyOf(base))
+    const silence = new Silence(clock)
+    const body =
+      source === null || source.bytes === 0
+        ? null
+        : Readable.from(silence.watched(source.chunks()), { objectMode: false })
+    try {
+      const { origin, pathname: path } = url
+      const reply = await dispatcher.request({ origin, path, method, headers, body, signal: silence.signal })
+      silence.heard()
+      // A reply that is left is an error of its body.
+      reply.body.on('error', () => undefined)
+      if (reply.statusCode >= 300) throw new BucketError(reply.statusCode, await textOf(reply, silence))
+      return { reply, silence }
+    } catch (thrown) {
+      silence.end()
+      throw silence.broken ?? thrown
+    }
   }
-  const placeOf = (id: string) => ({
-    Bucket: settings.bucket,
-    Key: settings.prefix === '' ? checkedId(id) : `${settings.prefix}/${checkedId(id)}`,
-  })
+
   return {
     async put(id, source) {
-      const place = placeOf(id)
-      const { library, client } = await loaded()
+      checkedId(id)
+      const sha256 = await hashOf(source)
       await tried(async () => {
-        const body = Readable.from(source.chunks(), { objectMode: false })
-        // The library would wait on for bytes that never come, and nobody else hears of the failure.
-        const broken = new AbortController()
-        body.once('error', error => broken.abort(error))
-        const object = { ...place, Body: body, ContentLength: source.bytes }
-        try {
-          await client.send(new library.PutObjectCommand(object), { abortSignal: broken.signal })
-        } catch (error) {
-          if (broken.signal.aborted) throw new BrokenSource(broken.signal.reason)
-          throw error
-        } finally {
-          body.destroy()
-        }
+        const { reply, silence } = await ask('PUT', id, sha256, source)
+        await textOf(reply, silence)
       })
     },
     async *read(id) {
-      const place = placeOf(id)
-      const { library, client } = await loaded()
-      const { Body } = await tried(() => client.send(new library.GetObjectCommand(place)))
-      if (!(Body instanceof Readable)) throw serviceUnavailable()
+      checkedId(id)
+      const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
+      const kept = reply.headers[KEPT_HASH]
+      const hash = createHash('sha256')
       try {
-        for await (const chunk of Body) yield chunk as Uint8Array
+        for await (const chunk of silence.read(reply)) {
+          hash.update(chunk)
+          yield chunk
+        }
+        if (kept !== undefined && hash.digest('hex') !== kept)
+          throw new Error('the bucket sent other bytes than it was given')
       } catch (error) {
         throw serviceUnavailable(error)
       } finally {
-        Body.destroy()
+        silence.end()
+        reply.body.destroy()
       }
     },
     async remove(id) {
-      const place = placeOf(id)
-      const { library, client } = await loaded()
-      await tried(() => client.send(new library.DeleteObjectCommand(place)))
+      checkedId(id)
+      await tried(async () => {
+        const { reply, silence } = await ask('DELETE', id, NO_BYTES)
+        await textOf(reply, silence)
+      })
     },
   }
 }
 
-async function connect({ endpoint, region, accessKeyId, secretAccessKey }: S3Settings) {
-  const library = await import('@aws-sdk/client-s3')
-  const client = new library.S3Client({
-    region,
-    // The bucket in the path: names of buckets need no names of hosts.
-    ...(endpoint === null ? {} : { endpoint, forcePathStyle: true }),
-    credentials: { accessKeyId, secretAccessKey },
-    logger: SILENT,
-    maxAttempts: 1,
-    requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: SILENCE_MS, socketTimeout: SILENCE_MS },
-    // A stream has no checksum before it was sent, and not every server takes one at its end.
-    requestChecksumCalculation: 'WHEN_REQUIRED',
-    responseChecksumValidation: 'WHEN_REQUIRED',
-  })
-  return { library, client }
+/** The address below which the objects are. */
+function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
+  const folder = prefix === '' ? '' : `${prefix.split('/').map(escaped).join('/')}/`
+  // The bucket in the path: names of buckets need no names of hosts.
+  if (endpoint !== null) return new URL(`/${escaped(bucket)}/${folder}`, endpoint)
+  const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
+  // Certificates of AWS cover one label before its name.
+  return bucket.includes('.')
+    ? new URL(`https://${host}/${escaped(bucket)}/${folder}`)
+    : new URL(`https://${bucket}.${host}/${folder}`)
 }
 
-/** The source of the bytes cannot be read. */
+/** As AWS escapes parts of a path. */
+function escaped(part: string): string {
+  return encodeURIComponent(part).replace(
+    /[!'()*]/g,
+    char => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}
+
+function connect(base: URL, proxy: string | null): Dispatcher {
+  const { Pool, ProxyAgent } = undici()
+  // NODE_TLS_REJECT_UNAUTHORIZED does not count. The silence of the bucket is measured here.
+  const tls = { rejectUnauthorized: true, allowH2: false, timeout: CONNECT_MS }
+  const options = { connections: CONNECTIONS_MAX, headersTimeout: 0, bodyTimeout: 0, allowH2: false }
+  if (proxy === null) return new Pool(base.origin, { ...options, connect: tls })
+  return new ProxyAgent({
+    ...options,
+    uri: proxy,
+    connectTimeout: CONNECT_MS,
+    requestTls: tls,
+    proxyTls: tls,
+  })
+}
+
+async function hashOf(source: ContentSource): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of source.chunks()) hash.update(chunk)
+  return hash.digest('hex')
+}
+
+/** Ends a request in which nothing moves. Bytes that we hold back ourselves do not count. */
+class Silence {
+  readonly #clock: Clock
+  readonly #ending = new AbortController()
+  #timer
+  /** The source of the bytes cannot be read. */
+  broken: BrokenSource | null = null
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#timer = this.#wait()
+  }
+
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  /** Begins to wait anew. */
+  heard(): void {
+    this.#timer.cancel()
+    this.#timer = this.#wait()
+  }
+
+  end(): void {
+    this.#timer.cancel()
+  }
+
+  /** The bytes of the source, on their way to the bucket. */
+  async *watched(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    try {
+      for await (const chunk of chunks) {
+        this.heard()
+        yield chunk
+      }
+    } catch (error) {
+      this.broken = new BrokenSource(error)
+      throw this.broken
+    }
+    this.heard()
+  }
+
+  /** The bytes of the answer. */
+  async *read({ body }: Reply): AsyncIterable<Uint8Array> {
+    const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
+    for (;;) {
+      this.heard()
+      const { value, done } = await chunks.next()
+      this.end()
+      if (done === true) return
+      yield value
+    }
+  }
+
+  #wait() {
+    return this.#clock.after(SILENCE_MS, () => this.#ending.abort(new SilentBucket()))
+  }
+}
+
+/** Reads an answer that is no object to its end. */
+async function textOf(reply: Reply, silence: Silence): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const chunk of silence.read(reply)) {
+      bytes += chunk.length
+      if (bytes > ANSWER_MAX_BYTES) break
+      chunks.push(chunk)
+    }
+    return Buffer.concat(chunks).toString()
+  } finally {
+    reply.body.destroy()
+  }
+}
+
 class BrokenSource extends Error {
   constructor(cause: unknown) {
     super('the source is broken', { cause })
+  }
+}
+
+class SilentBucket extends Error {
+  readonly code = 'ETIMEDOUT'
+
+  constructor() {
+    super('the bucket is silent')
+  }
+}
+
+/** Its code is for the log: the status, and the bucket's own word for the fault. Its text may name keys. */
+class BucketError extends Error {
+  readonly status: number
+  readonly code: string
+
+  constructor(status: number, text: string) {
+    super('the bucket refused')
+    this.status = status
+    const [, word = ''] = /<Code>([A-Za-z0-9]{1,40})<\/Code>/.exec(text) ?? []
+    this.code = `S3_${status}${word === '' ? '' : `_${word.toUpperCase()}`}`
   }
 }
 
@@ -108,13 +270,11 @@ async function tried<T>(send: () => Promise<T>): Promise<T> {
       return await send()
     } catch (error) {
       if (error instanceof BrokenSource) throw error.cause
-      // Texts of the bucket may name keys: only code and class go to the log.
       if (tries >= TRIES || !isPassing(error)) throw serviceUnavailable(error)
     }
   }
 }
 
 function isPassing(error: unknown): boolean {
-  const status = (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
-  return status === undefined || status >= 500 || status === 429
+  return !(error instanceof BucketError) || error.status >= 500 || error.status === 429
 }

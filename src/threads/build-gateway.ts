@@ -281,7 +281,7 @@ async function openBase(options: GatewayOptions): Promise<Base> {
     webEngines: webEnginesOf(options, client, clock),
     files: new Files({
       store,
-      contents: openContents(config.tools.files),
+      contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
       room: config.tools.files,
       readText: createTextReader(tasks, config.storage.url),
       clock,

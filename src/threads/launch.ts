@@ -25,7 +25,7 @@ import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
-import { createTransports } from '../upstream/egress.ts'
+import { createProxyOf, createTransports } from '../upstream/egress.ts'
 import { BatchWatch } from './batch-watch.ts'
 import { needsSim } from './build-catalog.ts'
 import { buildConsole } from './build-console.ts'
@@ -202,7 +202,7 @@ async function startServices(
     store,
     files: new Files({
       store,
-      contents: openContents(config.tools.files),
+      contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
       room: config.tools.files,
       readText: async () => 'none',
       clock,

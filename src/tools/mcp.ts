@@ -11,9 +11,13 @@ import { functionName } from '../protocol/tools.ts'
 import { abortSignalOf } from '../signal.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
-import type { ResolveName } from '../upstream/resolve-name.ts'
 import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
-import { createMcpConnection, type McpConnection } from './mcp/connection.ts'
+import {
+  createMcpConnection,
+  createOldServers,
+  type McpConnection,
+  type McpConnectionDeps,
+} from './mcp/connection.ts'
 import { contentText } from './mcp/content.ts'
 import { McpFailure, type McpItemError } from './mcp/failure.ts'
 import { listTools, type McpTool, type ToolFilter, ToolListing } from './mcp/listing.ts'
@@ -61,14 +65,10 @@ function sessionDeps({ clock, config, proxyOf, rules: given }: McpDeps): Session
   const { allowPrivate } = config.tools.mcp
   const proxy = proxyOf === undefined ? {} : { proxyOf }
   const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
-  return { clock, rules, resolve: resolverOf(rules) }
+  return { clock, rules, resolve: resolverOf(rules), oldServers: createOldServers(clock) }
 }
 
-interface SessionDeps {
-  readonly clock: Clock
-  readonly rules: LinkRules
-  readonly resolve: ResolveName
-}
+type SessionDeps = McpConnectionDeps
 
 /** A server at work in the exchange. */
 interface OpenServer extends NamedServer {
@@ -205,7 +205,7 @@ async function toolsOfServer(
   try {
     tools = await listTools(
       cursor =>
-        connection.request('tools/list', cursor === null ? {} : { cursor }, {
+        connection.listPage(cursor, {
           limitMs: Math.max(1, endsMs - clock.monotonicMs()),
           signal: abortSignalOf(signal),
         }),
@@ -309,17 +309,13 @@ function objectOf(text: string): Readonly<Record<string, unknown>> | null {
 
 async function runCall(
   { connection }: OpenServer,
-  { name }: McpTool,
+  tool: McpTool,
   call: ToolCall,
   signal: AbortSignal,
 ): Promise<ToolOutcome> {
   if (connection === null) return failed(new McpFailure('The server is not served here'))
   try {
-    const result = await connection.request(
-      'tools/call',
-      { name, arguments: call.arguments },
-      { limitMs: CALL_MS, signal },
-    )
+    const result = await connection.call(tool, call.arguments, { limitMs: CALL_MS, signal })
     const text = contentText(result)
     if (result['isError'] !== true) return { item: { output: text }, result: text }
     const error = { type: 'mcp_tool_execution_error', content: [{ type: 'text', text }] } as const

@@ -23,24 +23,55 @@ type Sign = NonNullable<OutgoingKey['sign']>
 
 /** Makes a function that signs requests with an access key. */
 export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, place: AwsPlace): Sign {
-  return async ({ method, url, body }: SignableRequest) => {
-    const { SignatureV4 } = await import('@smithy/signature-v4')
-    const signer = new SignatureV4({ credentials: access, ...place, sha256: Sha256 })
-    const { headers } = await signer.sign(
-      {
-        method,
-        protocol: url.protocol,
-        hostname: url.hostname,
-        path: url.pathname,
-        query: Object.fromEntries(url.searchParams),
-        headers: { host: url.host },
-        body,
-      },
-      { signingDate: new Date(clock.nowMs()) },
+  return ({ method, url, body }: SignableRequest) =>
+    signed({ method, url, headers: {}, body }, { access, place, escapesPath: true, nowMs: clock.nowMs() })
+}
+
+/** Makes a function that signs requests of S3. The body is signed by its SHA-256 (hex). */
+export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region: string) {
+  const place = { region, service: 's3' }
+  return (
+    { method, url, headers }: Pick<SignableRequest, 'method' | 'url' | 'headers'>,
+    sha256: string,
+  ): Promise<Readonly<Record<string, string>>> =>
+    signed(
+      { method, url, headers: { ...headers, 'x-amz-content-sha256': sha256 }, body: '' },
+      { access, place, escapesPath: false, nowMs: clock.nowMs() },
     )
-    const { host: _host, ...made } = headers
-    return made
+}
+
+interface SignTerms {
+  readonly access: AwsAccess
+  readonly place: AwsPlace
+  /** False for S3 alone, which takes the path as it is written. */
+  readonly escapesPath: boolean
+  readonly nowMs: number
+}
+
+/** All headers of the request, with those of the signature, without the host. */
+async function signed(
+  { method, url, headers, body }: SignableRequest,
+  { access, place, escapesPath, nowMs }: SignTerms,
+): Promise<Readonly<Record<string, string>>> {
+  const { SignatureV4 } = await import('@smithy/signature-v4')
+  const signer = new SignatureV4({
+    credentials: access,
+    ...place,
+    sha256: Sha256,
+    uriEscapePath: escapesPath,
+    applyChecksum: escapesPath,
+  })
+  const request = {
+    method,
+    protocol: url.protocol,
+    hostname: url.hostname,
+    path: url.pathname,
+    query: Object.fromEntries(url.searchParams),
+    headers: { ...headers, host: url.host },
+    body,
   }
+  const { host: _host, ...made } = (await signer.sign(request, { signingDate: new Date(nowMs) })).headers
+  return made
 }
 
 /** The signatures in the headers of a signer. They are removed from replies that repeat them. */

@@ -129,7 +129,8 @@ t.test('the tools of a server are listed, called and answered with, in a stream'
     { function: { name: 'read_file_txt' } },
   ])
   t.match(messagesOf(provider.asked[1] as never).at(-1), { role: 'tool', content: '5' })
-  t.same(methods(server.requests.slice(0, 4)), [
+  t.same(methods(server.requests.slice(0, 5)), [
+    'server/discover',
     'initialize',
     'notifications/initialized',
     'tools/list',

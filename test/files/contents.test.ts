@@ -1,14 +1,17 @@
 /** What every place for bytes must do, and what is particular to folders and buckets. */
 import { execFileSync } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { systemClock } from '../../src/clock.ts'
 import { bytesSource, type ContentSource, type FileContents } from '../../src/files/contents.ts'
 import { createFolderContents } from '../../src/files/folder.ts'
-import { createS3Contents } from '../../src/files/s3.ts'
+import { createS3Contents, type S3Deps } from '../../src/files/s3.ts'
 import { fileId } from '../../src/ids.ts'
-import { startS3Server } from '../support/s3-server.ts'
+import { startProxy, without } from '../support/forward-proxy.ts'
+import { type S3Fault, type S3Server, startS3Server } from '../support/s3-server.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 const NO_IDS = [
   '',
@@ -102,6 +105,7 @@ t.test('a folder that cannot be used is told as such', async t => {
   chmodSync(join(folder, '..'), 0o700)
 })
 
+const DEPS: S3Deps = { clock: systemClock, proxyOf: () => null }
 const SETTINGS = {
   bucket: 'bucket',
   prefix: 'some/prefix',
@@ -113,13 +117,13 @@ const SETTINGS = {
 t.test('a bucket keeps bytes, below its prefix', async t => {
   const server = await startS3Server('AKID', 'its secret')
   t.teardown(() => server.close())
-  const contents = createS3Contents({ ...SETTINGS, endpoint: server.url })
+  const contents = createS3Contents({ ...SETTINGS, endpoint: server.url }, DEPS)
   await contentsContract(t, contents)
   t.same([...server.objects], [])
   const id = fileId()
   await contents.put(id, bytesSource(Buffer.from('x')))
   t.same([...server.objects.keys()], [`/bucket/some/prefix/${id}`])
-  const plain = createS3Contents({ ...SETTINGS, prefix: '', endpoint: server.url })
+  const plain = createS3Contents({ ...SETTINGS, prefix: '', endpoint: server.url }, DEPS)
   await plain.put(id, bytesSource(Buffer.from('x')))
   t.ok(server.objects.has(`/bucket/${id}`))
 })
@@ -129,7 +133,7 @@ t.test(
   async t => {
     const server = await startS3Server('AKID', 'its secret')
     t.teardown(() => server.close())
-    const contents = createS3Contents({ ...SETTINGS, endpoint: server.url })
+    const contents = createS3Contents({ ...SETTINGS, endpoint: server.url }, DEPS)
     const id = fileId()
     server.faults.push(503)
     await contents.put(id, bytesSource(Buffer.from('whole')))
@@ -138,7 +142,7 @@ t.test(
     server.faults.push(503, 503)
     await t.rejects(contents.put(fileId(), bytesSource(Buffer.from('x'))), { code: 'service_unavailable' })
     const before = server.requests.length
-    const stranger = createS3Contents({ ...SETTINGS, secretAccessKey: 'wrong', endpoint: server.url })
+    const stranger = createS3Contents({ ...SETTINGS, secretAccessKey: 'wrong', endpoint: server.url }, DEPS)
     await t.rejects(bytesOf(stranger.read(id)), {
       code: 'service_unavailable',
       message: 'Service temporarily unavailable',
@@ -146,3 +150,142 @@ t.test(
     t.equal(server.requests.length, before + 1, 'a refusal is final')
   },
 )
+
+async function startBucket(t: Test, deps: Partial<S3Deps> = {}): Promise<[S3Server, FileContents]> {
+  const server = await startS3Server('AKID', 'its secret')
+  t.teardown(() => server.close())
+  return [server, createS3Contents({ ...SETTINGS, endpoint: server.url }, { ...DEPS, ...deps })]
+}
+
+t.test('odd names of buckets and prefixes are signed as they are sent', async t => {
+  const server = await startS3Server('AKID', 'its secret')
+  t.teardown(() => server.close())
+  const prefix = "über uns/a+b/(c)!*'~_"
+  const contents = createS3Contents({ ...SETTINGS, prefix, endpoint: server.url }, DEPS)
+  const id = fileId()
+  await contents.put(id, bytesSource(Buffer.from('x')))
+  t.equal(String(await bytesOf(contents.read(id))), 'x')
+  t.same([...server.objects.keys()], [`/bucket/%C3%BCber%20uns/a%2Bb/%28c%29%21%2A%27~_/${id}`])
+})
+
+t.test('the hash of the bytes is signed, kept, and holds for what comes back', async t => {
+  const [server, contents] = await startBucket(t)
+  const id = fileId()
+  const content = Buffer.from('hello')
+  await contents.put(id, bytesSource(content))
+  const sha256 = createHash('sha256').update(content).digest('hex')
+  t.match(server.heads[0], { 'x-amz-content-sha256': sha256, 'x-amz-meta-sha256': sha256 })
+  t.match(
+    server.heads[0]?.authorization,
+    /SignedHeaders=[^,]*host;x-amz-content-sha256;x-amz-date;x-amz-meta/,
+  )
+  server.faults.push('changed')
+  await t.rejects(bytesOf(contents.read(id)), { code: 'service_unavailable' })
+  t.equal(String(await bytesOf(contents.read(id))), 'hello')
+})
+
+t.test('bytes that change between the hash and the sending are refused, and kept nowhere', async t => {
+  const [server, contents] = await startBucket(t)
+  let reads = 0
+  const source: ContentSource = {
+    bytes: 2,
+    async *chunks() {
+      yield Buffer.from(`v${++reads}`)
+    },
+  }
+  await t.rejects(contents.put(fileId(), source), {
+    code: 'service_unavailable',
+    cause: { code: 'S3_400_XAMZCONTENTSHA256MISMATCH' },
+  })
+  t.same([...server.objects], [])
+})
+
+t.test('a source that breaks while it is sent is told as it is, and not tried again', async t => {
+  const [server, contents] = await startBucket(t)
+  let reads = 0
+  const source: ContentSource = {
+    bytes: 100_000,
+    async *chunks() {
+      yield Buffer.alloc(50_000)
+      if (++reads > 1) throw new RangeError('the body broke')
+      yield Buffer.alloc(50_000)
+    },
+  }
+  await t.rejects(contents.put(fileId(), source), new RangeError('the body broke'))
+  t.equal(reads, 2)
+  t.same([...server.objects], [])
+})
+
+type Work = (contents: FileContents, id: string) => Promise<unknown>
+const put: Work = (contents, id) => contents.put(id, bytesSource(Buffer.from('x')))
+const SILENT: Readonly<Record<string, readonly [S3Fault, Work]>> = {
+  'while it takes an object': ['silent', put],
+  'behind the head of its answer': ['head', put],
+  'while it removes one': ['silent', (contents, id) => contents.remove(id)],
+  'before it gives one': ['silent', (contents, id) => bytesOf(contents.read(id))],
+}
+
+for (const [when, [fault, work]] of Object.entries(SILENT)) {
+  t.test(`a bucket that falls silent ${when} is asked once more, and then given up`, async t => {
+    const clock = new TestClock()
+    const [server, contents] = await startBucket(t, { clock })
+    const id = fileId()
+    await contents.put(id, bytesSource(Buffer.from('there')))
+    const before = server.requests.length
+    server.faults.push(fault, fault)
+    const waiting = t.rejects(work(contents, id), { code: 'service_unavailable' })
+    for (let tries = 1; tries <= 2; tries++) {
+      while (server.requests.length < before + tries || clock.armed === 0) await new Promise(setImmediate)
+      clock.advance(30_000)
+    }
+    await waiting
+    t.equal(server.requests.length, before + 2)
+    t.equal(clock.armed, 0)
+  })
+}
+
+t.test('an object that stops half way fails, by silence or by the end of the connection', async t => {
+  const clock = new TestClock()
+  const [server, contents] = await startBucket(t, { clock })
+  const id = fileId()
+  const content = randomBytes(1_000)
+  await contents.put(id, bytesSource(content))
+  server.faults.push('cut')
+  await t.rejects(bytesOf(contents.read(id)), { code: 'service_unavailable' })
+  server.faults.push('half')
+  const reading = contents.read(id)[Symbol.asyncIterator]()
+  t.equal((await reading.next()).value?.length, 500)
+  t.equal(clock.armed, 0, 'a reader may take its time')
+  const waiting = t.rejects(reading.next(), { code: 'service_unavailable' })
+  while (clock.armed === 0) await new Promise(setImmediate)
+  clock.advance(30_000)
+  await waiting
+})
+
+t.test('a reader that stops in the middle leaves nothing behind', async t => {
+  const clock = new TestClock()
+  const [, contents] = await startBucket(t, { clock })
+  const id = fileId()
+  await contents.put(id, bytesSource(randomBytes(3_000_000)))
+  for await (const chunk of contents.read(id)) {
+    t.ok(chunk.length > 0)
+    break
+  }
+  t.equal(clock.armed, 0)
+})
+
+t.test('a bucket is reached by the proxy of the environment', { skip: without('squid') }, async t => {
+  const proxy = await startProxy(t, 'squid', true)
+  const asked: string[] = []
+  const [server, contents] = await startBucket(t, {
+    proxyOf: url => {
+      asked.push(url.host)
+      return proxy.urlWithUser
+    },
+  })
+  await contentsContract(t, contents)
+  t.same(asked, [new URL(server.url).host])
+  t.notMatch(JSON.stringify(server.heads), 'proxy-authorization')
+  const [, closed] = await startBucket(t, { proxyOf: () => proxy.url })
+  await t.rejects(closed.put(fileId(), bytesSource(Buffer.from('x'))), { code: 'service_unavailable' })
+})

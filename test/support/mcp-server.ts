@@ -2,14 +2,16 @@
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import { Server } from '@modelcontextprotocol/sdk/server/index.js'
-import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ReadableStream } from 'node:stream/web'
 import {
-  CallToolRequestSchema,
   type CallToolResult,
+  createMcpHandler,
   isInitializeRequest,
-  ListToolsRequestSchema,
-} from '@modelcontextprotocol/sdk/types.js'
+  Server,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server'
 
 export interface McpServerTool {
   readonly name: string
@@ -29,6 +31,8 @@ export interface McpServerOptions {
   readonly pageSize?: number
   /** Replies are JSON documents instead of event streams. */
   readonly json?: boolean
+  /** It speaks the newer protocol alone, which has no sessions. Default: the older one alone. */
+  readonly isNew?: boolean
   readonly host?: string
 }
 
@@ -105,43 +109,89 @@ export function messageOf(request: IncomingMessage): {
 /** An MCP server with these tools, made with the official library. */
 export async function startMcpServer({
   tools,
-  pageSize,
+  pageSize = tools.length,
   json = false,
+  isNew = false,
   host,
 }: McpServerOptions): Promise<RunningServer> {
-  const sessions = new Map<string, StreamableHTTPServerTransport>()
-  const listener = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = (request as { parsedBody?: unknown }).parsedBody
-    const session = request.headers['mcp-session-id']
-    let transport = typeof session === 'string' ? sessions.get(session) : undefined
-    if (transport === undefined) {
-      if (!isInitializeRequest(body)) {
-        response.writeHead(404).end()
-        return
-      }
-      const created = new StreamableHTTPServerTransport({
-        sessionIdGenerator: randomUUID,
-        enableJsonResponse: json,
-        onsessioninitialized: id => void sessions.set(id, created),
-      })
-      transport = created
-      await createMcp(tools, pageSize ?? tools.length).connect(created as never)
-    }
-    await transport.handleRequest(request, response, body)
-  }
-  const running = await startHttp((request, response) => void listener(request, response), host)
+  const { serve, close } = isNew ? newServing(tools, pageSize, json) : oldServing(tools, pageSize, json)
+  const running = await startHttp((request, response) => {
+    answer(serve, request, response).catch(() => response.destroy())
+  }, host)
   return {
     ...running,
     async close() {
-      for (const transport of sessions.values()) await transport.close()
+      await close()
       await running.close()
     },
   }
 }
 
+interface Serving {
+  readonly serve: (request: Request, body: unknown) => Promise<Response>
+  readonly close: () => Promise<void>
+}
+
+function newServing(tools: readonly McpServerTool[], pageSize: number, json: boolean): Serving {
+  const handler = createMcpHandler(() => createMcp(tools, pageSize), {
+    legacy: 'reject',
+    responseMode: json ? 'json' : 'sse',
+  })
+  return {
+    serve: (request, parsedBody) => handler.fetch(request, { parsedBody }),
+    close: () => handler.close(),
+  }
+}
+
+function oldServing(tools: readonly McpServerTool[], pageSize: number, json: boolean): Serving {
+  const sessions = new Map<string, WebStandardStreamableHTTPServerTransport>()
+  return {
+    async serve(request, parsedBody) {
+      let transport = sessions.get(request.headers.get('mcp-session-id') ?? '')
+      if (transport === undefined) {
+        if (!isInitializeRequest(parsedBody)) return new Response(null, { status: 404 })
+        const created = new WebStandardStreamableHTTPServerTransport({
+          sessionIdGenerator: randomUUID,
+          enableJsonResponse: json,
+          onsessioninitialized: id => void sessions.set(id, created),
+        })
+        transport = created
+        await createMcp(tools, pageSize).connect(created)
+      }
+      return await transport.handleRequest(request, { parsedBody })
+    },
+    async close() {
+      for (const transport of sessions.values()) await transport.close()
+    },
+  }
+}
+
+/** Hands a request of Node, whose body has been read, to a server of the web's kind. */
+async function answer(
+  serve: Serving['serve'],
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const left = new AbortController()
+  response.once('close', () => left.abort())
+  const headers = new Headers()
+  for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value))
+  const body = (request as { parsedBody?: unknown }).parsedBody
+  const asked = new Request(new URL(request.url ?? '', 'http://127.0.0.1'), {
+    method: request.method ?? 'GET',
+    headers,
+    body: request.method === 'POST' ? JSON.stringify(body) : null,
+    signal: left.signal,
+  })
+  const { status, headers: answered, body: stream } = await serve(asked, body)
+  response.writeHead(status, Object.fromEntries(answered))
+  if (stream === null) response.end()
+  else await pipeline(Readable.fromWeb(stream as ReadableStream), response)
+}
+
 function createMcp(tools: readonly McpServerTool[], pageSize: number): Server {
   const server = new Server({ name: 'test', version: '1' }, { capabilities: { tools: {} } })
-  server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {
+  server.setRequestHandler('tools/list', ({ params }) => {
     const from = Number(params?.cursor ?? 0)
     const next = from + pageSize
     return {
@@ -154,12 +204,12 @@ function createMcp(tools: readonly McpServerTool[], pageSize: number): Server {
       ...(next < tools.length ? { nextCursor: String(next) } : {}),
     }
   })
-  server.setRequestHandler(CallToolRequestSchema, async ({ params }, { signal }) => {
+  server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
     const tool = tools.find(({ name }) => name === params.name)
     if (tool === undefined) throw new Error('no such tool')
     const args = params.arguments ?? {}
     return (
-      (await tool.run?.(args, signal)) ?? {
+      (await tool.run?.(args, mcpReq.signal)) ?? {
         content: [{ type: 'text', text: `${params.name} ${JSON.stringify(args)}` }],
       }
     )
@@ -167,7 +217,7 @@ function createMcp(tools: readonly McpServerTool[], pageSize: number): Server {
   return server
 }
 
-/** Answers the opening of a session, and hands everything else to `answer`. */
+/** Answers the opening of a session in the old way, and hands everything else to `answer`. */
 export function afterOpening(
   answer: (message: ReturnType<typeof messageOf>, response: ServerResponse, request: IncomingMessage) => void,
 ): RequestListener {
@@ -183,7 +233,8 @@ export function afterOpening(
           serverInfo: { name: 'hostile', version: '1' },
         },
       })
-    } else if (message.method === 'notifications/initialized') response.writeHead(202).end()
+    } else if (message.method === 'server/discover') response.writeHead(404).end()
+    else if (message.method === 'notifications/initialized') response.writeHead(202).end()
     else answer(message, response, request)
   }
 }

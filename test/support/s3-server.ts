@@ -6,21 +6,32 @@ import { createHash, createHmac } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
+/**
+ * A status; no answer at all; a head and no more; half of the body, and no more; other bytes of the same length; or
+ * fewer bytes than the head says, and the end of the connection.
+ */
+export type S3Fault = number | 'silent' | 'head' | 'half' | 'changed' | 'cut'
+
 export interface S3Server {
   readonly url: string
   /** By path, bucket first. */
   readonly objects: Map<string, Buffer>
   /** Method and path of each request. */
   readonly requests: string[]
-  /** Statuses of the next answers, in place of the usual ones. */
-  readonly faults: number[]
+  /** Head fields of each request. */
+  readonly heads: IncomingMessage['headers'][]
+  /** What the next answers are, in place of the usual ones. */
+  readonly faults: S3Fault[]
   close(): Promise<void>
 }
 
 export async function startS3Server(accessKeyId: string, secret: string): Promise<S3Server> {
   const objects = new Map<string, Buffer>()
+  /** Hashes that came with the objects. */
+  const hashes = new Map<string, string>()
   const requests: string[] = []
-  const faults: number[] = []
+  const heads: IncomingMessage['headers'][] = []
+  const faults: S3Fault[] = []
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -30,24 +41,51 @@ export async function startS3Server(accessKeyId: string, secret: string): Promis
   function answer(request: IncomingMessage, body: Buffer, response: ServerResponse): void {
     const { pathname } = new URL(request.url ?? '', 'http://s3')
     requests.push(`${request.method} ${pathname}`)
+    heads.push(request.headers)
     const refuse = (status: number, code: string): void => {
       response.writeHead(status, { 'content-type': 'application/xml' })
       response.end(`<?xml version="1.0"?><Error><Code>${code}</Code><Message>${code}</Message></Error>`)
     }
     const fault = faults.shift()
-    if (fault !== undefined) refuse(fault, 'SlowDown')
+    const hash = String(request.headers['x-amz-content-sha256'])
+    if (fault === 'silent') return
+    if (typeof fault === 'number') refuse(fault, 'SlowDown')
     else if (!isSigned(request, accessKeyId, secret)) refuse(403, 'SignatureDoesNotMatch')
+    else if (hash !== createHash('sha256').update(body).digest('hex'))
+      refuse(400, 'XAmzContentSHA256Mismatch')
     else if (request.method === 'PUT') {
       objects.set(pathname, body)
-      response.writeHead(200, { etag: '"x"' }).end()
+      hashes.set(pathname, String(request.headers['x-amz-meta-sha256']))
+      response.writeHead(200, { etag: '"x"' })
+      if (fault === 'head') response.flushHeaders()
+      else response.end()
     } else if (request.method === 'DELETE') {
       objects.delete(pathname)
       response.writeHead(204).end()
-    } else {
-      const object = objects.get(pathname)
-      if (object === undefined) refuse(404, 'NoSuchKey')
-      else response.writeHead(200, { 'content-length': object.length }).end(object)
+    } else sendObject(pathname, fault, response, refuse)
+  }
+
+  function sendObject(
+    pathname: string,
+    fault: Exclude<S3Fault, number> | undefined,
+    response: ServerResponse,
+    refuse: (status: number, code: string) => void,
+  ): void {
+    const object = objects.get(pathname)
+    if (object === undefined) {
+      refuse(404, 'NoSuchKey')
+      return
     }
+    response.writeHead(200, {
+      'content-length': object.length,
+      'x-amz-meta-sha256': hashes.get(pathname) ?? '',
+    })
+    const half = object.subarray(0, object.length / 2)
+    if (fault === 'head') response.flushHeaders()
+    else if (fault === 'half') response.write(half)
+    else if (fault === 'cut') response.write(half, () => response.destroy())
+    else if (fault === 'changed') response.end(object.map(byte => byte ^ 1))
+    else response.end(object)
   }
 
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -56,6 +94,7 @@ export async function startS3Server(accessKeyId: string, secret: string): Promis
     url: `http://127.0.0.1:${port}`,
     objects,
     requests,
+    heads,
     faults,
     close: () =>
       new Promise(resolve => {

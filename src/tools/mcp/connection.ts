@@ -3,14 +3,16 @@
  * network is a checked fetch, so that it reaches no private address. Bounded in time, bytes and requests.
  */
 import { randomUUID } from 'node:crypto'
-import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import type { JsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/types.js'
+import type { Client, JsonSchemaValidator, StandardSchemaV1 } from '@modelcontextprotocol/client'
+import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../clock.ts'
 import { type CheckedFetch, openCheckedFetch } from '../../upstream/checked-fetch.ts'
 import type { LinkRules } from '../../upstream/fetch-page.ts'
 import type { ResolveName } from '../../upstream/resolve-name.ts'
 import { failureOf, McpFailure } from './failure.ts'
 import { loadMcpLibrary } from './library.ts'
+import type { McpTool } from './listing.ts'
+import { mcpFetch } from './network.ts'
 
 /** A server as a request names it. */
 export interface McpServer {
@@ -26,16 +28,38 @@ export interface McpConnectionDeps {
   readonly clock: Clock
   readonly rules: LinkRules
   readonly resolve: ResolveName
+  readonly oldServers: OldServers
 }
 
-/** Opened with its first request. */
+/** The addresses whose servers have no newer protocol, so that each exchange need not ask again. */
+export type OldServers = LRUCache<string, true>
+
+export function createOldServers(clock: Clock): OldServers {
+  return new LRUCache({
+    max: OLD_SERVERS_MAX,
+    ttl: OLD_SERVERS_MS,
+    perf: { now: () => clock.monotonicMs() + 1 },
+  })
+}
+
+/** Of one request. */
+export interface McpTerms {
+  readonly limitMs: number
+  readonly signal: AbortSignal
+}
+
+type McpResult = Readonly<Record<string, unknown>>
+
+/** Opened with its first request. All rejects with an McpFailure, or with the reason of the signal. */
 export interface McpConnection {
-  /** Rejects with an McpFailure, or with the reason of the signal. */
-  request(
-    method: string,
-    params: Readonly<Record<string, unknown>>,
-    terms: { readonly limitMs: number; readonly signal: AbortSignal },
-  ): Promise<Readonly<Record<string, unknown>>>
+  /** One page of the tools of the server. `cursor` null: the first. */
+  listPage(cursor: string | null, terms: McpTerms): Promise<McpResult>
+  /** Calls a tool, by its own name and schema. */
+  call(
+    tool: Pick<McpTool, 'name' | 'input_schema'>,
+    args: Readonly<Record<string, unknown>>,
+    terms: McpTerms,
+  ): Promise<McpResult>
   /** Ends the session. `politely`: the server is told, in the background and for a short time. */
   close(politely: boolean): void
 }
@@ -48,6 +72,8 @@ const REQUESTS_MAX = 256
 /** Time to connect and to agree on the protocol. */
 const OPENING_MS = 10_000
 const FAREWELL_MS = 2_000
+const OLD_SERVERS_MAX = 1_024
+const OLD_SERVERS_MS = 600_000
 /** The client has timers of its own, which tests cannot advance. Ours are always earlier. */
 const NEVER_MS = 2 ** 31 - 1
 
@@ -73,21 +99,37 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
     )
     return opening
   }
-  return {
-    async request(method, params, { limitMs, signal }) {
+  const asked = async (
+    { limitMs, signal }: McpTerms,
+    ask: (client: Client, terms: { signal: AbortSignal; timeout: number }) => Promise<McpResult>,
+  ): Promise<McpResult> => {
+    signal.throwIfAborted()
+    try {
+      if (isClosed) throw new McpFailure('The connection is closed')
+      const { client } = await opened(signal)
+      return await limited(clock, limitMs, signal, within =>
+        ask(client, { signal: within, timeout: NEVER_MS }),
+      )
+    } catch (thrown) {
       signal.throwIfAborted()
-      try {
-        if (isClosed) throw new McpFailure('The connection is closed')
-        const { client } = await opened(signal)
-        const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
-        return await limited(clock, limitMs, signal, within =>
-          client.request({ method, params } as never, ResultSchema, { signal: within, timeout: NEVER_MS }),
-        )
-      } catch (thrown) {
-        signal.throwIfAborted()
-        throw await failureOf(thrown, server.secrets, mark)
-      }
-    },
+      throw await failureOf(thrown, server.secrets, mark)
+    }
+  }
+  return {
+    listPage: (cursor, terms) =>
+      asked(terms, (client, options) => {
+        const params = cursor === null ? {} : { cursor }
+        return client.request({ method: 'tools/list', params }, ANY_RESULT, options)
+      }),
+    call: ({ name, input_schema }, args, terms) =>
+      asked(terms, (client, options) => {
+        const params = { name, arguments: { ...args } }
+        if (client.getProtocolEra() === 'legacy')
+          return client.request({ method: 'tools/call', params }, ANY_RESULT, options)
+        // The schema may say which arguments are repeated in the head of the request.
+        const toolDefinition = { name, inputSchema: { ...input_schema, type: 'object' as const } }
+        return client.callTool(params, { ...options, toolDefinition })
+      }),
     close(politely) {
       isClosed = true
       opening?.then(
@@ -105,7 +147,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
 }
 
 async function open(
-  { rules, resolve }: McpConnectionDeps,
+  { rules, resolve, clock, oldServers }: McpConnectionDeps,
   { url, headers }: McpServer,
   mark: string,
   signal: AbortSignal,
@@ -126,7 +168,7 @@ async function open(
     ),
   ])
   const transport = new StreamableHTTPClientTransport(url, {
-    fetch: mcpFetch(network.fetch, mark),
+    fetch: mcpFetch(network.fetch, clock, mark),
     reconnectionOptions: {
       initialReconnectionDelay: 1,
       maxReconnectionDelay: 1,
@@ -134,15 +176,21 @@ async function open(
       maxRetries: 0,
     },
   })
+  const isOld = oldServers.has(url.href)
   const client = new Client(
     { name: 'sluice', version: '1' },
-    { jsonSchemaValidator: { getValidator: unchecked } },
+    {
+      versionNegotiation: { mode: isOld ? 'legacy' : 'auto', probe: { timeoutMs: NEVER_MS } },
+      jsonSchemaValidator: { getValidator: unchecked },
+      // Nobody is there to answer questions of a server.
+      inputRequired: { autoFulfill: false },
+    },
   )
   try {
     signal.throwIfAborted()
-    // Its type says that the session is a text; the class says that there may be none.
-    await client.connect(transport as Parameters<Client['connect']>[0], { signal, timeout: NEVER_MS })
+    await client.connect(transport, { signal, timeout: NEVER_MS })
   } catch (thrown) {
+    oldServers.delete(url.href)
     network.close()
     throw thrown
   }
@@ -151,6 +199,7 @@ async function open(
     await client.close()
     signal.throwIfAborted()
   }
+  if (client.getProtocolEra() === 'legacy') oldServers.set(url.href, true)
   return { client, network, leave: () => transport.terminateSession() }
 }
 
@@ -159,64 +208,9 @@ function unchecked<T>(): JsonSchemaValidator<T> {
   return input => ({ valid: true, data: input as T, errorMessage: undefined })
 }
 
-/**
- * The network of the client. It has no stream for messages that the server sends unasked, and a reply that ends without
- * an answer ends with an error, since the client would wait for ever.
- */
-function mcpFetch(fetch: CheckedFetch['fetch'], mark: string): CheckedFetch['fetch'] {
-  /** By the ids of their requests; bounded with them. */
-  const running = new Map<unknown, AbortController>()
-  return async (to, init = {}) => {
-    if (init.method === 'GET') return new Response(null, { status: 405 })
-    const { id, cancelled } = sentMessage(init.body)
-    if (cancelled !== undefined) running.get(cancelled)?.abort()
-    if (id === undefined) return await fetch(to, init)
-    const ending = new AbortController()
-    running.set(id, ending)
-    const signal = init.signal == null ? ending.signal : AbortSignal.any([init.signal, ending.signal])
-    const response = await fetch(to, { ...init, signal })
-    const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') === true
-    return isStream && response.ok ? withEnd(response, id, mark) : response
-  }
-}
-
-/** The id of a request, or of the request that a notification cancels. */
-function sentMessage(body: RequestInit['body']): { id?: unknown; cancelled?: unknown } {
-  if (typeof body !== 'string') return {}
-  const { id, method, params } = JSON.parse(body) as {
-    id?: unknown
-    method?: string
-    params?: { requestId?: unknown }
-  }
-  if (method === 'notifications/cancelled') return { cancelled: params?.requestId }
-  return method === undefined ? {} : { id }
-}
-
-/** The stream with an error for its request behind it. After an answer the client ignores it. */
-function withEnd({ body, status, headers }: Response, id: unknown, mark: string): Response {
-  const reader = body?.getReader()
-  const stream = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      let message = 'The server ended its reply without an answer'
-      try {
-        const next = await reader?.read()
-        if (next?.value !== undefined) {
-          controller.enqueue(next.value)
-          return
-        }
-      } catch (thrown) {
-        if (thrown instanceof Error && thrown.name === 'PageError') message = thrown.message
-      }
-      const error = { code: -32_000, message, data: mark }
-      const event = `\n\ndata: ${JSON.stringify({ jsonrpc: '2.0', id, error })}\n\n`
-      controller.enqueue(new TextEncoder().encode(event))
-      controller.close()
-    },
-    async cancel() {
-      await reader?.cancel()
-    },
-  })
-  return new Response(stream, { status, headers })
+/** Results are read field by field where they are used. */
+const ANY_RESULT: StandardSchemaV1<unknown, McpResult> = {
+  '~standard': { version: 1, vendor: 'sluice', validate: value => ({ value: value as McpResult }) },
 }
 
 /** The work with a limit. Rejects as soon as the limit or the signal ends it, whatever is still running. */

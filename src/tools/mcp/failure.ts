@@ -1,6 +1,7 @@
 /** Failures of MCP servers, in the three kinds that an mcp_call item knows, or as a text. Pure. */
 import { PageError } from '../../upstream/fetch-page.ts'
 import { scrub } from '../../upstream/scrub.ts'
+import { loadMcpLibrary } from './library.ts'
 
 /** The error of an item `mcp_call` or `mcp_list_tools`. */
 export type McpItemError =
@@ -29,12 +30,12 @@ export async function failureOf(
   mark: string,
 ): Promise<McpFailure> {
   if (thrown instanceof McpFailure) return thrown
-  if (thrown instanceof PageError) return new McpFailure(sentence(thrown.message))
-  const { McpError } = await import('@modelcontextprotocol/sdk/types.js')
-  const { StreamableHTTPError } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
+  const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = await loadMcpLibrary()
+  const cause = thrown instanceof SdkError ? (thrown.cause ?? thrown) : thrown
+  if (cause instanceof PageError) return new McpFailure(sentence(cause.message))
   const said = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
-  if (thrown instanceof McpError) {
-    const message = said(thrown.message.replace(/^MCP error -?\d+: /, ''))
+  if (thrown instanceof ProtocolError) {
+    const message = said(thrown.message)
     if (thrown.data === mark) return new McpFailure(sentence(message))
     return new McpFailure(`The server refused the request: ${message}`, {
       type: 'mcp_protocol_error',
@@ -42,17 +43,24 @@ export async function failureOf(
       message,
     })
   }
-  if (thrown instanceof StreamableHTTPError) {
-    const code = thrown.code ?? -1
-    if (code < 0) return new McpFailure('The server answered with neither JSON nor an event stream')
+  if (thrown instanceof SdkHttpError) {
+    const { status: code, text } = thrown.data
     const message = said(
-      thrown.message.replace(/^Streamable HTTP error: (?:Error POSTing to endpoint: )?/, ''),
+      typeof text === 'string' && text !== ''
+        ? text
+        : thrown.message.replace(/^Error POSTing to endpoint: /, ''),
     )
     return new McpFailure(`The server answered with HTTP ${code}: ${message}`, {
       type: 'http_error',
       code,
       message,
     })
+  }
+  if (thrown instanceof SdkError) {
+    if (thrown.code === SdkErrorCode.ClientHttpUnexpectedContent)
+      return new McpFailure('The server answered with neither JSON nor an event stream')
+    if (thrown.code === SdkErrorCode.UnsupportedResultType)
+      return new McpFailure('The server asks for more input, which the gateway cannot give')
   }
   return new McpFailure('The server answered with something other than MCP messages')
 }

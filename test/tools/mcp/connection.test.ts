@@ -1,14 +1,20 @@
 /** Connections to MCP servers over real HTTP: an honest server of the official library, and hostile ones. */
-import type { RequestListener } from 'node:http'
+import type { RequestListener, ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
-import { systemClock } from '../../../src/clock.ts'
-import { createMcpConnection, type McpConnection } from '../../../src/tools/mcp/connection.ts'
+import { type Clock, systemClock } from '../../../src/clock.ts'
+import {
+  createMcpConnection,
+  createOldServers,
+  type McpConnection,
+  type OldServers,
+} from '../../../src/tools/mcp/connection.ts'
 import { McpFailure } from '../../../src/tools/mcp/failure.ts'
 import { listTools } from '../../../src/tools/mcp/listing.ts'
 import { type LinkRules, resolverOf } from '../../../src/upstream/fetch-page.ts'
 import {
   afterOpening,
   type McpServerOptions,
+  messageOf,
   type RunningServer,
   sendJson,
   sendResult,
@@ -22,13 +28,18 @@ const SECRET = 'Bearer a-very-secret-token'
 const live = () => new AbortController().signal
 
 interface ConnectOptions {
-  readonly clock?: TestClock
+  readonly clock?: Clock
   readonly rules?: LinkRules
+  readonly oldServers?: OldServers
 }
 
-function connectTo(t: Test, url: string, { clock, rules = OPEN }: ConnectOptions = {}): McpConnection {
+function connectTo(
+  t: Test,
+  url: string,
+  { clock = systemClock, rules = OPEN, oldServers = createOldServers(clock) }: ConnectOptions = {},
+): McpConnection {
   const connection = createMcpConnection(
-    { clock: clock ?? systemClock, rules, resolve: resolverOf(rules) },
+    { clock, rules, resolve: resolverOf(rules), oldServers },
     { url: new URL(url), headers: { authorization: SECRET, 'x-team': 'blue' }, secrets: [SECRET] },
   )
   t.teardown(() => connection.close(false))
@@ -49,12 +60,12 @@ async function hostile(t: Test, listener: RequestListener, host?: string): Promi
 
 const listOf = (connection: McpConnection, signal = live()) =>
   listTools(
-    cursor => connection.request('tools/list', cursor === null ? {} : { cursor }, { limitMs: 5_000, signal }),
+    cursor => connection.listPage(cursor, { limitMs: 5_000, signal }),
     () => true,
   )
 
 const call = (connection: McpConnection, name: string, args = {}, signal = live()) =>
-  connection.request('tools/call', { name, arguments: args }, { limitMs: 5_000, signal })
+  connection.call({ name, input_schema: { type: 'object' } }, args, { limitMs: 5_000, signal })
 
 /** The error as the item of the call says it. */
 async function errorOf(work: Promise<unknown>): Promise<unknown> {
@@ -82,17 +93,163 @@ for (const json of [false, true]) {
       t.match(await call(connection, 'c', { x: 1 }), { content: [{ type: 'text', text: 'c {"x":1}' }] })
       t.same(
         server.requests.map(({ rpc }) => rpc),
-        ['initialize', 'notifications/initialized', 'tools/list', 'tools/list', 'tools/list', 'tools/call'],
+        [
+          'server/discover',
+          'initialize',
+          'notifications/initialized',
+          'tools/list',
+          'tools/list',
+          'tools/list',
+          'tools/call',
+        ],
       )
       t.ok(
         server.requests.every(
           ({ headers }) => headers.authorization === SECRET && headers['x-team'] === 'blue',
         ),
       )
-      t.ok(server.requests.slice(1).every(({ headers }) => typeof headers['mcp-session-id'] === 'string'))
+      t.ok(server.requests.slice(2).every(({ headers }) => typeof headers['mcp-session-id'] === 'string'))
     },
   )
 }
+
+for (const json of [false, true]) {
+  t.test(
+    `a server of the newer protocol has no session; replies as ${json ? 'JSON' : 'streams'}`,
+    async t => {
+      const tools = ['a', 'b', 'c'].map(named)
+      const server = await honest(t, { tools, pageSize: 2, json, isNew: true })
+      const oldServers = createOldServers(systemClock)
+      const connection = connectTo(t, server.url, { oldServers })
+      t.same(
+        (await listOf(connection)).map(({ name }) => name),
+        ['a', 'b', 'c'],
+      )
+      t.match(await call(connection, 'c', { x: 1 }), { content: [{ type: 'text', text: 'c {"x":1}' }] })
+      t.match(await errorOf(call(connection, 'nothing')), { type: 'mcp_protocol_error' })
+      t.same(
+        server.requests.map(({ rpc }) => rpc),
+        ['server/discover', 'tools/list', 'tools/list', 'tools/call', 'tools/call'],
+      )
+      t.ok(server.requests.every(({ headers }) => headers['mcp-session-id'] === undefined))
+      t.notOk(oldServers.has(server.url))
+    },
+  )
+}
+
+t.test('arguments that a schema asks for in the head are repeated there', async t => {
+  const inputSchema = {
+    type: 'object' as const,
+    properties: { region: { type: 'string', 'x-mcp-header': 'Region' }, text: { type: 'string' } },
+  }
+  const server = await honest(t, { tools: [{ name: 'a', inputSchema }], isNew: true })
+  const connection = connectTo(t, server.url)
+  const [tool] = await listOf(connection)
+  if (tool === undefined) throw new Error('no tool')
+  await connection.call(tool, { region: 'eu', text: 'x' }, { limitMs: 5_000, signal: live() })
+  t.match(server.requests.at(-1)?.headers, { 'mcp-param-region': 'eu', 'mcp-method': 'tools/call' })
+})
+
+t.test('an abort ends a call of the newer protocol by its stream', async t => {
+  const server = await honest(t, {
+    tools: [
+      { name: 'a', run: (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', reject)) },
+    ],
+    isNew: true,
+  })
+  const connection = connectTo(t, server.url)
+  const leaving = new AbortController()
+  const waiting = errorOf(call(connection, 'a', {}, leaving.signal))
+  while (!server.requests.some(({ rpc }) => rpc === 'tools/call')) await new Promise(setImmediate)
+  const reason = new Error('the caller has left')
+  leaving.abort(reason)
+  t.equal(await waiting, reason)
+  connection.close(false)
+  while (server.open() > 0) await new Promise(setImmediate)
+})
+
+t.test('a server that asks back gets no answer', async t => {
+  const { url } = await hostile(t, (request, response) => {
+    const message = messageOf(request)
+    if (message.method === 'server/discover') {
+      sendResult(response, message, {
+        resultType: 'complete',
+        supportedVersions: ['2026-07-28'],
+        capabilities: { tools: {} },
+        serverInfo: { name: 'asking', version: '1' },
+        ttlMs: 0,
+        cacheScope: 'private',
+      })
+    } else {
+      const inputRequests = { who: { method: 'elicitation/create', params: { message: 'your name?' } } }
+      sendResult(response, message, { resultType: 'input_required', inputRequests, requestState: 'x' })
+    }
+  })
+  t.equal(
+    await errorOf(call(connectTo(t, url), 'a')),
+    'The server asks for more input, which the gateway cannot give',
+  )
+})
+
+const BAD_PROBES: Readonly<Record<string, (response: ServerResponse, id: unknown) => unknown>> = {
+  'a failure': response => response.writeHead(500).end('unknown method'),
+  'a refusal': response => response.writeHead(400).end(),
+  'a page': response => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'),
+  'half a document': response => response.writeHead(200, { 'content-type': 'application/json' }).end('{"id'),
+  'the answer of another': response => sendResult(response, { id: 'another' }, {}),
+  'an answer without content': (response, id) => sendJson(response, { jsonrpc: '2.0', id }),
+  'an error': (response, id) =>
+    sendJson(response, { jsonrpc: '2.0', id, error: { code: -32_601, message: 'unknown' } }),
+  'an empty stream': response => response.writeHead(200, { 'content-type': 'text/event-stream' }).end(),
+  'too much': response =>
+    response.writeHead(200, { 'content-type': 'application/json' }).end('x'.repeat(3_000_000)),
+}
+const opens = afterOpening((message, response) => sendResult(response, message, { content: [] }))
+
+for (const [name, answer] of Object.entries(BAD_PROBES)) {
+  t.test(`a server that meets the newer protocol with ${name} is asked in the old way`, async t => {
+    const { url } = await hostile(t, (request, response) => {
+      const { method, id } = messageOf(request)
+      if (method === 'server/discover') answer(response, id)
+      else opens(request, response)
+    })
+    t.match(await call(connectTo(t, url), 'a'), { content: [] })
+  })
+}
+
+for (const begins of [false, true]) {
+  t.test(`a probe that ${begins ? 'is never ended' : 'is never answered'} has a deadline`, async t => {
+    const clock = new TestClock()
+    const { url, requests } = await hostile(t, (request, response) => {
+      if (messageOf(request).method !== 'server/discover') opens(request, response)
+      else if (begins) response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': hello\n\n')
+    })
+    const oldServers = createOldServers(clock)
+    const waiting = call(connectTo(t, url, { clock, oldServers }), 'a')
+    while (requests.length === 0) await new Promise(setImmediate)
+    clock.advance(3_000)
+    t.match(await waiting, { content: [] })
+    const methods = () => requests.map(({ rpc }) => rpc)
+    const once = ['server/discover', 'initialize', 'notifications/initialized', 'tools/call']
+    t.same(methods(), once)
+    t.match(await call(connectTo(t, url, { clock, oldServers }), 'a'), { content: [] })
+    t.same(methods(), [...once, ...once.slice(1)], 'it is known as an old one')
+    clock.advance(600_001)
+    t.notOk(oldServers.has(url), 'for ten minutes')
+  })
+}
+
+t.test('a server that is known as an old one and does not open is asked for the newer protocol', async t => {
+  const { url, requests } = await hostile(t, (_, response) => response.writeHead(404).end())
+  const oldServers = createOldServers(systemClock)
+  oldServers.set(url, true)
+  for (let calls = 0; calls < 2; calls++)
+    t.match(await errorOf(call(connectTo(t, url, { oldServers }), 'a')), { type: 'http_error', code: 404 })
+  t.same(
+    requests.map(({ rpc }) => rpc),
+    ['initialize', 'server/discover', 'initialize'],
+  )
+})
 
 t.test('a session is ended politely, and its connections are closed', async t => {
   const server = await honest(t, { tools: [named('a')] })
