@@ -518,7 +518,7 @@ export const Settings = group({
     ),
     maxInFlight: setting(
       Type.Integer({ minimum: 1 }),
-      'requests that one thread works on at once; more are answered 503. This bounds memory (about 20 KB each) rather than work, since streams mostly wait',
+      'requests that one thread works on at once; more are answered 503, and those of keys with few open requests only a quarter later. This bounds memory (about 20 KB each) rather than work, since streams mostly wait',
       requestsThatFit,
     ),
     maxLagMs: setting(
@@ -528,7 +528,7 @@ export const Settings = group({
     ),
     maxBufferedBytes: setting(
       Type.Integer({ minimum: 1_048_576 }),
-      'memory that the requests of one thread may hold: parsed bodies, growing answers, and bytes that slow readers have not taken. Above it, new requests are answered 503 until four fifths are reached. Large requests may together hold three quarters: a body or answer beyond that is 503, a body that could never fit is 413 ([decision 17](decisions/0017-held-bytes.md))',
+      'memory that the requests of one thread may hold: parsed bodies, growing answers, and bytes that slow readers have not taken. Above it, new requests of the keys that hold most are answered 429, and all others 503 a quarter later, until four fifths are reached. Large requests may together hold three quarters: a body or answer beyond that is 503, a body that could never fit is 413 ([decision 17](decisions/0017-held-bytes.md))',
       quarterOfHeap,
     ),
   }),

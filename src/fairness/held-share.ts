@@ -61,7 +61,11 @@ export class HeldShare {
 
   /** True if the room fills up, and no key holds twice as much as this one. */
   holdsMost(key: string): boolean {
-    if (this.#used <= this.limits.total * PRESSURE_SHARE) return false
+    return this.#used > this.limits.total * PRESSURE_SHARE && this.isLargest(key)
+  }
+
+  /** True if the key holds something, and no key holds twice as much. */
+  isLargest(key: string): boolean {
     const amount = this.held(key)
     if (amount <= 0) return false
     return this.#keysBySize.findLastIndex(keys => keys > 0) === sizeOf(amount)

@@ -67,7 +67,16 @@ export type EndpointChoice = (typeof ENDPOINT_CHOICES)[number]
 
 const ALIGNMENT_MODES = ['enforce', 'audit']
 const ALIGNMENT_OUTCOMES = ['allowed', 'blocked', 'unavailable']
-const SHED_REASONS = ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes', 'key_unread', 'key_sockets']
+const SHED_REASONS = [
+  'in_flight',
+  'lag',
+  'buffered',
+  'key_open',
+  'key_bytes',
+  'key_held',
+  'key_unread',
+  'key_sockets',
+]
 const CONNECTION_REFUSALS = ['limit', 'address']
 /** How the readers of resumed streams ended. */
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const

@@ -106,16 +106,18 @@ export class AdmissionControl implements KeyedRequests {
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
     if (reason === null) return null
-    // Keys whose readers fill the room are refused once they are known, and the others are not.
-    if (reason === 'buffered' && this.#unread.keysAbove > 0 && this.load.hasSlack) return null
-    return this.#overloaded(reason)
+    // Keys that fill the room are refused once they are known, and the others are not.
+    const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
+    return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
   }
 
   /** Counts bytes of answers that wait for their readers; negative when they have left. */
   holdUnread(bytes: number, keyHash: string | null): void {
     this.load.hold(bytes)
     this.deps.metrics.unreadBytes.inc(bytes)
-    if (keyHash !== null) this.#unread.add(keyHash, bytes)
+    if (keyHash === null) return
+    this.#unread.add(keyHash, bytes)
+    this.load.byKey.add(keyHash, bytes)
   }
 
   /**
@@ -126,10 +128,21 @@ export class AdmissionControl implements KeyedRequests {
   enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
     if (this.#unread.used > 0 && this.#unread.take(keyHash, 0) === 'key-full')
       throw this.#unreadByKey(keyHash)
+    const { overload } = this.load
+    if (overload === 'buffered' && this.load.byKey.isLargest(keyHash)) throw this.#heldByKey(keyHash)
     const place = this.#shares.enter(keyHash, announcedBytes, mayWait)
-    if (!this.load.late || !place.takesMuch) return place
+    const isOverByKey = overload === 'in_flight' && place.hasMostOpen
+    if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
     place.leave()
-    throw this.#overloaded('lag')
+    throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
+  }
+
+  #heldByKey(keyHash: string): GatewayError {
+    return this.#shares.refusal(
+      'key_held',
+      'maxBufferedBytes',
+      `The requests of this API key hold ${this.load.byKey.held(keyHash)} bytes of memory, and no key holds twice as much. All together hold more than one thread may`,
+    )
   }
 
   #unreadByKey(keyHash: string): GatewayError {

@@ -251,6 +251,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     requireKind(key, operation.key)
     const mayWait = this.generates && this.#body instanceof BodyBuffer
     const bytes = this.#announcedBytes(operation, accepted)
+    this.#held.keyHash = key.hash
     const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
     this.#place = place
     if (this.generates) {

@@ -91,6 +91,7 @@ export class KeyShares {
   readonly #shares = new Map<string, KeyShare>()
   #entered = 0
   #meanMs = 0
+  #mostOpen = 0
   #meanAtMs = Number.NEGATIVE_INFINITY
 
   constructor(limits: KeyLimits, deps: KeySharesDeps) {
@@ -235,6 +236,12 @@ export class KeyShares {
     return this.#meanMs
   }
 
+  /** The most requests that one key has open, as of a moment ago. */
+  mostOpen(nowMs: number): number {
+    if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
+    return this.#mostOpen
+  }
+
   /** Resolves when a large body of the key may be handled. */
   beginTurn(share: KeyShare): Promise<void> {
     share.large ??= { waiting: [], restedMs: 0, alone: () => this.#alone(share) }
@@ -254,8 +261,8 @@ export class KeyShares {
   }
 
   refusal(
-    reason: 'key_open' | 'key_bytes' | 'key_unread',
-    limit: keyof KeyLimits,
+    reason: 'key_open' | 'key_bytes' | 'key_unread' | 'key_held',
+    limit: keyof KeyLimits | 'maxBufferedBytes',
     message: string,
   ): GatewayError {
     this.#deps.metrics.shed.inc({ reason })
@@ -265,12 +272,14 @@ export class KeyShares {
     })
   }
 
-  /** Forgets keys that do nothing, and finds the mean of the others. */
+  /** Forgets keys that do nothing, and finds mean and maximum of the others. */
   #sweep(): void {
     const nowMs = this.#deps.clock.monotonicMs()
     let total = 0
     let keys = 0
+    let mostOpen = 0
     for (const [hash, share] of this.#shares) {
+      mostOpen = Math.max(mostOpen, share.open)
       const spentMs = spentBy(share, nowMs)
       if (spentMs >= SPENT_MIN_MS) {
         total += spentMs
@@ -278,6 +287,7 @@ export class KeyShares {
       } else if (share.open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS)
         this.#shares.delete(hash)
     }
+    this.#mostOpen = mostOpen
     this.#meanMs = keys === 0 ? 0 : total / keys
     this.#meanAtMs = nowMs
   }
@@ -328,6 +338,11 @@ export class KeyPlace {
   get takesMuch(): boolean {
     const nowMs = this.#clock.monotonicMs()
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
+  }
+
+  /** True if no key has twice as many requests open. */
+  get hasMostOpen(): boolean {
+    return 2 * this.#share.open > this.#shares.mostOpen(this.#clock.monotonicMs())
   }
 
   /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` when the key has no room for them */

@@ -3,6 +3,7 @@
  * Three signals: requests in flight, bytes that requests hold, and how late the event loop is.
  */
 import type { Clock, Timer } from '../clock.ts'
+import { HeldShare } from '../fairness/held-share.ts'
 
 /** Limits of one thread. Above any of them new requests are answered 503. */
 export interface LoadLimits {
@@ -23,8 +24,12 @@ const LARGE_BYTES = 256 * 1024
  * at again, so large requests alone never turn small ones away.
  */
 const LARGE_SHARE = 0.75
-/** Small requests that run already may go on beyond the limit, up to this part of it. */
-const SMALL_SHARE = 1.25
+/** Small requests that run already, and keys that hold little, may go on beyond a limit, up to this part of it. */
+const SLACK_SHARE = 1.25
+/** The share of one key. */
+const KEY_SHARE = 0.25
+/** Requests that hold less are not counted by key: all that may be in flight hold a small part of the limit. */
+const COUNTED_BYTES = 16 * 1024
 
 /** Samples are this far apart when the loop is on time; often enough to see overload within a fifth of a second. */
 const SAMPLE_MS = 50
@@ -86,6 +91,8 @@ export class Load {
   readonly #meter = new LagMeter()
   readonly #lag: Threshold
   readonly #buffer: Threshold
+  /** What each key holds of the buffered bytes, by requests that hold more than a little and by slow readers. */
+  readonly byKey: HeldShare
   #bufferedBytes = 0
   /** Since when the loop is late without a pause; null: it is not. */
   #lateSinceMs: number | null = null
@@ -93,12 +100,18 @@ export class Load {
   #sampledMs = 0
   /** Requests that were refused for the load of the thread. */
   shed = 0
+  /** What `overloadReason` said last. */
+  overload: OverloadReason | null = null
 
   constructor(limits: LoadLimits, clock: Clock) {
     this.#limits = limits
     this.#clock = clock
     this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE)
     this.#buffer = new Threshold(limits.maxBufferedBytes, BUFFER_RELEASE)
+    this.byKey = new HeldShare({
+      total: limits.maxBufferedBytes,
+      perKey: limits.maxBufferedBytes * KEY_SHARE,
+    })
   }
 
   /** Delay of the event loop in milliseconds, smoothed. */
@@ -116,8 +129,8 @@ export class Load {
    */
   overloadReason(inFlight: number): OverloadReason | null {
     const full = this.#buffer.exceededAt(this.#bufferedBytes)
-    if (inFlight >= this.#limits.maxInFlight) return 'in_flight'
-    return full ? 'buffered' : null
+    this.overload = inFlight >= this.#limits.maxInFlight ? 'in_flight' : full ? 'buffered' : null
+    return this.overload
   }
 
   /** True if the event loop has been late for long: requests of those who cause it are shed. */
@@ -125,9 +138,10 @@ export class Load {
     return this.#lateSinceMs !== null && this.#sampledMs - this.#lateSinceMs >= SUSTAINED_MS
   }
 
-  /** True if small requests that run may go on. */
-  get hasSlack(): boolean {
-    return this.#bufferedBytes <= this.#limits.maxBufferedBytes * SMALL_SHARE
+  /** True if there is room beyond the limits, for keys that hold little of what is full. */
+  hasSlack(inFlight: number): boolean {
+    const { maxBufferedBytes, maxInFlight } = this.#limits
+    return this.#bufferedBytes <= maxBufferedBytes * SLACK_SHARE && inFlight < maxInFlight * SLACK_SHARE
   }
 
   /** The most that one request can ever hold. */
@@ -135,10 +149,18 @@ export class Load {
     return this.#limits.maxBufferedBytes * LARGE_SHARE
   }
 
-  /** True while a request that holds `ownBytes`, which are counted already, may keep them. */
-  hasRoom(ownBytes: number): boolean {
-    const share = ownBytes > LARGE_BYTES ? LARGE_SHARE : SMALL_SHARE
-    return this.#bufferedBytes <= this.#limits.maxBufferedBytes * share
+  /**
+   * True while a request of this key that holds `ownBytes`, which are counted already, may keep them. Where one key
+   * holds more than its share, requests of the keys that hold little may be large, and those of the others end first.
+   */
+  hasRoom(ownBytes: number, keyHash: string | null): boolean {
+    const share = this.#bufferedBytes / this.#limits.maxBufferedBytes
+    if (share <= LARGE_SHARE) return true
+    const { byKey } = this
+    if (byKey.keysAbove === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
+    // A body may arrive before its key is known.
+    if (keyHash === null || !byKey.isLargest(keyHash)) return share <= SLACK_SHARE
+    return ownBytes <= LARGE_BYTES && share <= 1
   }
 
   /** Adds to the held bytes; negative when bytes are released. */
@@ -170,8 +192,12 @@ export class Load {
 
 /** Bytes that one request holds, counted with its thread until the request is over. */
 export class HeldBytes {
+  /** Of the key that they count for, once it is known. */
+  keyHash: string | null = null
   readonly #load: Load
   #bytes = 0
+  /** Those of them that are counted by key. */
+  #keyed = 0
   #over = false
 
   constructor(load: Load) {
@@ -187,7 +213,8 @@ export class HeldBytes {
     if (this.#over) return true
     this.#bytes += bytes
     this.#load.hold(bytes)
-    return bytes < 0 || this.#load.hasRoom(this.#bytes)
+    if (this.#bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.#bytes)
+    return bytes < 0 || this.#load.hasRoom(this.#bytes, this.keyHash)
   }
 
   /** True if so many bytes could be held by one request if it were alone. */
@@ -198,7 +225,14 @@ export class HeldBytes {
   /** The request is over: nothing of it counts any more. */
   release(): void {
     this.#load.hold(-this.#bytes)
+    if (this.#keyed > 0) this.#countForKey(0)
     this.#bytes = 0
     this.#over = true
+  }
+
+  #countForKey(bytes: number): void {
+    if (this.keyHash === null) return
+    this.#load.byKey.add(this.keyHash, bytes - this.#keyed)
+    this.#keyed = bytes
   }
 }

@@ -54,6 +54,7 @@ export class BatchAdmission implements AdmissionOwner, AdmittedLine {
 
   owned(key: KeyRecord): void {
     this.key = key
+    this.held.keyHash = key.hash
   }
 
   begin(): void {

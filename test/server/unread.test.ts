@@ -67,11 +67,23 @@ t.test('a room that one key has filled is open to the others', async t => {
   t.match(control.shed(), { code: 'service_unavailable' }, 'memory has an end')
 })
 
-t.test('where no key is above its share, a full room is closed to all', async t => {
+t.test(
+  'where several keys fill the room, they are refused, and newcomers go on until it has an end',
+  async t => {
+    const { control, codeOf } = start()
+    for (const key of ['a', 'b', 'c', 'd']) control.holdUnread(120, key)
+    control.holdUnread(600, null)
+    t.equal(control.shed(), null)
+    t.equal(codeOf('a'), 'rate_limit_exceeded')
+    t.equal(codeOf('e'), 'admitted')
+    control.holdUnread(200, null)
+    t.match(control.shed(), { code: 'service_unavailable' })
+  },
+)
+
+t.test('a room that is filled by nobody in particular is closed to all', async t => {
   const { control } = start()
-  for (const key of ['a', 'b', 'c', 'd']) control.holdUnread(200, key)
-  t.equal(control.shed(), null)
-  control.holdUnread(300, null)
+  control.holdUnread(1_001, null)
   t.match(control.shed(), { code: 'service_unavailable' })
 })
 

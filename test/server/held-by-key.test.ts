@@ -1,0 +1,105 @@
+/** Memory and places that one key fills: its next request is refused, and those of other keys are not. */
+import t from 'tap'
+import { createLog } from '../../src/log/log.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { Admission, AdmissionControl, type AdmissionOwner } from '../../src/server/admission.ts'
+import { HeldBytes } from '../../src/server/load.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const MIB = 1024 * 1024
+const LIMITS = {
+  maxInFlight: 8,
+  maxLagMs: 1_000,
+  maxBufferedBytes: 100 * MIB,
+  openPerKey: 100,
+  waitingPerKey: 0,
+  waitMs: 1_000,
+  bytesInFlightPerKey: 25 * MIB,
+}
+
+const OWNER: AdmissionOwner = {
+  method: 'POST',
+  route: '/test',
+  path: undefined,
+  client: undefined,
+  key: null,
+  reply: { status: 0, ended: false, error: null, summary: undefined },
+  isAwaited: false,
+  onAbort: () => undefined,
+  giveUp: () => undefined,
+}
+
+function start() {
+  const log = createLog('fatal', { write: () => undefined })
+  const metrics = createMetrics()
+  const control = new AdmissionControl(
+    { clock: new TestClock(), log, metrics, requestMs: 1_000 },
+    LIMITS,
+    () => undefined,
+  )
+  return {
+    control,
+    /** A request of a key that holds so much; null: there is no room for it. */
+    hold(keyHash: string | null, bytes: number): HeldBytes | null {
+      const held = new HeldBytes(control.load)
+      held.keyHash = keyHash
+      return held.hold(bytes) ? held : null
+    },
+    /** Opens a request. Returns why it is refused. */
+    open(keyHash: string): string | null {
+      const shed = control.shed()
+      if (shed !== null) return `${shed.code} for all`
+      try {
+        control.enter(keyHash, 10, false)
+      } catch (thrown) {
+        return (thrown as { code: string }).code
+      }
+      new Admission(control, OWNER).open()
+      return null
+    },
+  }
+}
+
+t.test('small requests of one key that fill the memory close it to this key alone', async t => {
+  const { control, hold, open } = start()
+  for (let at = 0; at < 500; at++) hold('a', 0.2 * MIB)
+  t.equal(hold('a', 0.2 * MIB), null, 'it ends at the limit')
+  t.equal(open('a'), 'rate_limit_exceeded')
+  t.throws(() => control.enter('a', 0, false), {
+    message: /memory.*limits\.maxBufferedBytes/,
+    metadata: { limit: 'limits.maxBufferedBytes' },
+  })
+  t.equal(open('b'), null)
+  t.not(hold('b', 0.2 * MIB), null)
+  t.not(hold('b', 5 * MIB), null, 'a large one too')
+  for (let at = 0; at < 25; at++) hold('c', MIB)
+  t.match(open('b'), 'service_unavailable for all', 'memory has an end')
+})
+
+t.test('large requests of one key do not displace those of another', async t => {
+  const { hold } = start()
+  const large = [1, 2, 3].map(() => hold('a', 25 * MIB))
+  t.notOk(large.includes(null))
+  t.equal(hold('a', MIB), null)
+  t.not(hold('b', 20 * MIB), null)
+  t.not(hold(null, MIB), null, 'nor what comes before its key is known')
+})
+
+t.test('what a request held is given back to its key', async t => {
+  const { control, hold, open } = start()
+  const held = [1, 2, 3, 4, 5].map(() => hold('a', 24 * MIB))
+  t.equal(open('a'), 'rate_limit_exceeded')
+  for (const each of held) each?.hold(-24 * MIB)
+  for (const each of held) each?.release()
+  for (const each of held) each?.release()
+  t.equal(control.load.byKey.keys, 1, 'the two that had no room are not over')
+})
+
+t.test('one key that fills the places leaves some to the others', async t => {
+  const { open } = start()
+  for (let at = 0; at < 8; at++) t.equal(open('a'), null)
+  t.equal(open('a'), 'service_unavailable')
+  t.equal(open('b'), null)
+  t.equal(open('b'), null)
+  t.equal(open('b'), 'service_unavailable for all', 'a quarter more')
+})
