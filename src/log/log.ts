@@ -5,6 +5,7 @@
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
 import { FAILURES, type FailureCode } from '../errors.ts'
+import { exchangeJson } from './exchange-json.ts'
 import { LogOutput } from './output.ts'
 
 export { shownModel, shownPath } from './shown.ts'
@@ -129,24 +130,15 @@ export function createBufferedLog(
 
 /** Creates a log for people, with lines such as `12:00:01 info listening url=…` in place of JSON. */
 export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): ProcessLog {
-  const terminal = {
-    // pino sets these before each write.
-    [pino.symbols.needsMetadataGsym]: true,
-    lastLevel: 0,
-    lastTime: '',
-    lastMsg: '',
-    lastObj: {},
-    write() {
-      const time = this.lastTime.replace('"', '').slice(11, 19)
-      const words = Object.entries(this.lastObj)
-        .filter(([, value]) => value !== undefined)
-        .map(
-          ([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : String(value)}`,
-        )
-      out.write(`${[time, pino.levels.labels[this.lastLevel], this.lastMsg, ...words].join(' ')}\n`)
+  return createLog(level, {
+    write(line: string) {
+      const { level: shown, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
+      const words = Object.entries(fields).map(
+        ([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : String(value)}`,
+      )
+      out.write(`${[String(time).slice(11, 19), shown, msg, ...words].join(' ')}\n`)
     },
-  }
-  return createLog(level, terminal)
+  })
 }
 
 /** Creates a log that writes to `destination`. */
@@ -161,10 +153,13 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
   const wanted = logger.isLevelEnabled('info')
   // The `listening` line appears at every level but `silent`.
   const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
+  const takesFaults = logger.isLevelEnabled('error')
   return {
     exchange(line) {
-      if (isFault(line)) logger.error(exchangeFields(line), 'exchange')
-      else if (wanted) logger.info(exchangeFields(line), 'exchange')
+      const isOurs = isFault(line)
+      if (isOurs ? takesFaults : wanted) {
+        destination.write(exchangeJson(line, isOurs ? 'error' : 'info', isoInstant(Date.now())))
+      }
     },
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
@@ -177,36 +172,6 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
 /** True for failures on this side of the client, also where another status had left before. */
 function isFault({ status, error }: ExchangeLine): boolean {
   return status >= 500 || (error != null && FAILURES[error].status >= 500)
-}
-
-/** Copies the fields of the line, so that no other field of the object is written. Hot path. */
-function exchangeFields(line: ExchangeLine): ExchangeLine {
-  return {
-    id: line.id,
-    method: line.method,
-    route: line.route,
-    path: line.path,
-    status: line.status,
-    outcome: line.outcome,
-    durationMs: line.durationMs,
-    firstTokenMs: line.firstTokenMs,
-    model: line.model,
-    requestedModel: line.requestedModel,
-    provider: line.provider,
-    attempts: line.attempts,
-    failedAttempts: line.failedAttempts,
-    inputTokens: line.inputTokens,
-    outputTokens: line.outputTokens,
-    finish: line.finish,
-    error: line.error,
-    field: line.field,
-    cause: line.cause,
-    trace: line.trace,
-    key: line.key,
-    workspace: line.workspace,
-    organization: line.organization,
-    client: line.client,
-  }
 }
 
 function faultFields(error: unknown, level: LogLevel): Record<string, string> {
