@@ -4,7 +4,7 @@
  */
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
-import { FinalSink, type Outcome } from '../gateway/answer/answer.ts'
+import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
@@ -111,7 +111,7 @@ async function answer(
   reply: Reply,
   proof: RequestProof | null,
 ): Promise<void> {
-  const sink = new FinalSink()
+  const sink = new DocumentSink(proof === null)
   const outcome = await gateway.respond(call, sink)
   reply.summary = outcome.summary
   if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
@@ -119,7 +119,7 @@ async function answer(
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
     const body = dialect.body(sink.response, call.request)
-    reply.json(200, proof === null ? body : proof.reply(body))
+    reply.written(sink.json(proof === null ? body : proof.reply(body)))
   }
 }
 

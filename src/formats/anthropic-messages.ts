@@ -16,6 +16,6 @@ export const anthropicMessages: Format = {
   computer: { name: COMPUTER, action: actionOf },
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
-  decoder: emit => new MessageDecoder(emit),
+  decoder: (emit, _, takeMessage) => new MessageDecoder(emit, takeMessage),
   failure: messagesFailure,
 }

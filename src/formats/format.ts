@@ -8,6 +8,7 @@ import type { Annotation, Logprob } from '../protocol/items.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint, FormatName } from '../providers/provider.ts'
 import type { ReasoningFormat } from './reasoning.ts'
+import type { TakeMessage } from './whole-message.ts'
 
 /** A request as an encoder sees it: validated, routed, and stripped by `outgoingRequest`. */
 export interface ModelRequest {
@@ -200,8 +201,11 @@ export interface Format {
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing
-  /** `endpoint`: the source of the reply; without it, the decoder marks no reasoning as one vendor's own. */
-  decoder(emit: (delta: Delta) => void, endpoint?: Endpoint): Decoder
+  /**
+   * `endpoint`: the source of the reply; without it, the decoder marks no reasoning as one vendor's own. `takeMessage`:
+   * gets messages of a whole reply in place of their deltas, where the format can; null or absent: all comes as deltas.
+   */
+  decoder(emit: (delta: Delta) => void, endpoint?: Endpoint, takeMessage?: TakeMessage | null): Decoder
   /**
    * The error for a reply with a status other than 2xx. The message is the provider's, cut to 500 characters; the
    * caller must scrub secrets from it. `body` may be anything: JSON, HTML, empty.

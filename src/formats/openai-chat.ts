@@ -17,6 +17,6 @@ export const openaiChat: Format = {
   customTools: true,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
-  decoder: emit => new ChatDecoder(emit),
+  decoder: (emit, _, takeMessage) => new ChatDecoder(emit, takeMessage),
   failure: chatFailure,
 }

@@ -9,6 +9,7 @@ import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
 import { HOSTED_TOOLS } from './openai-responses/tools.ts'
 import { ownReasoning } from './reasoning.ts'
+import type { TakeMessage } from './whole-message.ts'
 
 export const openaiResponses = {
   name: 'openai-responses',
@@ -20,7 +21,11 @@ export const openaiResponses = {
   encode: encodeResponses,
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** Given an endpoint, the decoder names unmarked reasoning after the endpoint's provider. */
-  decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint) =>
-    new ResponsesDecoder(emit, endpoint === undefined ? null : ownReasoning(endpoint.provider.slug)),
+  decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint, takeMessage: TakeMessage | null = null) =>
+    new ResponsesDecoder(
+      emit,
+      endpoint === undefined ? null : ownReasoning(endpoint.provider.slug),
+      takeMessage,
+    ),
   failure: responsesFailure,
 } as const satisfies Format

@@ -2,6 +2,7 @@
  * Abandoned replies: the gateway reads them on after the caller has left, because the end has their usage. How long
  * is a row for each policy: a caller who leaves must not hold more than one who stays.
  */
+import type { WholeMessage } from '../formats/whole-message.ts'
 import type { AbortPolicy } from '../providers/provider.ts'
 import type { Content } from './answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -82,6 +83,10 @@ export class LeftTarget implements AttemptTarget {
 
   take(delta: Content): void {
     if ('text' in delta ? delta.text !== '' : delta.kind === 'open' || delta.kind === 'progress') this.#end()
+  }
+
+  message(message: WholeMessage): void {
+    if (message.text !== '') this.#end()
   }
 
   end(done: () => void): void {

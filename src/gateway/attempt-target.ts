@@ -1,4 +1,5 @@
 /** The contract between an attempt and the receiver of its deltas. Types only. */
+import type { WholeMessage } from '../formats/whole-message.ts'
 import type { Content, Sink } from './answer/answer.ts'
 
 /** Takes the deltas of an attempt. */
@@ -9,6 +10,8 @@ export interface AttemptTarget {
    */
   readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   take(delta: Content): void
+  /** Takes a message in place of its deltas; only where the terms of the attempt ask for it. */
+  message(message: WholeMessage): void
   /** The model has said all; `done` is called, now or later, once everything said may leave. */
   end(done: () => void): void
   /** The attempt failed: what is still held goes nowhere. */

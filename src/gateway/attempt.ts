@@ -5,6 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Decoder, Delta, Format, Usage, WireRequest } from '../formats/format.ts'
+import type { WholeMessage } from '../formats/whole-message.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { DebugTimings } from '../protocol/response.ts'
@@ -61,6 +62,8 @@ export interface AttemptTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
   /** Collects a reply of one document; null: as text. */
   readonly body: ReplyBody | null
+  /** True: messages of a whole reply may come to the target as such. */
+  readonly takesMessages?: boolean
   /** Null: every frame is decoded. */
   readonly relay: { readonly to: Answer; readonly learn: LearnFrame } | null
   /** Takes the body that was sent, to echo; null: it is not echoed. */
@@ -166,6 +169,12 @@ export class Attempt implements UpstreamHandler, CallFigures {
     }
   }
 
+  readonly #takeMessage = (message: WholeMessage): void => {
+    this.outputQuarters += quartersIn(message.text)
+    this.outputCharacters += message.text.length
+    this.#target?.message(message)
+  }
+
   #say(delta: Extract<Content, { readonly text: string }>): void {
     this.outputQuarters += quartersIn(delta.text)
     this.outputCharacters += delta.text.length
@@ -181,7 +190,8 @@ export class Attempt implements UpstreamHandler, CallFigures {
     this.#record = record
     this.#terms = terms
     this.#format = terms.format
-    this.#decoder = this.#format.decoder(this.#take, record.endpoint)
+    const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
+    this.#decoder = this.#format.decoder(this.#take, record.endpoint, takeMessage)
     this.#bounds = new ReplyBounds(exchange, record.endpoint)
     this.#parser =
       this.#format.framing(exchange.request.stream === true) === 'aws-events'

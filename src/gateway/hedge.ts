@@ -5,6 +5,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import type { WholeMessage } from '../formats/whole-message.ts'
 import type { Content } from './answer/answer.ts'
 import type { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -116,6 +117,11 @@ class RacingTarget implements AttemptTarget {
   take(delta: Content): void {
     if (this.#target === null) this.#won()?.take(delta)
     else this.#target.take(delta)
+  }
+
+  message(message: WholeMessage): void {
+    const target = this.#target ?? this.#won()
+    target?.message(message)
   }
 
   end(done: () => void): void {

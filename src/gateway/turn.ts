@@ -5,6 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Format } from '../formats/format.ts'
+import type { WholeMessage } from '../formats/whole-message.ts'
 import type { PicoUsd } from '../money.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
@@ -190,6 +191,7 @@ class TurnCall implements ModelCall {
         ),
       format,
       body: null,
+      takesMessages: isPlain && isUnseen(exchange),
       relay: isPlain ? relayOf(format, exchange, candidate) : null,
       echo: echoes(exchange) ? exchange.debug.bodies : null,
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
@@ -253,6 +255,11 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   answer.annotate(plugins.annotations())
   const found = plugins.found()
   if (found.length > 0) answer.cite(found, true)
+}
+
+/** True if nobody has to see what the reply says, and nothing is added to it. */
+function isUnseen({ answer, guarding, plugins, tools }: RunningExchange): boolean {
+  return !answer.live && guarding?.reply == null && plugins === null && tools === null && !answer.cites
 }
 
 /** Null unless both sides speak a dialect, and the content may pass unread. */
@@ -355,6 +362,12 @@ export class AnswerTarget implements AttemptTarget, GuardedAttempt, AnswerSource
     // The body of `deliver`, one call less for each delta.
     if (!this.#hasContent) this.#begin()
     if (this.#deps.calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
+  }
+
+  /** No guard looks at the reply, and no tool of ours or of the client's is called. */
+  message(message: WholeMessage): void {
+    if (!this.#hasContent) this.#begin()
+    this.#answer.message(message)
   }
 
   end(done: () => void): void {

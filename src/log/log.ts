@@ -5,7 +5,6 @@
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
 import { FAILURES, type FailureCode } from '../errors.ts'
-import { exchangeJson } from './exchange-json.ts'
 import { LogOutput } from './output.ts'
 
 export { shownModel, shownPath } from './shown.ts'
@@ -158,7 +157,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
     exchange(line) {
       const isOurs = isFault(line)
       if (isOurs ? takesFaults : wanted) {
-        destination.write(exchangeJson(line, isOurs ? 'error' : 'info', isoInstant(Date.now())))
+        destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
     listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
@@ -172,6 +171,43 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
 /** True for failures on this side of the client, also where another status had left before. */
 function isFault({ status, error }: ExchangeLine): boolean {
   return status >= 500 || (error != null && FAILURES[error].status >= 500)
+}
+
+/**
+ * The line as pino would write it, in a third of the time and of the memory. Field by field, so that no other field of
+ * the object is written. Hot path.
+ */
+function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
+  const json = JSON.stringify({
+    level,
+    time: isoInstant(Date.now()),
+    id: line.id,
+    method: line.method,
+    route: line.route,
+    path: line.path,
+    status: line.status,
+    outcome: line.outcome,
+    durationMs: line.durationMs,
+    firstTokenMs: line.firstTokenMs,
+    model: line.model,
+    requestedModel: line.requestedModel,
+    provider: line.provider,
+    attempts: line.attempts,
+    failedAttempts: line.failedAttempts,
+    inputTokens: line.inputTokens,
+    outputTokens: line.outputTokens,
+    finish: line.finish,
+    error: line.error,
+    field: line.field,
+    cause: line.cause,
+    trace: line.trace,
+    key: line.key,
+    workspace: line.workspace,
+    organization: line.organization,
+    client: line.client,
+    msg: 'exchange',
+  })
+  return `${json}\n`
 }
 
 function faultFields(error: unknown, level: LogLevel): Record<string, string> {

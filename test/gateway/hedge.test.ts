@@ -26,6 +26,7 @@ function setup() {
     const target = {
       sink: { hold: says('hold'), flush: () => true },
       take: says('take'),
+      message: says('message'),
       end: says('end'),
       close: says('close'),
     }

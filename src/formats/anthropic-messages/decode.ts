@@ -18,6 +18,7 @@ import {
   textOrEmpty,
   wholeNumber,
 } from '../json.ts'
+import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
@@ -37,9 +38,11 @@ export class MessageDecoder implements Decoder {
   #stopSequence: string | null = null
   #edits: readonly AppliedEdit[] | null = null
   #finished = false
+  readonly #takeMessage: TakeMessage | null
 
-  constructor(emit: (delta: Delta) => void) {
+  constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
+    this.#takeMessage = takeMessage
     this.#output = new Output(emit)
     this.#hosted = new HostedCalls(this.#output)
   }
@@ -67,7 +70,7 @@ export class MessageDecoder implements Decoder {
         this.#finish()
         return
       case 'message':
-        this.#whole(frame)
+        this.#whole(frame, data)
         return
       case 'error':
         throw errorMeaning(null, frame)
@@ -75,7 +78,7 @@ export class MessageDecoder implements Decoder {
     // Providers behind other clouds leave the type of a JSON body, or of an error under 200, out.
     const error = bodyError(null, frame)
     if (error !== null) throw error
-    if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame)
+    if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame, data)
   }
 
   end(): void {
@@ -83,12 +86,13 @@ export class MessageDecoder implements Decoder {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
   }
 
-  #whole(message: Json): void {
-    this.#start(message)
+  #whole(message: Json, data: string): void {
+    this.#start(message, data)
     this.#finish()
   }
 
-  #start(message: Json): void {
+  /** `whole`: the document of a whole reply; null: the reply is streamed. */
+  #start(message: Json, whole: string | null = null): void {
     const id = filled(message['id'])
     if (this.#started) {
       // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
@@ -105,10 +109,16 @@ export class MessageDecoder implements Decoder {
     this.#container(message)
     this.#emit({ kind: 'start', upstreamId: id, model: filled(message['model']) })
     this.#count(message['usage'])
-    listOrEmpty(message['content']).forEach((block, index) => {
-      this.#open(index, recordOrEmpty(block))
-      this.#blockStop(index)
-    })
+    const plain = this.#takeMessage === null || whole === null ? null : plainText(message)
+    if (plain === null) {
+      listOrEmpty(message['content']).forEach((block, index) => {
+        this.#open(index, recordOrEmpty(block))
+        this.#blockStop(index)
+      })
+    } else {
+      const json = jsonOf(plain, whole ?? '', 'text')
+      this.#takeMessage?.({ id: null, phase: null, status: 'completed', text: plain, json })
+    }
     this.#stop(message)
     this.#edited(message)
   }
@@ -227,6 +237,16 @@ export class MessageDecoder implements Decoder {
       { metadata: { provider_code: category === null ? 'refusal' : `refusal:${tidyMessage(category)}` } },
     )
   }
+}
+
+/** The text of a message that has nothing else; null for every other one. */
+function plainText({ content, stop_reason: reason }: Json): string | null {
+  // The explanation of a refusal becomes a part of the message.
+  if (!Array.isArray(content) || content.length !== 1 || reason === 'refusal') return null
+  const block = record(content[0])
+  if (block?.['type'] !== 'text' || (Array.isArray(block['citations']) && block['citations'].length > 0))
+    return null
+  return filled(block['text'])
 }
 
 function parseBody(data: string): Json {

@@ -7,6 +7,7 @@ import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { filled, type Json, list, parseFrame, record } from '../json.ts'
+import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
@@ -37,9 +38,13 @@ export class ChatDecoder implements Decoder {
   /** Usage in a chunk without choices, then `[DONE]`: the end at a provider that sends no finish reason. */
   #usageAlone = false
   #sentinel = false
+  readonly #takeMessage: TakeMessage | null
+  /** The only text of a whole reply; its status is known at the end. */
+  #plain: Pick<WholeMessage, 'text' | 'json'> | null = null
 
-  constructor(emit: (delta: Delta) => void) {
+  constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
+    this.#takeMessage = takeMessage
     const next = () => this.#nextItem()
     this.#message = new ChatText(emit, next, () => this.#reasoning.close())
     this.#reasoning = new ChatReasoning(emit, next, () => this.#message.close())
@@ -63,7 +68,7 @@ export class ChatDecoder implements Decoder {
       const choice = record(element)
       const index = choice?.['index']
       if (choice !== null && (index === undefined || index === null || index === 0)) {
-        this.#choice(choice, body)
+        this.#choice(choice, body, data)
         break
       }
     }
@@ -143,7 +148,7 @@ export class ChatDecoder implements Decoder {
     if (error !== null) throw providerFailure(error)
   }
 
-  #choice(choice: Json, body: Json): void {
+  #choice(choice: Json, body: Json, data: string): void {
     const delta = record(choice['delta'])
     const whole = record(choice['message'])
     // Perplexity sends the message so far beside each delta, and in a whole reply an empty delta beside it.
@@ -152,7 +157,9 @@ export class ChatDecoder implements Decoder {
     if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
       this.#whole = typeof choice['finish_reason'] === 'string'
     }
-    if (message !== null) {
+    const plain = this.#takeMessage !== null && this.#whole ? this.#plainText(message, choice) : null
+    if (plain !== null) this.#plain = { text: plain, json: jsonOf(plain, data, 'content') }
+    else if (message !== null) {
       this.#message.keepLogprobs(choice['logprobs'])
       this.#say(message)
     }
@@ -161,6 +168,18 @@ export class ChatDecoder implements Decoder {
       this.#finish = finish
       this.#native = filled(choice['native_finish_reason']) ?? finish
     }
+  }
+
+  /** The text of a message that has nothing else; null for every other one. */
+  #plainText(message: Json | null, choice: Json): string | null {
+    if (message === null || this.#citations !== null || this.#searchResults !== null) return null
+    if ((list(record(choice['logprobs'])?.['content'])?.length ?? 0) > 0) return null
+    for (const key in message) {
+      const value = message[key]
+      if (key === 'role' || key === 'content' || value === null || value === '') continue
+      if (!Array.isArray(value) || value.length > 0) return null
+    }
+    return filled(message['content'])
   }
 
   /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
@@ -260,7 +279,7 @@ export class ChatDecoder implements Decoder {
   }
 
   #spokeAtAll(): boolean {
-    return this.#thought || this.#message.any || this.#calls.any || this.#hosted.any
+    return this.#plain !== null || this.#thought || this.#message.any || this.#calls.any || this.#hosted.any
   }
 
   #complete(): void {
@@ -274,6 +293,15 @@ export class ChatDecoder implements Decoder {
         'content_policy_violation',
         'The provider refused the request by its content policy',
       )
+    }
+    if (this.#plain !== null) {
+      const isCut = reason === 'length' || reason === 'content_filter'
+      this.#takeMessage?.({
+        id: null,
+        phase: null,
+        status: isCut ? 'incomplete' : 'completed',
+        ...this.#plain,
+      })
     }
     this.#message.cite(this.#searchResults, this.#citations)
     this.#reasoning.close()

@@ -6,6 +6,7 @@
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 import { filled, type Json, list, record } from '../json.ts'
+import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
@@ -105,11 +106,6 @@ export class ChatText {
     }
     this.#annotations = []
   }
-}
-
-function isLogprob(value: unknown): value is Logprob {
-  const token = record(value)
-  return token !== null && typeof token['token'] === 'string' && typeof token['logprob'] === 'number'
 }
 
 /** True if a delta holds any content of the reply. */

@@ -4,13 +4,14 @@
  * item, and the final object only adds content that no event had.
  */
 import { GatewayError } from '../../errors.ts'
-import { providerFailure } from '../failure.ts'
+import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
+import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
-import { type Form, formOf, type Slot, Slots, startType } from './slots.ts'
+import { type Form, formOf, plainMessage, type Slot, Slots, startType } from './slots.ts'
 import { finishOf, usageOf } from './usage.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
@@ -86,12 +87,22 @@ export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #slots: Slots
   readonly #lookup: SlotLookup
+  readonly #takeMessage: TakeMessage | null
+  /** The whole reply; null: none was read. */
+  #whole: string | null = null
+  /** Messages that were told as a whole. */
+  #messages = 0
   #started = false
   #finished = false
 
   /** `reasoning`: the name for reasoning items without a format of their own. */
-  constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
+  constructor(
+    emit: (delta: Delta) => void,
+    reasoning: ReasoningFormat | null,
+    takeMessage: TakeMessage | null = null,
+  ) {
     this.#emit = emit
+    this.#takeMessage = takeMessage
     this.#slots = new Slots(emit, reasoning)
     this.#lookup = new SlotLookup(this.#slots)
   }
@@ -103,7 +114,10 @@ export class ResponsesDecoder implements Decoder {
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
     else if (isProgress(type)) this.#progress(type, value)
-    else if (type === '' || value['object'] === 'response') this.#body(value)
+    else if (type === '' || value['object'] === 'response') {
+      this.#whole = data
+      this.#body(value)
+    }
     // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
     else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
   }
@@ -212,7 +226,7 @@ export class ResponsesDecoder implements Decoder {
     const slots = this.#slots.all
     const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
     const end = finishOf(status, response, calls)
-    if (end.reason === 'content_filter' && slots.length === 0) {
+    if (end.reason === 'content_filter' && slots.length + this.#messages === 0) {
       throw providerFailure({
         status: 400,
         code: 'content_filter',
@@ -232,14 +246,28 @@ export class ResponsesDecoder implements Decoder {
     const { all } = this.#slots
     // A reply that is one document has streamed nothing to match.
     const matches = all.length === 0 ? NO_MATCHES : this.#lookup.match(finals)
+    const takesMessages = this.#takeMessage !== null && this.#whole !== null && all.length === 0
     for (let at = 0; at < finals.length; at++) {
       const item = finals[at] as Json
+      if (takesMessages && this.#tookMessage(item, finals)) continue
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
       if (slot !== null && !slot.closed) this.#slots.close(slot, item)
     }
     // What is still open was never finished: its announcement may hold all there is of it.
     for (const slot of all) if (!slot.closed) this.#slots.settle(slot, slot.form)
-    if (all.length === 0) this.#textOnly(response)
+    if (all.length + this.#messages === 0) this.#textOnly(response)
+  }
+
+  /** True for a message that was told as a whole. */
+  #tookMessage(item: Json, finals: readonly Json[]): boolean {
+    const plain = plainMessage(item)
+    if (plain === null) return false
+    oneMore(this.#slots.all.length + this.#messages++, 'output items')
+    const { text } = plain
+    // Texts of several messages may become one.
+    const json = isOnlyMessage(finals) ? jsonOf(text, this.#whole ?? '', 'text') : null
+    this.#takeMessage?.({ ...plain, json })
+    return true
   }
 
   /** Takes `output_text` from servers that send no items. */
@@ -271,6 +299,10 @@ export class ResponsesDecoder implements Decoder {
     if (known !== null) return known.type === type && !known.closed ? known : null
     return this.#open({ type, id: event['item_id'] }, outputIndex(event))
   }
+}
+
+function isOnlyMessage(finals: readonly Json[]): boolean {
+  return finals.length === 1 || finals.filter(item => startType(item) === 'message').length === 1
 }
 
 function parse(data: string): Json {

@@ -6,12 +6,14 @@
  * ignore a final text that contradicts it.
  */
 import { shortList } from '../../lists.ts'
-import type { Annotation, Logprob } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, type Json, jsonText, records, remainder } from '../json.ts'
+import { filled, isRecord, type Json, jsonText, records, remainder } from '../json.ts'
+import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
+import type { WholeMessage } from '../whole-message.ts'
 
 /** One output item. It emits no deltas after `closed`. */
 export interface Slot {
@@ -52,6 +54,33 @@ export function startType(item: Json): ItemStart['type'] | null {
   const type = item['type'] ?? (item['role'] === 'assistant' ? 'message' : undefined)
   if (type === 'message' && (item['role'] ?? 'assistant') !== 'assistant') return 'hosted'
   return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
+}
+
+const STATUSES: ReadonlySet<unknown> = new Set(['completed', 'incomplete', 'in_progress'])
+/** Members of a message that `plainMessage` reads. */
+const PLAIN: ReadonlySet<string> = new Set([...TOLD.message, 'status', 'phase'])
+
+/** A final message that has one text and nothing else; null for every other item. */
+export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
+  const { type, role, content, status, phase } = item
+  if (type !== 'message' || role !== 'assistant' || !Array.isArray(content) || content.length !== 1) return null
+  const part: unknown = content[0]
+  if (!isRecord(part) || part['type'] !== 'output_text') return null
+  const { text, annotations, logprobs } = part
+  if (typeof text !== 'string' || hasElements(annotations) || hasElements(logprobs)) return null
+  if (status != null && !STATUSES.has(status)) return null
+  if (phase != null && filled(phase) === null) return null
+  for (const name in item) if (!PLAIN.has(name) && item[name] !== null) return null
+  return {
+    id: filled(item['id']),
+    phase: filled(phase),
+    status: (status ?? 'completed') as WholeMessage['status'],
+    text,
+  }
+}
+
+function hasElements(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0
 }
 
 const NOTHING: Json = {}
@@ -259,7 +288,7 @@ export class Slots {
     switch (part.form) {
       case 'text': {
         part.logprobs += logprobs.length
-        const told = logprobs.length === 0 ? null : (logprobs as readonly Logprob[])
+        const told = logprobs.length === 0 ? null : logprobs.filter(isLogprob)
         this.#emit({ kind: 'text', item, part: part.part, text, logprobs: told })
         break
       }

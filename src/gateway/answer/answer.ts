@@ -7,6 +7,7 @@
  */
 import { GatewayError, INTERNAL_MESSAGE, overloaded } from '../../errors.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
@@ -28,7 +29,14 @@ export type { Content } from './assemble.ts'
 export { echoRequest } from './echo.ts'
 export { type LearnFrame, Relay } from './relay.ts'
 export { lessonsFor } from './relay-lessons.ts'
-export { type Charged, type ExchangeSummary, FinalSink, type Outcome, type Sink } from './sink.ts'
+export {
+  type Charged,
+  DocumentSink,
+  type ExchangeSummary,
+  FinalSink,
+  type Outcome,
+  type Sink,
+} from './sink.ts'
 
 /** Fields that the terminal event adds to the response object. */
 export interface Ending {
@@ -224,6 +232,12 @@ export class Answer {
 
   take(delta: Content): void {
     this.#assembler.take(delta)
+  }
+
+  /** Adds a message that the model has said. Only for readers who see no events, and where nothing cites results. */
+  message({ id, phase, status, text, json }: WholeMessage): void {
+    const said = json === null ? text : (this.sink.keep?.(json) ?? text)
+    this.#assembler.message({ id, phase, status, text: said })
   }
 
   /** Adds a finished item of our own: now between two turns, else before the first word of the model. */

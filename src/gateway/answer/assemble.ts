@@ -3,9 +3,10 @@
  * the Answer numbers the events. Hot path.
  */
 import type { Delta, FinishReason, HostedStart, ItemStart } from '../../formats/format.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
 import { itemId } from '../../ids.ts'
 import { shortList } from '../../lists.ts'
-import type { Annotation, OutputItem } from '../../protocol/items.ts'
+import type { Annotation, MessageItem, OutputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
 import { CitableResults } from './citations.ts'
 import { CallBuilder } from './items/call.ts'
@@ -135,6 +136,19 @@ export class Assembler {
         this.#item(delta.item).progress(delta.name, delta.fields)
         break
     }
+  }
+
+  /** Adds a message that the model has said. */
+  message({ id, phase, status, text }: Omit<WholeMessage, 'json'>): void {
+    const item: MessageItem = {
+      id: id ?? itemId('msg'),
+      type: 'message',
+      role: 'assistant',
+      status,
+      content: [{ type: 'output_text', text, annotations: [] }],
+    }
+    if (phase !== null) item.phase = phase
+    this.#output.push(item)
   }
 
   /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */

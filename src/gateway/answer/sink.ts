@@ -1,4 +1,5 @@
 /** Sink: takes the events of an exchange, for an event stream or one JSON body. Hot path. */
+import { randomUUID } from 'node:crypto'
 import type { GatewayError } from '../../errors.ts'
 import type { ExchangeLine } from '../../log/log.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
@@ -31,6 +32,8 @@ export interface Sink {
    * Absent where `relays` is null.
    */
   overhear?(event: StreamEvent): void
+  /** Keeps the only text of a reply, as JSON, and gives what stands for it; absent or null: it is not kept. */
+  keep?(json: string): string | null
   /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void
   /** Writes the held events. False as for `write`, which returns true meanwhile. */
@@ -88,6 +91,35 @@ export class FinalSink implements Sink {
 
   end(): void {
     // The object is all there is.
+  }
+}
+
+/** Stands for a kept text in a document. Nobody else knows it. */
+const KEPT = randomUUID()
+
+/** A sink for one JSON document, which takes a text of the provider as the JSON that it is. */
+export class DocumentSink extends FinalSink {
+  readonly #keeps: boolean
+  /** Without its quotes. */
+  #kept: string | null = null
+
+  /** @param keeps false: somebody else reads the document before it leaves */
+  constructor(keeps: boolean) {
+    super()
+    this.#keeps = keeps
+  }
+
+  keep(json: string): string | null {
+    if (!this.#keeps) return null
+    this.#kept = json.slice(1, -1)
+    return KEPT
+  }
+
+  /** The JSON of a document that was made from the response. */
+  json(document: unknown): string {
+    const json = JSON.stringify(document)
+    const kept = this.#kept
+    return kept === null ? json : json.replaceAll(KEPT, () => kept)
   }
 }
 

@@ -1,0 +1,15 @@
+/** Log probabilities that a provider tells. Pure. */
+import type { Logprob } from '../protocol/items.ts'
+import { record } from './json.ts'
+
+/** True for what dialects may read as they please: fields of a wrong type make it no log probability. */
+export function isLogprob(value: unknown): value is Logprob {
+  const told = record(value)
+  if (told === null || !isScored(told)) return false
+  const top = told['top_logprobs'] ?? []
+  return Array.isArray(top) && top.every(each => record(each) !== null)
+}
+
+function isScored({ token, logprob, bytes }: Readonly<Record<string, unknown>>): boolean {
+  return typeof token === 'string' && typeof logprob === 'number' && (bytes == null || Array.isArray(bytes))
+}
