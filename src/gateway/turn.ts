@@ -191,7 +191,7 @@ class TurnCall implements ModelCall {
         ),
       format,
       body: null,
-      takesMessages: isPlain && isUnseen(exchange),
+      takesMessages: isPlain && isUnseen(exchange, candidate),
       relay: isPlain ? relayOf(format, exchange, candidate) : null,
       echo: echoes(exchange) ? exchange.debug.bodies : null,
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
@@ -258,8 +258,12 @@ function annotate(answer: Answer, plugins: PluginChain): void {
 }
 
 /** True if nobody has to see what the reply says, and nothing is added to it. */
-function isUnseen({ answer, guarding, plugins, tools }: RunningExchange): boolean {
-  return !answer.live && guarding?.reply == null && plugins === null && tools === null && !answer.cites
+function isUnseen(
+  { answer, guarding, plugins, tools }: RunningExchange,
+  { endpoint }: RouteCandidate,
+): boolean {
+  if (answer.live || guarding?.reply != null || plugins !== null || tools !== null) return false
+  return !answer.cites && !endpoint.provider.quirks.includes('no-relay')
 }
 
 /** Null unless both sides speak a dialect, and the content may pass unread. */

@@ -63,7 +63,8 @@ const PLAIN: ReadonlySet<string> = new Set([...TOLD.message, 'status', 'phase'])
 /** A final message that has one text and nothing else; null for every other item. */
 export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
   const { type, role, content, status, phase } = item
-  if (type !== 'message' || role !== 'assistant' || !Array.isArray(content) || content.length !== 1) return null
+  if (type !== 'message' || role !== 'assistant' || !Array.isArray(content) || content.length !== 1)
+    return null
   const part: unknown = content[0]
   if (!isRecord(part) || part['type'] !== 'output_text') return null
   const { text, annotations, logprobs } = part
