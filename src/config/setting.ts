@@ -139,17 +139,16 @@ export const coresMinusOne = {
   defaultText: 'cores minus one, at least one',
 }
 
-export const SANDBOX_ENGINES = ['none', 'embedded', 'bubblewrap', 'docker'] as const
+export const SANDBOX_ENGINES = ['auto', 'none', 'embedded', 'bubblewrap', 'docker'] as const
 
 /** The embedded engine bounds the memory of its processes by what the system tells of them. */
 const HAS_PROC = existsSync('/proc/self/statm')
 
 export const sandboxEngine = {
-  default: () => (HAS_PROC ? ('embedded' as const) : ('none' as const)),
-  defaultText: '`embedded`; `none` where there is no `/proc`',
+  default: 'auto' as const,
   accepts: (engine: string) => engine !== 'embedded' || HAS_PROC,
   expected:
-    'none, bubblewrap or docker: the engine embedded needs /proc to bound the memory of its processes, and this system has none',
+    'auto, none, bubblewrap or docker: the engine embedded needs /proc to bound the memory of its processes, and this system has none',
 }
 
 /** Addresses and networks in the notation of CIDR. */

@@ -53,7 +53,7 @@ export const toolSettings = group({
   sandbox: group({
     engine: setting(
       oneOf(SANDBOX_ENGINES),
-      '[where code of a model runs](sandbox.md): `embedded` has a shell and Python of its own and needs nothing else; `bubblewrap` and `docker` need these programs; `none` turns the sandbox off. Default: `embedded` on Linux, `none` elsewhere',
+      '[where code of a model runs](sandbox.md): `embedded` has a shell and Python of its own, and needs the package `just-bash`; `bubblewrap` and `docker` need these programs; `auto` is `embedded`, or else `bubblewrap` where it works; `none` turns the sandbox off',
       sandboxEngine,
     ),
     network: setting(

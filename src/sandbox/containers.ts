@@ -18,6 +18,7 @@ import type {
   RunOutput,
   SandboxEngine,
 } from './engine.ts'
+import { createFirstEngine } from './first-engine.ts'
 import { filePath } from './paths.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
@@ -305,6 +306,8 @@ function engineOf({ settings, folder, clock }: ContainersOptions): SandboxEngine
   switch (settings.engine) {
     case 'none':
       return null
+    case 'auto':
+      return createFirstEngine([createEmbedded(limits, clock), createBubblewrap({ limits, folder, clock })])
     case 'embedded':
       return createEmbedded(limits, clock)
     case 'bubblewrap':

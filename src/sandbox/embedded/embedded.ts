@@ -27,20 +27,29 @@ import {
   writeFrame,
 } from './frames.ts'
 
-/** Runs shell and Python. */
+/** Runs shell and Python. A package that who installs the gateway may add to it. */
 const PACKAGE = 'just-bash'
+/** Two of its own packages would be compiled, and are not needed. */
+const INSTALL = `npm install --ignore-scripts ${PACKAGE}@3.4`
 /** Time to start and to end, beside that of the code. */
 const START_MS = 4_000
 /** Of the JavaScript heap, out of all the memory of the child. */
 const HEAP_SHARE = 0.4
 const MIB = 1024 * 1024
 
-export function createEmbedded(limits: EngineLimits, clock: Clock): SandboxEngine {
+export function createEmbedded(
+  limits: EngineLimits,
+  clock: Clock,
+  hasPackage = (): boolean => packageEntry() !== null,
+): SandboxEngine {
   return {
-    refusal: async () =>
-      canWatch() && existsSync(SHELL)
+    async refusal() {
+      if (!canWatch() || !existsSync(SHELL))
+        return 'the embedded engine needs /proc and /bin/sh to bound its processes; this machine has not both'
+      return hasPackage()
         ? null
-        : 'the embedded engine needs /proc and /bin/sh to bound its processes; this machine has not both',
+        : `the embedded engine needs the package ${PACKAGE} beside the gateway: ${INSTALL}`
+    },
     create: async () => createContainer(limits, clock),
     close: async () => undefined,
   }
@@ -68,9 +77,19 @@ export function childArguments(memoryBytes: number): string[] {
 /** The code of the child: this room, and the packages beside its own. */
 function readable(): string[] {
   const room = dirname(dirname(fileURLToPath(import.meta.url)))
-  const entry = realpathSync(createRequire(import.meta.url).resolve(PACKAGE))
+  const entry = packageEntry()
+  if (entry === null) throw new TypeError(`${PACKAGE} is not installed`)
   const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE}${sep}`))
   return [join(packages, sep), join(room, sep), join(room, '../../package.json')]
+}
+
+/** Null: the package is not installed. */
+function packageEntry(): string | null {
+  try {
+    return realpathSync(createRequire(import.meta.url).resolve(PACKAGE))
+  } catch {
+    return null
+  }
 }
 
 function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {

@@ -1,0 +1,28 @@
+/** The engine auto: the first one that works on this machine. Main thread. */
+import type { SandboxEngine } from './engine.ts'
+
+/** @param engines at least one, the best first */
+export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEngine {
+  let chosen: SandboxEngine | null = null
+  return {
+    async refusal() {
+      const reasons: string[] = []
+      for (const engine of engines) {
+        const reason = await engine.refusal()
+        if (reason === null) {
+          chosen = engine
+          return null
+        }
+        reasons.push(reason)
+      }
+      return `no engine works on this machine: ${reasons.join('; ')}`
+    },
+    create(id) {
+      if (chosen === null) throw new TypeError('no engine has been chosen')
+      return chosen.create(id)
+    },
+    async close() {
+      await Promise.all(engines.map(engine => engine.close()))
+    },
+  }
+}
