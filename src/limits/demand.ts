@@ -5,6 +5,8 @@ import type { PicoUsd } from '../money.ts'
 export interface Offer {
   /** Reading, and the fee of each request. */
   readonly base: PicoUsd
+  /** What its provider may read beside that, such as files behind links; reserved as far as money is unspent. */
+  readonly fetched?: PicoUsd
   /** For each token that is written. */
   readonly perToken: PicoUsd
   /** True: on an own provider credential, which some limits do not count. */
@@ -39,4 +41,11 @@ export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
 /** True if any token of the offer can be paid with `rest`. */
 export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
   return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
+}
+
+/** The reservation for so many tokens where `rest` is unspent: what may be fetched is no reason to refuse. */
+export function reservedPrice(offer: Offer, tokens: number, rest = Number.POSITIVE_INFINITY): PicoUsd {
+  const price = priceOf(offer, tokens)
+  if (offer.fetched === undefined) return price
+  return Math.min(price + offer.fetched, Math.max(price, rest), Number.MAX_SAFE_INTEGER)
 }

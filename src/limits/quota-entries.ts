@@ -6,7 +6,7 @@ import { GatewayError } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../protocol/records.ts'
 import type { CounterEntry, CounterRoom } from './counters.ts'
-import { type Offer, priceOf } from './demand.ts'
+import type { Offer } from './demand.ts'
 import { periodEndMs, periodStart } from './periods.ts'
 import { microToNano, nanoToPico, picoToNano } from './spending.ts'
 
@@ -122,16 +122,19 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   }
 }
 
-/** The amount for the dearest offer (or another by `pick`), with so many tokens of each; negative ones are left out. */
+/** What is reserved of an offer; negative: it is left out. */
+export type ReservedOf = (offer: Offer) => PicoUsd
+
+/** The amount for the dearest offer (or another by `pick`). */
 export function amountOf(
   limit: SpendingRule,
   offers: readonly Offer[],
-  tokensOf: (offer: Offer) => number,
+  reservedOf: ReservedOf,
   pick: (...prices: number[]) => number = Math.max,
 ): number {
   const prices = offers.flatMap(offer => {
-    const tokens = counts(limit, offer.isOwn) ? tokensOf(offer) : -1
-    return tokens < 0 ? [] : [priceOf(offer, tokens)]
+    const price = counts(limit, offer.isOwn) ? reservedOf(offer) : -1
+    return price < 0 ? [] : [price]
   })
   return prices.length === 0 ? 0 : picoToNano(pick(...prices))
 }

@@ -9,7 +9,7 @@ import type { PicoUsd } from '../money.ts'
 import type { Budget, Caller, Reservation } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
-import { affordable, type Demand, isAffordable, type Offer } from './demand.ts'
+import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
 import {
   amountOf,
   budgetEntry,
@@ -22,6 +22,7 @@ import {
   type MoneyLimit,
   minuteEndMs,
   minuteEntry,
+  type ReservedOf,
   rateError,
   restOf,
   spenderOf,
@@ -110,8 +111,7 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
 /** More than any sum that fits into a counter. */
 const NO_CEILING = Number.MAX_SAFE_INTEGER
 
-/** Tokens of an offer that are reserved; negative: the offer is left out. */
-type TokensOf = (offer: Offer) => number
+const AT_FIRST: ReservedOf = offer => reservedPrice(offer, offer.first)
 
 class Admission {
   readonly #options: QuotaOptions
@@ -142,8 +142,7 @@ class Admission {
   }
 
   reserve(): Reservation | Promise<Reservation> {
-    const first: TokensOf = ({ first }) => first
-    const entries = this.#entries(first)
+    const entries = this.#entries(AT_FIRST)
     return whenReady(this.#take(entries), taking => {
       if (taking.exceeded === null) return this.#reservation(entries, taking)
       const less = this.#less(taking, taking.exceeded)
@@ -159,18 +158,18 @@ class Admission {
 
   /** Reserves without a ceiling, and leaves no allowance for more. */
   hold(): Reservation | Promise<Reservation> {
-    const entries = this.#entries(({ first }) => first).map(entry => ({ ...entry, ceiling: NO_CEILING }))
+    const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
     return whenReady(this.#take(entries), taking => {
       const reservation = this.#reservation(entries, taking)
       return { allowance: null, settle: spent => reservation.settle(spent) }
     })
   }
 
-  #entries(tokensOf: TokensOf): readonly CounterEntry[] {
+  #entries(reservedOf: ReservedOf): readonly CounterEntry[] {
     return [
       ...this.#money.map(({ limit, entry }) => ({
         ...entry,
-        amount: amountOf(limit, this.#demand.offers, tokensOf),
+        amount: amountOf(limit, this.#demand.offers, reservedOf),
       })),
       ...this.#minutes.map(({ entry }) => entry),
     ]
@@ -187,12 +186,13 @@ class Admission {
   }
 
   /** The amount reserved of each offer if not all of it fits into the unspent money. */
-  #less(taking: Taking, exceeded: number): TokensOf {
+  #less(taking: Taking, exceeded: number): ReservedOf {
     const refusal = this.#refusal(taking, exceeded)
     if (refusal !== null) throw refusal
     return offer => {
       const rest = this.#rest(offer, taking)
-      return isAffordable(offer, rest) ? Math.min(offer.first, affordable(offer, rest)) : -1
+      if (!isAffordable(offer, rest)) return -1
+      return reservedPrice(offer, Math.min(offer.first, affordable(offer, rest)), rest)
     }
   }
 
@@ -225,7 +225,7 @@ class Admission {
     const at = spent === -1 ? exceeded : spent
     const [money, left] = [this.#money[at], taking.rooms[at]]
     if (money === undefined || left === undefined) return null
-    const least: TokensOf = ({ cappable, most }) => (cappable ? Math.min(1, most) : most)
+    const least: ReservedOf = offer => priceOf(offer, offer.cappable ? Math.min(1, offer.most) : offer.most)
     return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), left)
   }
 

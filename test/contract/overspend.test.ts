@@ -67,32 +67,35 @@ const say = (usage: object) => (reply: ToldReply) => {
 }
 
 const CACHED = { prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: PROMPT_TOKENS } }
-const HOUR_WRITES = [
-  {
-    type: 'message_start',
-    message: {
-      id: 'msg_1',
-      type: 'message',
-      role: 'assistant',
-      model: 'm',
-      content: [],
-      stop_reason: null,
-      usage: {
-        input_tokens: 1,
-        output_tokens: 1,
-        cache_creation_input_tokens: PROMPT_TOKENS,
-        cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: PROMPT_TOKENS },
+/** A reply of Anthropic's API that has read this much. */
+const messageOf = (usage: object): string =>
+  [
+    {
+      type: 'message_start',
+      message: {
+        id: 'msg_1',
+        type: 'message',
+        role: 'assistant',
+        model: 'm',
+        content: [],
+        stop_reason: null,
+        usage,
       },
     },
-  },
-  { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
-  { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'yes' } },
-  { type: 'content_block_stop', index: 0 },
-  { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 1 } },
-  { type: 'message_stop' },
-]
-  .map(event => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
-  .join('')
+    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'yes' } },
+    { type: 'content_block_stop', index: 0 },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 1 } },
+    { type: 'message_stop' },
+  ]
+    .map(event => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    .join('')
+const HOUR_WRITES = messageOf({
+  input_tokens: 1,
+  output_tokens: 1,
+  cache_creation_input_tokens: PROMPT_TOKENS,
+  cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: PROMPT_TOKENS },
+})
 const textPart = (more: object = {}) => [
   { role: 'user', content: [{ type: 'input_text', text: PROMPT, ...more }] },
 ]
@@ -189,6 +192,35 @@ const WAYS: readonly Way[] = [
   },
 ]
 
+const link = (part: object) => ({ ...ONE_WORD, input: [{ role: 'user', content: [part] }] })
+const FETCHED: readonly Way[] = [
+  {
+    name: 'an image behind a link',
+    pricing: { prompt: usd(INPUT_USD) },
+    ask: link({ type: 'input_image', image_url: 'https://example.com/large.png' }),
+    reply: say(usageOf(4_800, 1)),
+    costs: 4_800 * INPUT_USD,
+  },
+  {
+    name: 'a file behind a link',
+    pricing: { prompt: usd(INPUT_USD) },
+    row: { contextLength: 60_000 },
+    ask: link({ type: 'input_file', file_url: 'https://example.com/long.pdf' }),
+    format: 'anthropic-messages',
+    reply: reply => reply.raw(messageOf({ input_tokens: 50_000, output_tokens: 1 })),
+    costs: 50_000 * INPUT_USD,
+  },
+  {
+    name: 'a file behind a link that costs more than there is',
+    pricing: { prompt: usd(INPUT_USD) },
+    row: { contextLength: 1_000_000 },
+    ask: link({ type: 'input_file', file_url: 'https://example.com/long.pdf' }),
+    format: 'anthropic-messages',
+    reply: reply => reply.raw(messageOf({ input_tokens: 900_000, output_tokens: 1 })),
+    costs: 900_000 * INPUT_USD,
+  },
+]
+
 async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }: Partial<Way>) {
   const provider = await startToldProvider(t)
   const prices = { completion: usd(OUTPUT_USD), ...pricing }
@@ -231,7 +263,7 @@ async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }
   }
 }
 
-for (const way of WAYS) {
+for (const way of [...WAYS, ...FETCHED]) {
   t.test(`a limit holds against ${way.name}`, async t => {
     const s = await start(t, way)
     // No reply ends before all have been asked for.

@@ -217,3 +217,32 @@ t.test(
     )
   },
 )
+
+t.test(
+  'without Redis two nodes spend no more than a key may, since each keeps to its share',
+  { skip: await withoutPostgres() },
+  async t => {
+    const { provider, one, two, manage } = await startNodes(t, { quotas: { nodes: 2 } })
+    const limit = 0.3
+    const apiKey = await newKey(t, manage, { limit })
+    const spent = async () => Number((await manage('GET', `/keys/${hashKey(apiKey)}`)).data['usage'])
+    let served = 0
+    // Between the waves both nodes read from the ledger what the other has spent.
+    for (let wave = 0; wave < 3; wave++) {
+      const { byStatus } = await askMany(
+        [one, two].map(({ port }) => ({ port, apiKey })),
+        { model: MODEL, input: 'Hi' },
+        400,
+      )
+      served += byStatus.get(200) ?? 0
+      t.same(
+        [...byStatus.keys()].filter(status => ![200, 402, 429].includes(status)),
+        [],
+      )
+      t.ok(await eventually(async () => Math.round((await spent()) * 1000) === served, PATIENCE_MS))
+    }
+    t.comment(`${served} requests of 300 were served, ${provider.calls.length} reached the provider`)
+    t.ok(served <= 300, `${served} served`)
+    t.ok(served >= 100, 'a share is not nothing')
+  },
+)

@@ -2,7 +2,7 @@
  * The allowance of a request under the limits of its caller: before admission, for each model call, and while a reply
  * runs. Pure, except for the counters behind a reservation.
  */
-import { affordable, type Demand, type Offer, priceOf } from '../../limits/demand.ts'
+import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../limits/demand.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
@@ -44,6 +44,7 @@ export function demandOf(
     return {
       ...offer,
       base: calls * offer.base,
+      ...(offer.fetched === undefined ? {} : { fetched: calls * offer.fetched }),
       perToken: calls * offer.perToken + again * perInputToken,
       first: offer.most,
     }
@@ -58,7 +59,7 @@ function offerOf(
   inputTokens: number,
   factor: PriceFactor,
 ): Offer & { readonly perInputToken: PicoUsd } {
-  const dearest = dearestPrices(request, endpoint.pricing, inputTokens)
+  const dearest = dearestPrices(request, endpoint, inputTokens)
   const cappable = honours(endpoint, 'max_tokens')
   const asked = cappable ? (request.max_output_tokens ?? null) : null
   const most = Math.min(
@@ -68,6 +69,7 @@ function offerOf(
   const grows = cappable && request.stream === true && streams.isVisible(endpoint, request)
   return {
     base: shareOf(dearest.input, factor),
+    ...(dearest.fetched === 0 ? {} : { fetched: shareOf(dearest.fetched, factor) }),
     perToken: shareOf(dearest.perOutputToken, factor),
     perInputToken: shareOf(dearest.perInputToken, factor),
     isOwn: credential !== null,
@@ -104,13 +106,16 @@ export function admitCall(
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
   const spent = bill.closedCost
-  const offer = offerOf(prompt, candidate, streams, inputTokensOf(prompt), bill.priceFactor)
+  const asked = offerOf(prompt, candidate, streams, inputTokensOf(prompt), bill.priceFactor)
   // Model calls of tools count against the same limits.
-  const rest = allowance.rest(offer.isOwn) - spent - bill.inner.cost
-  const most = affordable(offer, rest)
+  const rest = allowance.rest(asked.isOwn) - spent - bill.inner.cost
+  const most = affordable(asked, rest)
   if (most === 0) return null
+  const first = Math.min(asked.first, most)
+  const fetched = reservedPrice(asked, first, rest) - priceOf(asked, first)
+  const offer = fetched === 0 ? asked : { ...asked, base: asked.base + fetched }
   const cap = capOf(prompt, candidate, offer, most)
-  const reserved = spent + priceOf(offer, Math.min(offer.first, most))
+  const reserved = spent + priceOf(offer, first)
   const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
   const terms: CallTerms = { cap, meter, reserved }
   const covered = allowance.cover(reserved, offer.isOwn)

@@ -5,7 +5,7 @@
 import type { PicoUsd } from '../../money.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { pricesFor } from '../../providers/pricing.ts'
-import type { Pricing, TokenPrices } from '../../providers/provider.ts'
+import type { Endpoint, Pricing, TokenPrices } from '../../providers/provider.ts'
 import { imagesIn } from './cost.ts'
 import { attachmentTokens } from './estimate.ts'
 
@@ -16,6 +16,8 @@ const LENGTH_MARGIN = 4 / 3
 export interface DearestPrices {
   /** All of its input, its images and the fee of each request. */
   readonly input: PicoUsd
+  /** All that its provider may fetch beside that: images and files behind links. */
+  readonly fetched: PicoUsd
   /** For each token of text that is read. */
   readonly perInputToken: PicoUsd
   /** For each token that is written: thinking cannot be told from text before it is there. */
@@ -25,7 +27,7 @@ export interface DearestPrices {
 /** `inputTokens`: the estimate of the request. */
 export function dearestPrices(
   request: ResponsesRequest,
-  pricing: Pricing,
+  { pricing, contextLength }: Pick<Endpoint, 'pricing' | 'contextLength'>,
   inputTokens: number,
 ): DearestPrices {
   const near = pricesFor(pricing, inputTokens)
@@ -38,6 +40,7 @@ export function dearestPrices(
   return {
     input:
       Math.max(0, inputTokens - counted) * perInputToken + heard * perAudioToken + images + pricing.request,
+    fetched: fetchedTokens(request, inputTokens, contextLength) * perAudioToken,
     perInputToken,
     perOutputToken: Math.max(outputPrice(near), outputPrice(far)),
   }
@@ -118,4 +121,59 @@ function audioOf(data: unknown): Audio {
   const counted = attachmentTokens(data)
   const chars = WAV.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
   return { counted, heard: Math.max(counted, Math.ceil(data.length / chars)) }
+}
+
+/** An image in full detail has no more at any provider of today. */
+const IMAGE_TOKENS = 5_000
+/** The longest context of a model whose row does not say. */
+const CONTEXT_TOKENS = 1_000_000
+
+/** Tokens that may come out of links beside the estimate of the input: a file may fill the context. */
+function fetchedTokens(
+  { input }: ResponsesRequest,
+  inputTokens: number,
+  contextLength: number | null,
+): number {
+  const { images, files } = linksIn(input)
+  if (images + files === 0) return 0
+  const room = Math.max(0, (contextLength ?? CONTEXT_TOKENS) - inputTokens)
+  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS)
+}
+
+interface Links {
+  readonly images: number
+  readonly files: number
+}
+
+const NO_LINKS: Links = { images: 0, files: 0 }
+
+function linksIn(value: unknown): Links {
+  if (typeof value !== 'object' || value === null) return NO_LINKS
+  if (Array.isArray(value)) {
+    let [images, files] = [0, 0]
+    for (const each of value) {
+      const links = linksIn(each)
+      images += links.images
+      files += links.files
+    }
+    return { images, files }
+  }
+  const part = value as Readonly<Record<string, unknown>>
+  switch (part['type']) {
+    case 'input_image':
+      return { images: isLink(part['image_url']) ? 1 : 0, files: 0 }
+    case 'input_file':
+      return { images: 0, files: isLink(part['file_url']) || isLink(part['file_data']) ? 1 : 0 }
+    case 'input_video':
+      return { images: 0, files: isLink(part['video_url']) ? 1 : 0 }
+    default: {
+      const [content, output] = [linksIn(part['content']), linksIn(part['output'])]
+      return { images: content.images + output.images, files: content.files + output.files }
+    }
+  }
+}
+
+/** Data URLs bring their bytes, and Gemini's `gs:` addresses are links too. */
+function isLink(address: unknown): boolean {
+  return typeof address === 'string' && /^(?!data:)[a-z][a-z0-9+.-]*:/i.test(address)
 }

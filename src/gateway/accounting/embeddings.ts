@@ -62,7 +62,7 @@ function offerOf(
   factor: PriceFactor,
 ): Offer {
   return {
-    base: atFactor(dearestPrices(prompt, endpoint.pricing, tokens).input, factor),
+    base: atFactor(dearestPrices(prompt, endpoint, tokens).input, factor),
     perToken: 0,
     isOwn: credential !== null,
     most: 0,
