@@ -5,11 +5,12 @@
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
-import type { ClientRequest } from '../gateway/exchange.ts'
+import type { Candidate, ClientRequest } from '../gateway/exchange.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/batch-creation.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import { abortSignalOf } from '../signal.ts'
 import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../storage/batches.ts'
 import { StoreError } from '../storage/store.ts'
 import { BATCH_START, type BatchProgress } from '../tasks/batches/batch-reader.ts'
@@ -19,6 +20,7 @@ import { STORE_FAILED, type StoreBatchOutput, type StoreVerb } from '../tasks/st
 import type { TASKS } from '../tasks/table.ts'
 import { type InputOf, type OutputOf, TaskError } from '../tasks/task.ts'
 import { AcceptancePlaces, keyTaken } from './acceptance-places.ts'
+import type { ProbeService } from './services/service-probe.ts'
 import type { ReadBody, Upload, Uploads } from './uploads.ts'
 
 /** A request to make a batch, before its body is read. */
@@ -45,7 +47,8 @@ export interface AcceptDeps {
   readonly uploads: Uploads
   readonly tasks: Pick<GatewayTasks, 'run'>
   /** Rejects with the error that a live request would get whose model cannot be served to its caller. */
-  readonly admit: (request: ClientRequest) => Promise<void>
+  readonly admit: (request: ClientRequest) => Promise<Candidate | null>
+  readonly probe: ProbeService
   readonly storageUrl: string
   readonly bounds: BatchBounds
   readonly clock: Clock
@@ -174,12 +177,14 @@ class Acceptance {
     }
   }
 
-  /** @throws GatewayError of a live request that cannot be served */
-  async #admit({ fields: { endpoint, provider }, model }: CheckedBatch): Promise<void> {
-    const { id, caller, dataRegion, watch, held, signal } = this.#incoming
+  /** @throws GatewayError of a live request that cannot be served, or of a batch service that does not answer */
+  async #admit({ fields, model }: CheckedBatch): Promise<void> {
+    const { endpoint, provider } = fields
+    const { id, caller, workspaceId, dataRegion, watch, held, signal } = this.#incoming
     const request: ResponsesRequest = { model, input: '', ...(provider == null ? {} : { provider }) }
+    let first: Candidate | null = null
     try {
-      await this.#deps.admit({
+      first = await this.#deps.admit({
         id,
         caller,
         dialect: DIALECTS[endpoint],
@@ -194,6 +199,9 @@ class Acceptance {
       // Its requests wait for their turn; only money that is spent never comes back.
       if (!(refused instanceof GatewayError) || refused.code !== 'rate_limit_exceeded') throw refused
     }
+    const owner = { organizationId: caller.organizationId, workspaceId }
+    const batch = { ...owner, model, preferences: preferencesOf(fields) }
+    await this.#deps.probe(batch, first, abortSignalOf(signal))
   }
 
   /** Takes room for the batch in its workspace, before the first line is stored. @throws GatewayError `conflict` */

@@ -16,7 +16,7 @@ import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answe
 import { noteCalls } from './call-faults.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
-import type { ClientRequest } from './exchange.ts'
+import type { Candidate, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
 import { Deferred } from './model-call.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
@@ -77,8 +77,11 @@ export function createGateway(deps: GatewayDeps): Gateway {
   }
 }
 
-/** Rejects with the error that the request would get before any model is asked; see `createRequestCheck`. */
-export type RequestCheck = (asked: ClientRequest) => Promise<void>
+/**
+ * Resolves to what would be asked first; null: there is none. Rejects with the error that the request would get before
+ * any model is asked; see `createRequestCheck`.
+ */
+export type RequestCheck = (asked: ClientRequest) => Promise<Candidate | null>
 
 /**
  * Checks whether a request would be served now: guardrails, candidates and limits. It asks no model, reserves nothing
@@ -95,6 +98,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
       exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit(deps, exchange)
+      return exchange.candidates[0] ?? null
     } finally {
       exchange.reservation?.settle({ cost: 0, isByok: false, tokens: 0 })
     }

@@ -133,6 +133,8 @@ export interface BuiltGateway {
   readonly vault: Vault
   readonly credentials: CredentialCatalog
   readonly providerKeys: SharedDeps['providerKeys']
+  /** For calls to providers that are no model calls. */
+  readonly client: Transport
   readonly quota: HoldingQuota
   readonly health: EndpointHealth
   readonly metrics: Metrics
@@ -222,6 +224,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     vault,
     credentials,
     providerKeys: shared.providerKeys,
+    client: base.client,
     quota,
     health: shared.routing.health,
     metrics,

@@ -7,6 +7,7 @@ import { InterfaceDocument } from '../api/openapi.ts'
 import type { Operation } from '../api/operation.ts'
 import { createOperations } from '../api/operations.ts'
 import { BatchAcceptances } from '../batches/accept.ts'
+import { createServiceProbe } from '../batches/services/service-probe.ts'
 import { Uploads, uploadsFolder } from '../batches/uploads.ts'
 import { describeNewKey } from '../credentials/new-key.ts'
 import { ProofKeys } from '../credentials/proof-keys.ts'
@@ -212,6 +213,7 @@ function operationsOf(
       }),
       tasks,
       admit: built.requestCheck,
+      probe: createServiceProbe({ ...built, timeouts: config.timeouts }),
       storageUrl: config.storage.url,
       bounds: config.batches,
       clock,

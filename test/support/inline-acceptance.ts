@@ -92,8 +92,9 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
     },
     async admit(request) {
       asked.push(request)
-      await options.admit?.(request)
+      return (await options.admit?.(request)) ?? null
     },
+    probe: async () => undefined,
     storageUrl: '',
     bounds: {
       maxStored: 10_000,

@@ -7,7 +7,6 @@ import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'
 import { isoInstant } from '../../clock.ts'
 import type { ServiceSubmission } from '../../gateway/exchange.ts'
-import { namesProvider } from '../../gateway/routing/rank.ts'
 import type { Log } from '../../log/log.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -15,7 +14,7 @@ import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.t
 import { isTerminal } from '../states.ts'
 import { type JobDraft, JobDrafts, release } from './job-drafts.ts'
 import { JOB_LEASE_MS, JobWork, type JobWorkDeps } from './job-work.ts'
-import { batchServiceOf } from './table.ts'
+import { serviceProviderOf } from './service-probe.ts'
 
 export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy' | 'onLost'> {
   readonly catalog: Pick<Catalog, 'model'>
@@ -68,18 +67,8 @@ export class ServiceRunner {
   }
 
   /** The provider (slug) whose batch service runs the batch, as far as it can; null: the gateway runs it. */
-  providerOf({ model, preferences }: Pick<BatchRecord, 'model' | 'preferences'>): string | null {
-    const only = preferences?.only ?? []
-    const endpoints = (this.#deps.catalog.model(model)?.endpoints ?? []).filter(
-      endpoint => only.length === 0 || only.some(name => namesProvider(name, endpoint)),
-    )
-    const [first] = endpoints
-    if (first === undefined || first.provider.batch === undefined) return null
-    const { slug } = first.provider
-    const isServed = endpoints.every(
-      ({ provider, format }) => provider.slug === slug && batchServiceOf(format) !== null,
-    )
-    return isServed ? slug : null
+  providerOf(batch: Pick<BatchRecord, 'model' | 'preferences'>): string | null {
+    return serviceProviderOf(this.#deps.catalog, batch)
   }
 
   /** The part of the service in the run of a line; null: it has none. */

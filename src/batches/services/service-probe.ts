@@ -1,0 +1,75 @@
+/**
+ * Asks the batch service of a new batch whether it answers, where the caller wants no other way to run it: then the
+ * caller is told at once, and not after a day. Serve threads.
+ */
+import type { Clock } from '../../clock.ts'
+import { GatewayError, toGatewayError } from '../../errors.ts'
+import type { Candidate } from '../../gateway/exchange.ts'
+import { namesProvider } from '../../gateway/routing/rank.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { BatchRecord } from '../../storage/batches.ts'
+import { accessService, type JobOwner, type ServiceAccessDeps } from './service-access.ts'
+import { batchServiceOf } from './table.ts'
+
+/** A batch that is being accepted. */
+export type ProbedBatch = JobOwner & Pick<BatchRecord, 'preferences'>
+
+/**
+ * Resolves if the service may be sent jobs, or is not needed. Rejects with `provider_unavailable` if it refuses or does
+ * not answer in time, or with the reason of the signal. `first`: what a request of the batch would be sent to.
+ */
+export type ProbeService = (batch: ProbedBatch, first: Candidate | null, signal: AbortSignal) => Promise<void>
+
+const ANSWER_MS = 5_000
+/** Statuses of a service that answers, whatever it makes of this question. */
+const REACHED: ReadonlySet<unknown> = new Set([400, 404, 405, 413, 422, 429])
+/** No job has this name. */
+const MARK = 'probe'
+
+export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: Clock }): ProbeService {
+  return async (batch, first, signal) => {
+    const needsService = batch.preferences?.allowFallbacks === false
+    if (first === null || !needsService || serviceProviderOf(deps.catalog, batch) === null) return
+    const { endpoint, credential } = first
+    const { provider, upstreamModel, format } = endpoint
+    const ending = new AbortController()
+    const late = deps.clock.after(ANSWER_MS, () =>
+      ending.abort(new GatewayError('provider_unavailable', 'it did not answer within 5 s')),
+    )
+    const job = { provider: provider.slug, credentialId: credential?.id ?? null, upstreamModel, format }
+    const asked = AbortSignal.any([signal, ending.signal])
+    try {
+      const { service, calls } = await accessService(deps, batch, job, asked)
+      await service.find(calls, { mark: MARK, sinceMs: deps.clock.nowMs(), lines: 0, known: new Set() })
+    } catch (thrown) {
+      signal.throwIfAborted()
+      const { message, metadata } = toGatewayError(thrown)
+      if (REACHED.has(metadata?.['provider_status'])) return
+      throw new GatewayError(
+        'provider_unavailable',
+        `The batch service of ${provider.name} takes no batch now, and provider.allow_fallbacks is false: ${message}`,
+        { metadata: { provider_name: provider.name }, cause: thrown },
+      )
+    } finally {
+      late.cancel()
+    }
+  }
+}
+
+/** The provider (slug) whose batch service runs a batch, as far as it can; null: the gateway runs it. */
+export function serviceProviderOf(
+  catalog: Pick<Catalog, 'model'>,
+  { model, preferences }: Pick<BatchRecord, 'model' | 'preferences'>,
+): string | null {
+  const only = preferences?.only ?? []
+  const endpoints = (catalog.model(model)?.endpoints ?? []).filter(
+    endpoint => only.length === 0 || only.some(name => namesProvider(name, endpoint)),
+  )
+  const [first] = endpoints
+  if (first === undefined || first.provider.batch === undefined) return null
+  const { slug } = first.provider
+  const isServed = endpoints.every(
+    ({ provider, format }) => provider.slug === slug && batchServiceOf(format) !== null,
+  )
+  return isServed ? slug : null
+}
