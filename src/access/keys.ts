@@ -134,14 +134,20 @@ function invalidKey(): GatewayError {
   return new GatewayError('authentication', 'Invalid API key')
 }
 
-/** The part of a key's record that the pipeline needs. */
+const CALLERS = new WeakMap<KeyRecord, Caller>()
+
+/** The part of a key's record that the pipeline needs: the same object as long as the record is the same. */
 export function callerOf(key: KeyRecord): Caller {
+  const known = CALLERS.get(key)
+  if (known !== undefined) return known
   const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit } = key
-  return {
+  const caller = {
     keyHash: hash,
     organizationId,
     workspaceId,
     memberId: creatorUserId,
     limit: limit === null ? null : { amount: limit, reset: limitReset, includeByok: includeByokInLimit },
   }
+  CALLERS.set(key, caller)
+  return caller
 }

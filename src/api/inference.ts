@@ -32,12 +32,12 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
     const waiting = request.waitForPlace(call.request)
-    if (waiting !== null) return waiting.then(() => begin(dialect, deps, request, call, reply))
-    return begin(dialect, deps, request, call, reply)
+    if (waiting === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
+    return whenReady(waiting, () => prove(dialect, deps, request, call, reply))
   }
 }
 
-function begin(
+function prove(
   dialect: Dialect,
   deps: InferenceDeps,
   request: ApiRequest,
@@ -104,7 +104,7 @@ function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: Reque
   return proof.frames(frames, dialect.name === 'responses' ? 'reply' : 'events')
 }
 
-async function answer(
+function answer(
   dialect: Dialect,
   gateway: Gateway,
   call: ClientRequest,
@@ -112,7 +112,17 @@ async function answer(
   proof: RequestProof | null,
 ): Promise<void> {
   const sink = new DocumentSink(proof === null)
-  const outcome = await gateway.respond(call, sink)
+  return gateway.respond(call, sink).then(outcome => tell(dialect, call, sink, outcome, reply, proof))
+}
+
+function tell(
+  dialect: Dialect,
+  call: ClientRequest,
+  sink: DocumentSink,
+  outcome: Outcome,
+  reply: Reply,
+  proof: RequestProof | null,
+): void {
   reply.summary = outcome.summary
   if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
   if (!outcome.answered) reply.failure(outcome.error, failureDetails(call, outcome))
@@ -165,14 +175,11 @@ export function factsOf(
   }
 }
 
-/** Ours, and those that clients of similar interfaces send. The first one counts. */
-const TITLE_HEADERS = ['x-gateway-title', 'x-openrouter-title', 'x-title']
-
 function clientOf(headers: ApiRequest['headers']): ClientFacts | undefined {
   const referer = headers.get('http-referer') ?? headers.get('referer')
   const userAgent = headers.get('user-agent')
-  const titled = TITLE_HEADERS.find(name => headers.has(name))
-  const title = titled === undefined ? undefined : headers.get(titled)
+  // Ours, and those that clients of similar interfaces send. The first one counts.
+  const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
   if (referer === undefined && userAgent === undefined && title === undefined) return undefined
   return { referer, title, userAgent }
 }
@@ -184,7 +191,10 @@ export function parseBody<Parsed>(
   reply: Reply,
 ): Parsed {
   try {
-    return dialect.parse(withSession(request), request.headers)
+    const session = request.headers.get('x-session-id')
+    const { body } = request
+    const asked = session === undefined || session === '' ? body : withSession(body, session)
+    return dialect.parse(asked, request.headers)
   } catch (refused) {
     reply.summary = { requestedModel: askedModel(request.body) }
     throw refused
@@ -197,9 +207,8 @@ function askedModel(body: unknown): string | undefined {
 }
 
 /** Puts the session of the header into a body without one, so that the same rules check it. */
-function withSession({ body, headers }: ApiRequest): unknown {
-  const session = headers.get('x-session-id')
-  if (session === undefined || session === '' || typeof body !== 'object' || body === null) return body
+function withSession(body: unknown, session: string): unknown {
+  if (typeof body !== 'object' || body === null) return body
   if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
   return { ...body, session_id: session }
 }

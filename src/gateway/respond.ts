@@ -53,28 +53,54 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, St
 
 export function createGateway(deps: GatewayDeps): Gateway {
   return {
-    async respond(asked, sink) {
+    respond(asked, sink) {
       const exchange = open(deps, asked, sink)
-      let conclusion: Conclusion = null
+      let running: void | Promise<void>
       try {
-        await runStages(stagesOf(exchange), deps, exchange)
+        running = runStages(stagesOf(exchange), deps, exchange)
       } catch (thrown) {
-        if (thrown instanceof Deferred) return { answered: false, error: DEFERRED, metadata: null }
-        conclusion = await failureOf(deps, exchange, thrown)
-      } finally {
-        exchange.tools?.close()
-        exchange.plugins?.observeTimes(deps.metrics)
+        return failed(deps, exchange, thrown)
       }
-      fixCharge(exchange, conclusion)
-      account(deps, exchange, conclusion?.error ?? null)
-      const writing = deps.ledger.written()
-      if (writing !== null) await writing
-      const outcome = tellEnd(deps, exchange, conclusion)
-      if (conclusion === null) noteCalls(deps, exchange)
-      return { ...outcome, summary: summarize(exchange, outcome) }
+      // Callbacks, for they are smaller than an async function that waits as long as the stream is open.
+      return Promise.resolve(running).then(
+        () => ended(deps, exchange, null),
+        thrown => failed(deps, exchange, thrown),
+      )
     },
     embed: call => embed(deps, call),
   }
+}
+
+async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
+  if (!(thrown instanceof Deferred)) return ended(deps, exchange, await failureOf(deps, exchange, thrown))
+  closeParts(deps, exchange)
+  return { answered: false, error: DEFERRED, metadata: null }
+}
+
+/** Accounts for the exchange, and tells its end once its record is written. */
+function ended(
+  deps: GatewayDeps,
+  exchange: RunningExchange,
+  conclusion: Conclusion,
+): Outcome | Promise<Outcome> {
+  closeParts(deps, exchange)
+  fixCharge(exchange, conclusion)
+  account(deps, exchange, conclusion?.error ?? null)
+  const writing = deps.ledger.written()
+  return writing === null
+    ? concluded(deps, exchange, conclusion)
+    : writing.then(() => concluded(deps, exchange, conclusion))
+}
+
+function closeParts({ metrics }: GatewayDeps, { tools, plugins }: RunningExchange): void {
+  tools?.close()
+  plugins?.observeTimes(metrics)
+}
+
+function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+  const outcome = tellEnd(deps, exchange, conclusion)
+  if (conclusion === null) noteCalls(deps, exchange)
+  return { ...outcome, summary: summarize(exchange, outcome) }
 }
 
 /**

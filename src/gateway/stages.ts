@@ -35,6 +35,8 @@ export function runStages<Deps extends { readonly clock: Clock }, Each extends R
     if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
     const running = run(deps, exchange)
     if (running instanceof Promise) {
+      // A promise more would change nothing.
+      if (at === stages.length - 1) return running
       return running.then(result => {
         if (result === SKIPPED) exchange.watch.skip()
         return runStages(stages, deps, exchange, at + 1)

@@ -10,6 +10,7 @@ import { bodyCheck } from './body.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from './gateway-tools.ts'
 import type { AssistantPart, InputItem } from './items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from './limits.ts'
+import { isPlain } from './plain-request.ts'
 import type { PluginSettings } from './plugins.ts'
 import { ResponsesRequest } from './request.ts'
 import { routerSlug } from './routers.ts'
@@ -105,6 +106,8 @@ function withoutNulls(body: unknown): unknown {
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
 export function refusal(request: ResponsesRequest, offered: Offered): string | null {
+  // No rule is about anything else in a plain request.
+  if (isPlain(request)) return models(request, offered)
   for (const rule of RULES) {
     const found = rule(request, offered)
     if (found !== null) return found
@@ -128,10 +131,12 @@ function modelPresent(request: ResponsesRequest): string | null {
 }
 
 function models(request: ResponsesRequest, offered: Offered): string | null {
-  const found = request.model === undefined ? null : modelRefusal(request.model, 'model', offered)
+  const { model: asked, models: others } = request
+  const found = asked === undefined ? null : modelRefusal(asked, 'model', offered)
   if (found !== null) return found
-  let named = request.model === undefined ? null : routerSlug(request.model)
-  for (const [index, model] of (request.models ?? []).entries()) {
+  if (others === undefined && request.preset == null) return null
+  let named = asked === undefined ? null : routerSlug(asked)
+  for (const [index, model] of (others ?? []).entries()) {
     const refused = modelRefusal(model, `models[${index}]`, offered)
     if (refused !== null) return refused
     const router = routerSlug(model)
@@ -152,7 +157,7 @@ const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-r
 
 function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
   if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
-  if (model.split(':').includes('online', 1) && !plugins.has('web')) {
+  if (model.includes(':') && model.split(':').includes('online', 1) && !plugins.has('web')) {
     return `${path}: the variant :online ${NOT_OFFERED}`
   }
   const router = routerSlug(model)

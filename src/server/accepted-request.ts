@@ -19,6 +19,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
   readonly address: string
   readonly id: string
   readonly host: string
+  readonly signal: RequestSignal
   readonly watch: Stopwatch
   readonly held: HeldBytes
   readonly #query: string
@@ -43,10 +44,11 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     this.#admission = admission
     this.id = admission.id
     this.watch = admission.watch
+    this.signal = admission.signal
     this.held = held
     this.host = headers.get('host') ?? ''
     this.headers = headers
-    this.params = decodeParams(match.params)
+    this.params = match.params.size === 0 ? match.params : decodeParams(match.params)
     this.#query = query
     this.body = body
     this.bodyDigest = bodyDigest
@@ -70,9 +72,6 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     return new URLSearchParams(this.#query)
   }
 
-  get signal(): RequestSignal {
-    return this.#admission.signal
-  }
   outlive(onLeft: () => void): void {
     this.#admission.outlive(onLeft)
   }

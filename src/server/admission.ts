@@ -203,6 +203,7 @@ export class Admission implements Chained<Admission> {
   readonly #control: AdmissionControl
   readonly #owner: AdmissionOwner
   readonly #abort = new RequestAbort()
+  readonly signal: RequestSignal = this.#abort
   #deadline: Timer | null = null
   /** The client left before we had a reason to stop. */
   #left = false
@@ -234,10 +235,6 @@ export class Admission implements Chained<Admission> {
     return this.#over
   }
 
-  get signal(): RequestSignal {
-    return this.#abort
-  }
-
   /** Counts the request as open; it ends with `finish`. */
   open(): void {
     this.#control.add(this)
@@ -245,11 +242,11 @@ export class Admission implements Chained<Admission> {
 
   /**
    * Starts the total deadline: `leastMs` from the head of the request, or as long as the setting says; the key may
-   * expire before.
+   * expire before. `atMs`: monotonic milliseconds of now.
    */
-  startDeadline(leastMs = 0): void {
+  startDeadline(leastMs = 0, atMs = this.#control.deps.clock.monotonicMs()): void {
     const { clock, requestMs } = this.#control.deps
-    const passedMs = clock.monotonicMs() - this.watch.startedMs
+    const passedMs = atMs - this.watch.startedMs
     const leftMs = Math.max(0, Math.max(requestMs, leastMs) - passedMs)
     const { key } = this.#owner
     if (key !== null && key.expiresAt !== null && this.keyHash !== null) {

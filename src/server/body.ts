@@ -91,6 +91,7 @@ export class BodyBuffer implements IncomingBody {
 
   /** Bytes stay counted until then. */
   release(): void {
+    if (this.#released) return
     this.#released = true
     this.#count.hold(-this.#heldBytes)
     this.#heldBytes = 0

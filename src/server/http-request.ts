@@ -9,7 +9,6 @@ import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '..
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json.ts'
 import { sha256 } from '../protocol/proof.ts'
-import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
@@ -55,6 +54,17 @@ const KEY_REFUSALS = {
   inference: 'A management key cannot call inference operations',
   management: 'A management key is required',
 } as const
+
+type KeyedOperation = Exclude<Operation, { key: 'none' }>
+type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
+
+/** What is known of a request once its key is. */
+interface Known {
+  readonly match: RouteMatch
+  readonly accepted: AcceptedHead
+  readonly key: KeyRecord
+  readonly place: KeyPlace
+}
 
 export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   readonly id: string
@@ -187,17 +197,28 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
 
   /** Callbacks, for they are smaller than an async function that waits as long as the stream is open. */
   static #start(request: HttpRequest): void {
-    request.#serve().then(
-      () => {
-        if (request.#handled && !request.reply.ended && !request.#socket.dead)
-          request.#fail(new Error('handler ended without an answer'))
-        request.#finish()
-      },
-      thrown => {
-        request.#fail(thrown)
-        request.#finish()
-      },
-    )
+    try {
+      const serving = request.#serve()
+      if (serving === undefined) request.#served()
+      else
+        serving.then(
+          () => request.#served(),
+          thrown => request.#failed(thrown),
+        )
+    } catch (thrown) {
+      request.#failed(thrown)
+    }
+  }
+
+  #served(): void {
+    if (this.#handled && !this.reply.ended && !this.#socket.dead)
+      this.#fail(new Error('handler ended without an answer'))
+    this.#finish()
+  }
+
+  #failed(thrown: unknown): void {
+    this.#fail(thrown)
+    this.#finish()
   }
 
   #finish(): void {
@@ -225,7 +246,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
   }
 
   /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
-  async #serve(): Promise<void> {
+  #serve(): void | Promise<void> {
     if (this.#socket.dead) return
     if (this.#refusal !== null) throw this.#refusal
     const match = this.#match
@@ -238,79 +259,112 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     if (match === null) return
     const operation = this.#operation
     if (operation === undefined) return
+    const { clock } = this.#deps.admissions.deps
+    const nowMs = clock.monotonicMs()
     if (operation.key === 'none') {
-      this.#beginHandling(operation)
+      this.#beginHandling(operation, nowMs)
       return operation.handler(this.#request(match, accepted, null, undefined), this.reply)
     }
-    const { watch } = this.#admission
-    const { clock } = this.#deps.admissions.deps
-    watch.enter('auth', clock.monotonicMs())
-    const pending = this.#deps.keys.authenticate(authorizationOf(accepted.headers))
-    const key = isPending(pending) ? await pending : pending
-    this.key = key
-    requireKind(key, operation.key)
-    const mayWait = this.generates && this.#body instanceof BodyBuffer
-    const bytes = this.#announcedBytes(operation, accepted)
-    this.#held.keyHash = key.hash
-    const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
-    this.#place = place
-    if (this.generates) {
-      const counted = this.#deps.rate.enter(key)
-      if (isPending(counted)) await counted
-    }
-    watch.enter('upload', clock.monotonicMs())
-    if (operation.accept === 'raw') {
-      if (this.#socket.dead || !(this.#body instanceof BodyStream)) return
-      this.#body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
-      this.#beginHandling(operation)
-      return operation.handler(this.#request(match, accepted, key, this.#body), this.reply)
-    }
-    if (this.#body instanceof BodyBuffer) {
-      // A short body has arrived with its head.
-      const bytes = this.#body.whole
-        ? this.#body.take()
-        : await this.#body.collect(clock, this.#deps.uploadMs)
-      const turn = place.turn(bytes.byteLength)
-      if (turn !== null) await turn
-      if (this.#socket.dead) return
-      const body = this.#parse(bytes, place, accepted.headers.has(PROOF_HEADER))
-      // Others go on between the two long parts of the work.
-      if (turn !== null) await loopTurn()
-      return this.#handle(operation, match, accepted, key, place, body)
-    }
-    const body = this.#adapt === null ? undefined : this.#adapt(undefined)
-    return this.#handle(operation, match, accepted, key, place, body)
+    this.#admission.watch.enter('auth', nowMs)
+    const key = this.#deps.keys.authenticate(authorizationOf(accepted.headers))
+    return key instanceof Promise
+      ? key.then(found => this.#enter(operation, match, accepted, found))
+      : this.#enter(operation, match, accepted, key)
   }
 
-  /** The time that this takes is the key's. */
-  #parse(bytes: Uint8Array, place: KeyPlace, isProven: boolean): unknown {
-    const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
-    this.#admission.watch.enter('parse', startedMs)
-    try {
-      if (isProven) this.#bodyDigest = sha256(bytes)
-      const body = parseJson(bytes, this)
-      return this.#adapt === null ? body : this.#adapt(body)
-    } finally {
-      place.spend(startedMs)
-    }
-  }
-
-  /** The time that this takes at once is the key's. */
-  #handle(
-    operation: Exclude<Operation, { accept: 'raw' } | { key: 'none' }>,
+  /** Takes a place among the requests of the key. */
+  #enter(
+    operation: KeyedOperation,
     match: RouteMatch,
     accepted: AcceptedHead,
     key: KeyRecord,
-    place: KeyPlace,
-    body: unknown,
   ): void | Promise<void> {
+    this.key = key
+    requireKind(key, operation.key)
+    const mayWait = this.generates && this.#body instanceof BodyBuffer
+    this.#held.keyHash = key.hash
+    const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted), mayWait)
+    this.#place = place
+    const known: Known = { match, accepted, key, place }
+    const counted = this.generates ? this.#deps.rate.enter(key) : undefined
+    return counted instanceof Promise
+      ? counted.then(() => this.#takeBody(operation, known))
+      : this.#takeBody(operation, known)
+  }
+
+  #takeBody(operation: KeyedOperation, known: Known): void | Promise<void> {
+    const { clock } = this.#deps.admissions.deps
+    const nowMs = clock.monotonicMs()
+    this.#admission.watch.enter('upload', nowMs)
+    const body = this.#body
+    if (operation.accept === 'raw') {
+      if (this.#socket.dead || !(body instanceof BodyStream)) return
+      body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
+      this.#beginHandling(operation, nowMs)
+      return operation.handler(this.#request(known.match, known.accepted, known.key, body), this.reply)
+    }
+    if (!(body instanceof BodyBuffer)) {
+      const adapted = this.#adapt === null ? undefined : this.#adapt(undefined)
+      return this.#call(operation, known, adapted, nowMs)
+    }
+    // A short body has arrived with its head.
+    if (body.whole) return this.#handle(operation, known, body.take(), nowMs)
+    return body
+      .collect(clock, this.#deps.uploadMs)
+      .then(bytes => this.#handle(operation, known, bytes, clock.monotonicMs()))
+  }
+
+  #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
+    const turn = known.place.turn(bytes.byteLength)
+    if (turn !== null) return this.#handleLarge(operation, known, bytes, turn)
     if (this.#socket.dead) return
-    const startedMs = this.#deps.admissions.deps.clock.monotonicMs()
+    let body: unknown
     try {
-      this.#beginHandling(operation)
+      body = this.#parse(bytes, known, nowMs)
+    } catch (thrown) {
+      known.place.spend(nowMs)
+      throw thrown
+    }
+    return this.#call(operation, known, body, nowMs)
+  }
+
+  /** When it is the turn of the body. Others go on between the two long parts of the work. */
+  async #handleLarge(
+    operation: BodyOperation,
+    known: Known,
+    bytes: Uint8Array,
+    turn: Promise<void>,
+  ): Promise<void> {
+    const { clock } = this.#deps.admissions.deps
+    await turn
+    if (this.#socket.dead) return
+    const startedMs = clock.monotonicMs()
+    let body: unknown
+    try {
+      body = this.#parse(bytes, known, startedMs)
+    } finally {
+      known.place.spend(startedMs)
+    }
+    await new Promise(resolve => setImmediate(resolve))
+    return this.#call(operation, known, body, clock.monotonicMs())
+  }
+
+  #parse(bytes: Uint8Array, { accepted }: Known, nowMs: number): unknown {
+    this.#admission.watch.enter('parse', nowMs)
+    if (accepted.headers.has(PROOF_HEADER)) this.#bodyDigest = sha256(bytes)
+    const body = parseJson(bytes, this)
+    return this.#adapt === null ? body : this.#adapt(body)
+  }
+
+  /** Calls the handler. The time since `sinceMs` that this takes at once is the key's. */
+  #call(operation: BodyOperation, known: Known, body: unknown, sinceMs: number): void | Promise<void> {
+    if (this.#socket.dead) return
+    const { match, accepted, key, place } = known
+    try {
+      this.#beginHandling(operation, sinceMs)
       return operation.handler(this.#request(match, accepted, key, body), this.reply)
     } finally {
-      place.spend(startedMs)
+      place.spend(sinceMs)
       place.endTurn()
     }
   }
@@ -321,8 +375,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     return contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
   }
 
-  #beginHandling({ times }: Operation): void {
-    this.#admission.startDeadline(times?.requestMs)
+  #beginHandling({ times }: Operation, nowMs: number): void {
+    this.#admission.startDeadline(times?.requestMs, nowMs)
     this.#handled = true
     this.#accepted = null
   }
@@ -391,10 +445,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
     }
     this.reply.failure(error)
   }
-}
-
-function loopTurn(): Promise<void> {
-  return new Promise(resolve => setImmediate(resolve))
 }
 
 /** Some clients send their key alone, in a header of their own. */

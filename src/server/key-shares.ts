@@ -365,9 +365,10 @@ export class KeyPlace {
 
   /** Charges the key for the time of the event loop since then. */
   spend(sinceMs: number): void {
+    const share = this.#share
     const nowMs = this.#clock.monotonicMs()
-    this.#share.spentMs = spentBy(this.#share, nowMs) + nowMs - sinceMs
-    this.#share.spentAtMs = nowMs
+    share.spentMs = spentBy(share, nowMs) + nowMs - sinceMs
+    share.spentAtMs = nowMs
   }
 
   /** Null for a body that may be handled at once. Resolves when a large one may; its turn ends with `endTurn`. */

@@ -93,7 +93,12 @@ export class Load {
   readonly #buffer: Threshold
   /** What each key holds of the buffered bytes, by requests that hold more than a little and by slow readers. */
   readonly byKey: HeldShare
-  #bufferedBytes = 0
+  /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
+  bufferedBytes = 0
+  /** The most that one request can ever hold. Below it all may go on. */
+  readonly largestBytes: number
+  /** True if the event loop has been late for long: requests of those who cause it are shed. */
+  late = false
   /** Since when the loop is late without a pause; null: it is not. */
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
@@ -108,6 +113,7 @@ export class Load {
     this.#clock = clock
     this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE)
     this.#buffer = new Threshold(limits.maxBufferedBytes, BUFFER_RELEASE)
+    this.largestBytes = limits.maxBufferedBytes * LARGE_SHARE
     this.byKey = new HeldShare({
       total: limits.maxBufferedBytes,
       perKey: limits.maxBufferedBytes * KEY_SHARE,
@@ -119,34 +125,20 @@ export class Load {
     return this.#meter.lagMs
   }
 
-  get bufferedBytes(): number {
-    return this.#bufferedBytes
-  }
-
   /**
    * The reason to shed any request beside those in flight; null when there is room. Requests are counted exactly and at
    * once, so their limit needs no release: one that ends makes room for the next.
    */
   overloadReason(inFlight: number): OverloadReason | null {
-    const full = this.#buffer.exceededAt(this.#bufferedBytes)
+    const full = this.#buffer.exceededAt(this.bufferedBytes)
     this.overload = inFlight >= this.#limits.maxInFlight ? 'in_flight' : full ? 'buffered' : null
     return this.overload
-  }
-
-  /** True if the event loop has been late for long: requests of those who cause it are shed. */
-  get late(): boolean {
-    return this.#lateSinceMs !== null && this.#sampledMs - this.#lateSinceMs >= SUSTAINED_MS
   }
 
   /** True if there is room beyond the limits, for keys that hold little of what is full. */
   hasSlack(inFlight: number): boolean {
     const { maxBufferedBytes, maxInFlight } = this.#limits
-    return this.#bufferedBytes <= maxBufferedBytes * SLACK_SHARE && inFlight < maxInFlight * SLACK_SHARE
-  }
-
-  /** The most that one request can ever hold. */
-  get largestBytes(): number {
-    return this.#limits.maxBufferedBytes * LARGE_SHARE
+    return this.bufferedBytes <= maxBufferedBytes * SLACK_SHARE && inFlight < maxInFlight * SLACK_SHARE
   }
 
   /**
@@ -154,7 +146,7 @@ export class Load {
    * holds more than its share, requests of the keys that hold little may be large, and those of the others end first.
    */
   hasRoom(ownBytes: number, keyHash: string | null): boolean {
-    const share = this.#bufferedBytes / this.#limits.maxBufferedBytes
+    const share = this.bufferedBytes / this.#limits.maxBufferedBytes
     if (share <= LARGE_SHARE) return true
     const { byKey } = this
     if (byKey.keysAbove === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
@@ -165,7 +157,7 @@ export class Load {
 
   /** Adds to the held bytes; negative when bytes are released. */
   hold(bytes: number): void {
-    this.#bufferedBytes += bytes
+    this.bufferedBytes += bytes
   }
 
   /** Begins to watch the event loop. */
@@ -186,16 +178,18 @@ export class Load {
     this.#sampledMs = nowMs
     if (!this.#lag.exceededAt(this.#meter.lagMs)) this.#lateSinceMs = null
     else this.#lateSinceMs ??= nowMs
+    this.late = this.#lateSinceMs !== null && nowMs - this.#lateSinceMs >= SUSTAINED_MS
     this.#timer = this.#clock.after(SAMPLE_MS, this.#sample)
   }
 }
 
-/** Bytes that one request holds, counted with its thread until the request is over. */
+/** Bytes that one request holds, counted with its thread until the request is over. Hot path. */
 export class HeldBytes {
   /** Of the key that they count for, once it is known. */
   keyHash: string | null = null
   readonly #load: Load
-  #bytes = 0
+  /** Only this class writes it. */
+  bytes = 0
   /** Those of them that are counted by key. */
   #keyed = 0
   #over = false
@@ -204,17 +198,16 @@ export class HeldBytes {
     this.#load = load
   }
 
-  get bytes(): number {
-    return this.#bytes
-  }
-
   /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
   hold(bytes: number): boolean {
     if (this.#over) return true
-    this.#bytes += bytes
-    this.#load.hold(bytes)
-    if (this.#bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.#bytes)
-    return bytes < 0 || this.#load.hasRoom(this.#bytes, this.keyHash)
+    const load = this.#load
+    this.bytes += bytes
+    load.bufferedBytes += bytes
+    if (this.bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.bytes)
+    return (
+      bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.keyHash)
+    )
   }
 
   /** True if so many bytes could be held by one request if it were alone. */
@@ -224,9 +217,9 @@ export class HeldBytes {
 
   /** The request is over: nothing of it counts any more. */
   release(): void {
-    this.#load.hold(-this.#bytes)
+    this.#load.bufferedBytes -= this.bytes
     if (this.#keyed > 0) this.#countForKey(0)
-    this.#bytes = 0
+    this.bytes = 0
     this.#over = true
   }
 
