@@ -74,6 +74,11 @@ export class Guardrails<Prepared extends object> {
     return known === undefined ? this.#load(caller, ({ budgets }) => budgets) : known.budgets
   }
 
+  /** Monotonic milliseconds until which `of` and `budgets` need not ask the store; 0: they have to. */
+  freshUntilMs({ keyHash }: GuardedCaller): number {
+    return this.#callers.freshUntilMs(keyHash)
+  }
+
   /** Call it after guardrails or assignments of an organization were changed. */
   invalidate(organizationId: string): void {
     this.#callers.invalidateOwner(organizationId)

@@ -72,6 +72,11 @@ export class CredentialCatalog {
     return this.#workspaces.get(name) ?? this.#load(name, organizationId, workspace)
   }
 
+  /** Monotonic milliseconds until which `of` need not ask the store; 0: it has to. */
+  freshUntilMs(organizationId: string, workspaceId: string | null): number {
+    return this.#workspaces.freshUntilMs(nameOf(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID))
+  }
+
   /** Call it after credentials of a workspace were changed. */
   invalidate(organizationId: string, workspaceId: string): void {
     this.#workspaces.invalidate(nameOf(organizationId, workspaceId))

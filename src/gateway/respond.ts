@@ -19,12 +19,20 @@ import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { Candidate, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
 import { Deferred } from './model-call.ts'
+import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
-import type { Ranking, RouteCandidate, Stickiness } from './routing/rank.ts'
+import { type Ranking, type RouteCandidate, rankPlanned, type Stickiness } from './routing/rank.ts'
 import { RunningExchange } from './running.ts'
 import { openServerTools, type ServerToolDeps } from './server-tools.ts'
-import { type ExchangeStage, guardBy, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
-
+import {
+  type ExchangeStage,
+  guardBy,
+  guardRequest,
+  noteRanking,
+  routeRequest,
+  runStages,
+  SKIPPED,
+} from './stages.ts'
 import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-ways.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
@@ -49,12 +57,14 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, St
   readonly quota: Quota
   readonly plugins: PluginChains
   readonly guard: Guard
+  /** Absent: every request goes the general way. */
+  readonly plans?: Pick<Plans, 'of'>
 }
 
 export function createGateway(deps: GatewayDeps): Gateway {
   return {
     respond(asked, sink) {
-      const exchange = open(deps, asked, sink)
+      const exchange = open(deps, asked, sink, deps.plans?.of(asked) ?? null)
       let running: void | Promise<void>
       try {
         running = runStages(stagesOf(exchange), deps, exchange)
@@ -117,7 +127,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async asked => {
     const router = routerOf(asked.request)
     if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
-    const exchange = open(deps, asked, new FinalSink())
+    const exchange = open(deps, asked, new FinalSink(), null)
     try {
       await guardRequest(deps, exchange)
       // Without their work, but routing must know what they will make fit.
@@ -153,18 +163,34 @@ const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] 
   { timed: null, run: finish },
 ]
 
-function stagesOf({ batch }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
+/** Of a plain request: by guardrails and by limits of its caller, as its plan tells. */
+const GUARD: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'guard', run: guardRequest }
+const ROUTE: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'route', run: routePlanned }
+const ADMIT: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'admit', run: admit }
+const TURNS: ExchangeStage<GatewayDeps, RunningExchange> = { timed: null, run: runTurns }
+const PLAIN_STAGES = [ROUTE, TURNS]
+const LIMITED_STAGES = [ROUTE, ADMIT, TURNS]
+const GUARDED_STAGES = [GUARD, ROUTE, TURNS]
+const ALL_PLAIN_STAGES = [GUARD, ROUTE, ADMIT, TURNS]
+
+function plainStages({ isGuarded, isLimited }: Plan): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
+  if (isGuarded) return isLimited ? ALL_PLAIN_STAGES : GUARDED_STAGES
+  return isLimited ? LIMITED_STAGES : PLAIN_STAGES
+}
+
+function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
+  if (plan !== null) return plainStages(plan)
   return batch?.service?.kind === 'collection' ? COLLECTION_STAGES : STAGES
 }
 
 /** Nobody is told: the exchange that collects the reply answers. */
 const DEFERRED = new GatewayError('service_unavailable', 'A batch service runs this request')
 
-function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink): RunningExchange {
+function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
   const { id, request } = asked
   const createdAt = unixSeconds(clock)
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), asked.held)
-  return new RunningExchange(asked, createdAt, answer)
+  return new RunningExchange(asked, createdAt, answer, plan)
 }
 
 /** Guardrails of now will look at a reply that was stored. */
@@ -208,10 +234,18 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
 
 /** Lists the candidates for the prompt in its present form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(routeRequest(deps, exchange), ({ stay, named }: Ranking) => {
-    exchange.stay = stay
+  return whenReady(routeRequest(deps, exchange), ({ named }: Ranking) => {
     if (named.isThinking) exchange.prompt = withReasoning(exchange.prompt)
   })
+}
+
+/** Ranks the candidates of the plan. What does not surely fit all of them is routed as any other request. */
+function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
+  const { guarding, plan } = exchange
+  // Guardrails may have been read anew since.
+  const holds = plan !== null && (guarding?.restrictions ?? null) === plan.restrictions
+  const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
+  return ranking === null ? route(deps, exchange) : whenReady(ranking, found => noteRanking(exchange, found))
 }
 
 /** The prompt with reasoning on, as the name of its model asks; what the caller says of it counts more. */

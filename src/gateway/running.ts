@@ -3,6 +3,7 @@ import type { Answer } from './answer/answer.ts'
 import { DebugNotes } from './debug.ts'
 import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
+import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate, Stay } from './routing/rank.ts'
 import type { ServerTools } from './server-tools.ts'
@@ -16,6 +17,8 @@ export class RoutedExchange extends Exchange {
   plugins: PluginChain | null = null
   /** A failure may move on to the next candidate. */
   fallbacks = false
+  /** Pins the candidate that succeeds; null: nothing is pinned. */
+  stay: Stay | null = null
 }
 
 /** An exchange of text. */
@@ -23,17 +26,18 @@ export class RunningExchange extends RoutedExchange {
   readonly answer: Answer
   /** Null: the request names no server tool. */
   tools: ServerTools | null = null
-  /** Pins the candidate that succeeds; null: nothing is pinned. */
-  stay: Stay | null = null
   /** The candidate that answered last, which is asked first in the next turn. */
   candidate: RouteCandidate | null = null
   /** The last turn, as plugins judge it; null before, and when tools have run since. */
   turn: Turn | null = null
+  /** Null: it goes the general way. */
+  readonly plan: Plan | null
   readonly debug: DebugNotes
 
-  constructor(asked: ClientRequest, createdAt: number, answer: Answer) {
+  constructor(asked: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
     super(asked, createdAt)
     this.answer = answer
+    this.plan = plan
     this.debug = new DebugNotes(this)
   }
 }

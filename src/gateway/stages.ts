@@ -65,11 +65,19 @@ export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): ty
 /** Lists the candidates for the prompt in its present form. */
 export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking | Promise<Ranking> {
   return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
-    exchange.candidates = ranking.candidates
-    exchange.fallbacks = ranking.fallbacks
-    exchange.skippedModels = ranking.skipped
-    const { kind } = ranking.named
-    if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
+    noteRanking(exchange, ranking)
     return ranking
   })
+}
+
+/** Notes who is asked, in which order, and why. */
+export function noteRanking(
+  exchange: RoutedExchange,
+  { candidates, fallbacks, skipped, stay, named: { kind } }: Ranking,
+): void {
+  exchange.candidates = candidates
+  exchange.fallbacks = fallbacks
+  exchange.skippedModels = skipped
+  exchange.stay = stay
+  if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
 }

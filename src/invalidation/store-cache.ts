@@ -84,6 +84,11 @@ export class StoreCache<Found, Value> {
     return entry !== undefined && this.#clock.monotonicMs() < entry.freshUntilMs ? entry.value : undefined
   }
 
+  /** Monotonic milliseconds until which the value of a name is fresh; 0: it is not known. */
+  freshUntilMs(name: string): number {
+    return this.#entries.get(name)?.freshUntilMs ?? 0
+  }
+
   /** The value of a name, however old. */
   peek(name: string): Value | undefined {
     return this.#entries.get(name)?.value

@@ -69,7 +69,7 @@ export class Stopwatch {
     this.#enteredMs = nowMs
     this.#previous = left
     this.#stage = AT[stage]
-    if (stage === 'guard') this.#isExchange = true
+    if (stage === 'guard' || stage === 'route') this.#isExchange = true
   }
 
   /** Leaves a stage that had nothing to do: its time counts for the stage before it. */

@@ -29,6 +29,7 @@ import {
 import { createAsk, createAskAs, type SharedDeps } from '../gateway/ask.ts'
 import type { AskAs } from '../gateway/exchange.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../gateway/guard/guard.ts'
+import { Plans } from '../gateway/plans.ts'
 import { createPluginChains } from '../gateway/plugin-chain.ts'
 import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
@@ -209,7 +210,9 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     guard,
     readStoredFile: storedFileReader(base.files),
   }
-  const gateway = createGateway(parts)
+  const plans = new Plans({ ...parts, guardrails })
+  base.catalogue.follow(() => plans.clear())
+  const gateway = createGateway({ ...parts, plans })
   return {
     gateway,
     requestCheck: createRequestCheck(parts),
@@ -232,7 +235,10 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     log,
     tasks: base.tasks,
     files: base.files,
-    changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change),
+    changed(change) {
+      invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change)
+      plans.changed(change)
+    },
     async close() {
       abandoned.endAll()
       base.tokens.close()

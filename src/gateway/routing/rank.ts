@@ -9,14 +9,14 @@ import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { whenReady } from '../../ready.ts'
+import { isPending, whenReady } from '../../ready.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 import type { NamedModel } from './names.ts'
 import type { FittingPlugins, Measures } from './needs.ts'
 import type { RankTerms } from './rankers.ts'
 import type { Restrictions } from './restrictions.ts'
-import { route } from './route.ts'
+import { type PlainRoute, plainRoute, ranked, route } from './route.ts'
 import { SharedCandidates } from './shared-candidates.ts'
 import type { Stay, Stickiness } from './sticky.ts'
 
@@ -35,6 +35,7 @@ export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
 export { createRoutableModels } from './routable.ts'
+export type { PlainRoute } from './route.ts'
 export { type Stay, Stickiness } from './sticky.ts'
 
 export interface RoutingOptions extends Measures {
@@ -146,6 +147,57 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
     }),
   )
 }
+
+/**
+ * The route of all plain requests of a caller for a model; null: they go the general way. Call it while own keys are at
+ * hand. `user` of a request counts where there are own keys.
+ * @param restrictions of guardrails; null: none
+ */
+export function planRoute(
+  { catalog, credentials, quota, routing }: RankDeps,
+  { caller, dataRegion, dialect, request }: Pick<Exchange, 'caller' | 'dataRegion' | 'dialect' | 'request'>,
+  restrictions: Restrictions | null,
+): (PlainRoute & { readonly readsUser: boolean }) | null {
+  const { model } = request
+  const isLimited = quota.limitsMoney(caller)
+  const ownKeys = credentials.of(caller.organizationId, caller.workspaceId)
+  if (model === undefined || isPending(isLimited) || isPending(ownKeys)) return null
+  const scope = { ownKeys, keyHash: caller.keyHash, dataRegion, restrictions, isLimited, dialect }
+  const planned = plainRoute({ model, input: '' }, catalog, scope, routing.terms(caller))
+  return planned === null ? null : { ...planned, readsUser: !ownKeys.isEmpty }
+}
+
+/** Ranks what was planned; null: this request does not surely fit all of it. Otherwise as `rankCandidates`. */
+export function rankPlanned(
+  deps: RankDeps,
+  exchange: RankedExchange,
+  { groups, leastContext, leastOutput, named }: PlainRoute,
+): Ranking | Promise<Ranking> | null {
+  const { prompt, caller } = exchange
+  const output = prompt.max_output_tokens ?? 0
+  if (output > leastOutput) return null
+  if (leastContext !== Number.POSITIVE_INFINITY) {
+    const { isInputBelow } = deps.routing.measures
+    if (isInputBelow?.(prompt, leastContext - output) !== true) return null
+  }
+  const [only] = groups
+  if (only !== undefined && groups.length === 1 && only.candidates.length === 1) {
+    const { candidates } = only
+    countChoice(deps, prompt, candidates, candidates, candidates)
+    return { candidates, fallbacks: true, skipped: NONE, named, stay: null }
+  }
+  const terms = deps.routing.terms(caller)
+  const candidates = ranked(groups, terms)
+  return whenReady(
+    deps.stickiness.order(exchange, candidates, terms.nowMs),
+    ({ candidates: pinned, stay }) => {
+      countChoice(deps, prompt, candidates, pinned, pinned)
+      return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay }
+    },
+  )
+}
+
+const NONE: readonly string[] = []
 
 type Candidates = readonly RouteCandidate[]
 

@@ -116,6 +116,32 @@ export function route(
   }
 }
 
+/** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
+export interface PlainRoute {
+  readonly named: NamedModel
+  /** In their order, each not ranked. */
+  readonly groups: readonly Group[]
+  /** A request of so many tokens fits all of them; infinite: any does. */
+  readonly leastContext: number
+  /** An answer of so many tokens fits all of them; infinite: any does. */
+  readonly leastOutput: number
+}
+
+/** Null: the catalogue does not have the model, or nobody may serve the request. */
+export function plainRoute(
+  request: ResponsesRequest & { readonly model: string },
+  catalog: Catalog,
+  scope: RouteScope,
+  terms: RankTerms,
+): PlainRoute | null {
+  const named = namedModel(request.model, catalog, null)
+  if (named === null || makesEmbeddings(named.model)) return null
+  const { groups } = listGroups(named, request, NO_PREFERENCES, scope, null, NO_FILTERS, terms, new Set())
+  if (groups.length === 0) return null
+  const { leastContext, leastOutput } = terms.shared.of(named.model)
+  return { named, groups, leastContext, leastOutput }
+}
+
 interface RouteList {
   readonly candidates: readonly RouteCandidate[]
   readonly filters: readonly Filter[]
@@ -159,7 +185,8 @@ const NO_PREFERENCES: Preferences = {}
 const NO_FILTERS: readonly SpecialFilter[] = []
 const NONE: readonly string[] = []
 
-function ranked(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
+/** The candidates of groups, in the order in which they are tried. */
+export function ranked(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
   const [only] = groups
   if (only !== undefined && groups.length === 1) return rankGroup(only, terms)
   return groups.flatMap(group => rankGroup(group, terms))

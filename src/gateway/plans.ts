@@ -1,0 +1,156 @@
+/**
+ * Plans: what all plain requests of one key for one model have in common, decided once: the stages that have work, and
+ * who may serve them. A request that names more goes the general way. A plan has no key, no token, no balance and no
+ * health: those are looked at for each request. Bounded, one for each thread. Hot path: one lookup.
+ *
+ * A plan ends with the earliest of the records that it was made of, when one of its organization changes, and with the
+ * catalogue. It belongs to the record of the API key: a new record has new plans.
+ */
+import type { Guardrails } from '../access/guardrails.ts'
+import type { Clock } from '../clock.ts'
+import type { CredentialCatalog } from '../credentials/catalog.ts'
+import type { Invalidation } from '../invalidation/bus.ts'
+import type { Quota } from '../limits/quota.ts'
+import { isPlain } from '../protocol/plain-request.ts'
+import type { Caller } from '../protocol/records.ts'
+import { isPending } from '../ready.ts'
+import type { ClientRequest } from './exchange.ts'
+import type { Guardrail } from './guard/guard.ts'
+import type { PluginChains } from './plugin-chain.ts'
+import { type PlainRoute, planRoute, type RankDeps, type Restrictions } from './routing/rank.ts'
+import { type ToolWaysDeps, toolWays } from './tool-ways.ts'
+
+export interface Plan {
+  readonly route: PlainRoute
+  /** Guardrails hold for the caller: they look at each request. */
+  readonly isGuarded: boolean
+  /** Of those guardrails; null: every candidate is allowed. */
+  readonly restrictions: Restrictions | null
+  /** The caller has a limit, so that each request reserves. */
+  readonly isLimited: boolean
+}
+
+export interface PlansDeps extends RankDeps, ToolWaysDeps {
+  readonly clock: Clock
+  readonly guardrails: Pick<Guardrails<Guardrail>, 'of' | 'freshUntilMs'>
+  readonly credentials: Pick<CredentialCatalog, 'of' | 'freshUntilMs'>
+  readonly plugins: PluginChains
+  readonly quota: Quota
+}
+
+interface MadePlan {
+  /** Null: something of the general way has work for the model. */
+  readonly plan: Plan | null
+  /** Its candidates depend on the user that a request names. */
+  readonly readsUser: boolean
+  /** Monotonic. */
+  readonly untilMs: number
+}
+
+/** One organization, until a record of it changes. */
+interface Organization {
+  isVoid: boolean
+}
+
+/** The plans of one record of an API key. */
+interface KeyPlans {
+  readonly organization: Organization
+  readonly plans: Map<string, MadePlan>
+}
+
+/** A key with more starts anew: who names models without end makes work for nobody else. */
+const PLANS_PER_KEY = 64
+/** Of one thread; all of them go when there would be more. */
+const PLANS_MAX = 10_000
+
+export class Plans {
+  readonly #deps: PlansDeps
+  #ofCaller = new WeakMap<Caller, KeyPlans>()
+  readonly #organizations = new Map<string, Organization>()
+  #made = 0
+
+  constructor(deps: PlansDeps) {
+    this.#deps = deps
+  }
+
+  /** The plan of a request; null: it goes the general way. */
+  of(asked: ClientRequest): Plan | null {
+    const { caller, request } = asked
+    if (asked.batch !== undefined || asked.parent !== undefined || !isPlain(request)) return null
+    const known = this.#ofCaller.get(caller)
+    const name = `${asked.dialect} ${asked.dataRegion} ${request.stream === true} ${request.model}`
+    let made = known === undefined || known.organization.isVoid ? undefined : known.plans.get(name)
+    if (made === undefined || this.#deps.clock.monotonicMs() >= made.untilMs) {
+      made = this.#make(asked)
+      if (made === undefined) return null
+      this.#keep(caller, name, made)
+    }
+    return made.readsUser && request.user != null ? null : made.plan
+  }
+
+  /** Call it after the caches of records have dropped what has changed. */
+  changed(change: Invalidation): void {
+    if (change.kind === 'all') this.clear()
+    else if ('organizationId' in change) {
+      const organization = this.#organizations.get(change.organizationId)
+      if (organization === undefined) return
+      organization.isVoid = true
+      this.#organizations.delete(change.organizationId)
+    }
+  }
+
+  /** Call it after the catalogue was replaced. */
+  clear(): void {
+    this.#ofCaller = new WeakMap()
+    this.#organizations.clear()
+    this.#made = 0
+  }
+
+  /** Undefined: something has to be asked for, or nobody may serve the request. */
+  #make(asked: ClientRequest): MadePlan | undefined {
+    const deps = this.#deps
+    const { caller, request } = asked
+    const untilMs = Math.min(
+      deps.guardrails.freshUntilMs(caller),
+      deps.credentials.freshUntilMs(caller.organizationId, caller.workspaceId),
+    )
+    if (deps.clock.monotonicMs() >= untilMs) return undefined
+    const guardrail = deps.guardrails.of(caller)
+    if (isPending(guardrail)) return undefined
+    const restrictions = guardrail?.restrictions ?? null
+    const route = planRoute(deps, asked, restrictions)
+    if (route === null) return undefined
+    const { readsUser, named } = route
+    const hasWork =
+      named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
+    if (hasWork) return { plan: null, readsUser, untilMs }
+    const isLimited = deps.quota.limits(caller)
+    return { plan: { route, isGuarded: guardrail !== null, restrictions, isLimited }, readsUser, untilMs }
+  }
+
+  #keep(caller: Caller, name: string, made: MadePlan): void {
+    if (this.#made >= PLANS_MAX) this.clear()
+    let known = this.#ofCaller.get(caller)
+    if (known === undefined || known.organization.isVoid) {
+      this.#made -= known?.plans.size ?? 0
+      known = { organization: this.#organizationOf(caller), plans: new Map() }
+      this.#ofCaller.set(caller, known)
+    }
+    const { plans } = known
+    if (plans.size >= PLANS_PER_KEY && !plans.has(name)) {
+      this.#made -= plans.size
+      plans.clear()
+    }
+    if (!plans.has(name)) this.#made++
+    plans.set(name, made)
+  }
+
+  #organizationOf({ organizationId }: Caller): Organization {
+    let organization = this.#organizations.get(organizationId)
+    if (organization === undefined) {
+      organization = { isVoid: false }
+      this.#organizations.set(organizationId, organization)
+    }
+    return organization
+  }
+}
