@@ -2,6 +2,7 @@
  * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
  * dialect has the differences between clients (fields, frames, envelopes).
  */
+
 import { callerOf } from '../access/keys.ts'
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
@@ -9,6 +10,7 @@ import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
@@ -101,7 +103,7 @@ function stream(
 function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof | null): FrameWriter {
   const frames = dialect.frames(request)
   if (proof === null) return frames
-  return proof.frames(frames, dialect.name === 'responses' ? 'reply' : 'events')
+  return proof.frames(frames, DIALECT_ABILITIES[dialect.name].endsWithReply ? 'reply' : 'events')
 }
 
 function answer(

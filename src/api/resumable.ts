@@ -2,9 +2,11 @@
  * Streams that may be read again: `X-Gateway-Resumable: true`. The exchange of such a stream goes on when its client
  * leaves; it ends when nobody has read it for a whole window, at its deadline, and with the gateway.
  */
+
 import type { Dialect } from '../dialects/dialect.ts'
 import { GatewayError } from '../errors.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { RequestAbort } from '../signal.ts'
 import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
 import type { StreamDeps } from './event-sink.ts'
@@ -42,7 +44,7 @@ export function openResumable(
   const wanted = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
   if (wanted === 'false') return null
   if (wanted !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
-  if (dialect.name !== 'responses') {
+  if (!DIALECT_ABILITIES[dialect.name].resumes) {
     throw refuseField(SHOWN_HEADER, 'works with POST /responses only; leave it out here')
   }
   if (call.request.stream !== true) {

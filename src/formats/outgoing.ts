@@ -5,6 +5,7 @@
  */
 
 import type { GatewayError } from '../errors.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
@@ -104,7 +105,9 @@ export function outgoingRequest(
   callerDialect: DialectName,
 ): ResponsesRequest {
   // Clients of other dialects have no such words either, whatever their unknown fields are called.
-  const isForeign = (callerDialect === 'messages') !== (format.dialect === 'messages')
+  const isForeign =
+    DIALECT_ABILITIES[callerDialect].nativeFields !==
+    (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields)
   const open = withAnswered(given)
   const request = isForeign ? withoutNative(open) : open
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
@@ -150,7 +153,7 @@ function goesOut(
     case 'gateway':
       return false
     case 'chat':
-      return spoken !== 'responses' || spoken === callerDialect
+      return spoken === null || spoken === callerDialect || DIALECT_ABILITIES[spoken].takesChatFields
     case undefined:
       return spoken === callerDialect
   }

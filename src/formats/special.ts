@@ -2,6 +2,7 @@
  * Parts of a request that only some formats have a form for, and that change the meaning of a reply if they are left
  * out: routing keeps such a request to the endpoints that can say them. Pure. Hot path: one look at each item's type.
  */
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { FormatName } from '../providers/provider.ts'
 import { FORMATS } from './table.ts'
@@ -113,7 +114,7 @@ function addUndeclared(
   add: (special: Special, path: string) => void,
 ): void {
   const { mcp_servers: servers, context_management: management } = request as Undeclared
-  if (dialect === 'messages' && Array.isArray(servers) && servers.length > 0)
+  if (DIALECT_ABILITIES[dialect].mcpServers && Array.isArray(servers) && servers.length > 0)
     add('mcp_servers', 'mcp_servers')
   if (management != null && isCompacting(management)) add('context_management', 'context_management')
 }

@@ -9,7 +9,6 @@
 import type { Guardrails } from '../access/guardrails.ts'
 import type { Clock } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
-import type { Invalidation } from '../invalidation/bus.ts'
 import type { Quota } from '../limits/quota.ts'
 import { isPlain } from '../protocol/plain-request.ts'
 import type { Caller } from '../protocol/records.ts'
@@ -88,18 +87,15 @@ export class Plans {
     return made.readsUser && request.user != null ? null : made.plan
   }
 
-  /** Call it after the caches of records have dropped what has changed. */
-  changed(change: Invalidation): void {
-    if (change.kind === 'all') this.clear()
-    else if ('organizationId' in change) {
-      const organization = this.#organizations.get(change.organizationId)
-      if (organization === undefined) return
-      organization.isVoid = true
-      this.#organizations.delete(change.organizationId)
-    }
+  /** Call it after records of the organization were changed, and the caches have dropped them. */
+  invalidate(organizationId: string): void {
+    const organization = this.#organizations.get(organizationId)
+    if (organization === undefined) return
+    organization.isVoid = true
+    this.#organizations.delete(organizationId)
   }
 
-  /** Call it after the catalogue was replaced. */
+  /** Call it after the catalogue was replaced, or any record may have changed. */
   clear(): void {
     this.#ofCaller = new WeakMap()
     this.#organizations.clear()

@@ -5,8 +5,8 @@ import { itemId } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { PicoUsd } from '../money.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
-import { HAS_OPEN_ITEMS } from '../protocol/request.ts'
 import type { PipelineStage } from '../protocol/response.ts'
 import { isPending } from '../ready.ts'
 import { abortSignalOf, type RequestSignal } from '../signal.ts'
@@ -182,7 +182,7 @@ export class ToolRunner {
     bill.addToolCall(false)
     this.#deps.metrics.serverToolCalls.inc({ tool: server.name, outcome: 'left' })
     answer.hold()
-    if (HAS_OPEN_ITEMS[dialect]) {
+    if (DIALECT_ABILITIES[dialect].openItems) {
       const begun = { type: tool.type, ...session.begun(call) }
       const item = answer.addItem({ ...begun, status: 'in_progress' })
       const progress: ToolProgress = ({ name, fields }) => item.progress(name, fields)

@@ -26,17 +26,6 @@ import { Tool, ToolChoice } from './tools.ts'
 export const DIALECT_NAMES = ['responses', 'chat-completions', 'messages', 'embeddings'] as const
 export type DialectName = (typeof DIALECT_NAMES)[number]
 
-/**
- * Dialects whose answers can hold the item of a server tool that waits for the client. In the others a call that is
- * left to the client is the call of a function.
- */
-export const HAS_OPEN_ITEMS: Readonly<Record<DialectName, boolean>> = {
-  responses: true,
-  'chat-completions': false,
-  messages: false,
-  embeddings: false,
-}
-
 export const TextFormat = variants(
   {
     text: Type.Object({ type: Type.Literal('text') }),

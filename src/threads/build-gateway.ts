@@ -235,10 +235,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     log,
     tasks: base.tasks,
     files: base.files,
-    changed(change) {
-      invalidate({ credentials, guardrails, toolPermissions, ownKeys }, change)
-      plans.changed(change)
-    },
+    changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys, plans }, change),
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -536,11 +533,12 @@ interface Caches {
   readonly guardrails: GuardrailCache
   readonly toolPermissions: ToolPermissions
   readonly ownKeys: OpenedKeys
+  readonly plans: Plans
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
 function invalidate(
-  { credentials, guardrails, toolPermissions, ownKeys }: Caches,
+  { credentials, guardrails, toolPermissions, ownKeys, plans }: Caches,
   change: Invalidation,
 ): void {
   if (change.kind === 'all') {
@@ -548,10 +546,12 @@ function invalidate(
     guardrails.invalidateAll()
     toolPermissions.invalidateAll()
     ownKeys.invalidateAll()
+    plans.clear()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
   else if (change.kind === 'workspaces') toolPermissions.invalidate(change.organizationId)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)
   }
+  if ('organizationId' in change) plans.invalidate(change.organizationId)
 }

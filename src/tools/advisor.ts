@@ -2,7 +2,9 @@
  * Server tool advisor: the model asks another one for advice. An entry is one advisor, and several have names. Each
  * remembers what it advised before: in this request, and in items that the client sends back.
  */
+
 import type { AskAs, Exchange } from '../gateway/exchange.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { conversationOf } from './conversation.ts'
 import { cutText, innerFailure, PieceWriter, replyText, textEvents } from './inner-reply.ts'
@@ -157,7 +159,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   const streams =
     settings.stream === true &&
     exchange.request.stream === true &&
-    exchange.dialect === 'responses' &&
+    DIALECT_ABILITIES[exchange.dialect].toolProgress &&
     !isWithheld(exchange)
   const writer = new PieceWriter(ADVICE_MAX_CHARS, delta =>
     progress({ name: 'output_text.delta', fields: { content_index: 0, delta, logprobs: [] } }),

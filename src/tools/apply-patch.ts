@@ -2,7 +2,9 @@
  * Server tool apply_patch: checks the patch of a model, and leaves it to the client to apply. A patch that is wrong
  * goes back to the model with the reason. Responses only.
  */
+
 import { GatewayError } from '../errors.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { PatchFault, type PatchOperation, parseOperation } from './apply-patch/operation.ts'
 import type {
@@ -25,7 +27,7 @@ export function createApplyPatch(): ServerTool {
     native: [NATIVE],
     open(entries, exchange) {
       const [first, second] = entries
-      if (first !== undefined && exchange.dialect !== 'responses')
+      if (first !== undefined && !DIALECT_ABILITIES[exchange.dialect].patches)
         throw new GatewayError(
           'invalid_request',
           `${first.path}.type: apply_patch works with POST /v1/responses only`,

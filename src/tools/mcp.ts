@@ -2,10 +2,12 @@
  * Server tool mcp: tools of MCP servers that the request names, where the provider does not run them itself. Each
  * server has one connection for the exchange. Serve threads.
  */
+
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
 import { abortSignalOf } from '../signal.ts'
@@ -182,7 +184,7 @@ function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exch
       'invalid_request',
       `${path}.connector_id: this provider has no connectors; name the server by server_url`,
     )
-  if (mayAsk && dialect !== 'responses')
+  if (mayAsk && !DIALECT_ABILITIES[dialect].approvals)
     throw new GatewayError(
       'invalid_request',
       `${path}.require_approval: must be never on this API, which cannot ask for approvals; /responses can`,

@@ -2,7 +2,9 @@
  * Server tool shell: runs commands of the model in a container of the sandbox. Also serves the native `shell` and
  * `local_shell`, with items of their own kind.
  */
+
 import { itemId } from '../ids.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { RunOutput } from '../sandbox/sandbox.ts'
 import {
   BAD_COMMANDS,
@@ -37,7 +39,7 @@ export function createShell(deps: ContainerDeps): ServerTool {
     name: 'shell',
     native: NATIVE,
     async open(entries, exchange, display) {
-      if (exchange.dialect === 'chat-completions') {
+      if (!DIALECT_ABILITIES[exchange.dialect].toolItems) {
         const path = entries[0]?.path ?? 'tools'
         throw refusal(
           `${path}.type`,

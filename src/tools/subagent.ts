@@ -2,9 +2,11 @@
  * Server tool subagent: the model gives a task to another one, which sees the task alone and may have tools.
  * A subagent that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
  */
+
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../gateway/exchange.ts'
 import { itemId, randomText } from '../ids.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -112,7 +114,7 @@ function inherited(
 ): readonly FunctionTool[] {
   const field = named == null ? 'inherit_functions' : 'inherited_function_names'
   if (all !== true && named == null) return []
-  if (dialect !== 'responses') {
+  if (!DIALECT_ABILITIES[dialect].innerFunctions) {
     throw new GatewayError('invalid_request', `${path}.${field}: works in POST /v1/responses alone`)
   }
   if (all === false) return []

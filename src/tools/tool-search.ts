@@ -2,9 +2,11 @@
  * Server tool tool_search: finds deferred functions of the request (`defer_loading`), which the model sees only then.
  * Patterns of the model run on RE2, and are bounded in size and work.
  */
+
 import { RE2JS } from 're2js'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -125,7 +127,7 @@ function checkRequest(
   tools: readonly Tool[],
 ): void {
   for (const { tool, path } of entries) {
-    if (dialect === 'chat-completions')
+    if (!DIALECT_ABILITIES[dialect].toolItems)
       throw refusal(
         `${path}.type`,
         'tool_search works with /responses and /messages, not with chat completions',
@@ -136,7 +138,7 @@ function checkRequest(
   const first = firstDeferred(tools)
   if (first === null) return
   // Clients of the messages API leave the search to the provider, or name what they want themselves.
-  if (dialect !== 'messages') {
+  if (!DIALECT_ABILITIES[dialect].bareDeferral) {
     if (entries.length === 0)
       throw refusal(first, 'needs the server tool gateway:tool_search in the same request')
     if (!tools.some(isShown))

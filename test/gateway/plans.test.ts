@@ -275,7 +275,7 @@ t.test('a change ends the plans of its organization at once, and those of nobody
 
   stored.guardrails.set('o', [guardrail({ ignoredProviders: ['acme'] })])
   guardrails.invalidate('o')
-  plans.changed({ kind: 'guardrails', organizationId: 'o' })
+  plans.invalidate('o')
   t.equal(planOf(caller, 'acme/two'), null)
   await warm(caller)
   t.same(providersIn(planOf(caller, 'acme/two')), ['west'])
@@ -283,20 +283,20 @@ t.test('a change ends the plans of its organization at once, and those of nobody
 
   stored.guardrails.set('o', [guardrail({ revision: 2, limit: 1_000_000, resetInterval: 'daily' })])
   guardrails.invalidate('o')
-  plans.changed({ kind: 'guardrails', organizationId: 'o' })
+  plans.invalidate('o')
   await warm(caller)
   t.ok(planOf(caller, 'acme/two')?.isLimited, 'a budget')
 
   stored.credentials.set('o', [{ ...credentialOf('west'), sealed: null as never }])
   credentials.invalidate('o', 'ws')
-  plans.changed({ kind: 'credentials', organizationId: 'o', workspaceId: 'ws', ids: [] })
+  plans.invalidate('o')
   await warm(caller)
   t.same(providersIn(planOf(caller, 'acme/two')), ['west own', 'acme', 'west'])
 
   t.equal(planOf(foreign, 'acme/two'), before)
   guardrails.invalidateAll()
   credentials.invalidateAll()
-  plans.changed({ kind: 'all' })
+  plans.clear()
   t.equal(planOf(foreign, 'acme/two'), null)
 })
 

@@ -4,6 +4,7 @@ import type { GatewayError } from '../../errors.ts'
 import type { Demand, Quota } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { Bill } from '../bill.ts'
@@ -222,7 +223,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   }
   if (caller.memberId !== null) record.memberId = caller.memberId
   if (exchange.parent !== undefined) record.parent = exchange.parent
-  if (exchange.dialect === 'embeddings') record.apiType = 'embeddings'
+  if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
   const trace = traceOf(request)
   if (trace !== undefined) record.trace = trace

@@ -1,6 +1,8 @@
 /** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
+
 import type { Usage } from '../../formats/format.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
@@ -157,7 +159,7 @@ export function chargedTier({
   dialect,
 }: Pick<Exchange, 'attempts' | 'finish' | 'dialect'>): string | null {
   const last = attempts.at(-1)
-  if (last === undefined || finish === null || dialect === 'embeddings') return null
+  if (last === undefined || finish === null || DIALECT_ABILITIES[dialect].embeds) return null
   const told = last.credential === null ? null : finish.serviceTier
   return told ?? last.endpoint.serviceTier ?? 'default'
 }

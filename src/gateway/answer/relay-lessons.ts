@@ -13,7 +13,7 @@ type Streamed = Exclude<DialectName, 'embeddings'>
 
 /** What learns from the frames of a provider that speaks `from`, for clients of `to`; null: nothing is relayed. */
 export function lessonsFor(from: DialectName, to: DialectName): LearnFrame | null {
-  return from === 'embeddings' || to === 'embeddings' ? null : LESSONS[from][to]
+  return LESSONS[from][to] ?? null
 }
 
 type Members = Readonly<Record<string, unknown>>
@@ -303,9 +303,13 @@ function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {
   }
 }
 
+type Lessons = Readonly<Partial<Record<DialectName, LearnFrame>>>
+
 /** By the dialect of the provider, then by that of the client. */
-const LESSONS: Readonly<Record<Streamed, Readonly<Record<Streamed, LearnFrame>>>> = {
+const LESSONS: Readonly<Record<DialectName, Lessons>> = {
   responses: { ...lessonsFrom('responses'), responses: learnResponses },
   'chat-completions': lessonsFrom('chat-completions'),
   messages: { ...lessonsFrom('messages'), messages: learnMessages },
+  // They have no streams.
+  embeddings: {},
 }

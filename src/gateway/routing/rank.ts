@@ -6,6 +6,7 @@ import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -121,7 +122,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   return whenReady(deps.quota.limitsMoney(caller), isLimited =>
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
       const { dialect, plugins } = exchange
-      const embeds = dialect === 'embeddings'
+      const { embeds } = DIALECT_ABILITIES[dialect]
       const scope = {
         ownKeys,
         keyHash,
@@ -243,7 +244,8 @@ export async function explainRefused(
   try {
     const ownKeys = await credentials.of(organizationId, workspaceId)
     const restrictions = await guard.restrictions(caller)
-    const scope = { ownKeys, keyHash, dataRegion, restrictions, dialect, embeds: dialect === 'embeddings' }
+    const { embeds } = DIALECT_ABILITIES[dialect]
+    const scope = { ownKeys, keyHash, dataRegion, restrictions, dialect, embeds }
     return route(prompt, catalog, scope).candidates
   } catch {
     // The error that the caller gets is the refusal of the request, not this one.

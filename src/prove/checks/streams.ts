@@ -105,6 +105,8 @@ const RULES: readonly RuleRow[] = [
   },
 ]
 
+const BASIS_OF: Readonly<Record<ProvedName, string>> = { responses: BASIS.responses, chat: BASIS.api }
+
 const GRAMMAR_CHECKS = RULES.map(
   ({ rule, dialect, asserts, matters }): Check => ({
     id: `stream.${rule}`,
@@ -112,7 +114,7 @@ const GRAMMAR_CHECKS = RULES.map(
     dialects: [dialect],
     asserts,
     matters,
-    basis: dialect === 'responses' ? BASIS.responses : BASIS.api,
+    basis: BASIS_OF[dialect],
     weight: 'must',
     sends: 0,
     async run(tester, proved) {

@@ -1,0 +1,100 @@
+/**
+ * Abilities of dialects: what clients of each API can send, be sent and be asked. A difference between dialects outside
+ * `dialects/` is a column here; a new dialect has to say each. Pure.
+ */
+import type { DialectName } from './request.ts'
+
+export interface DialectAbilities {
+  /** It asks for embeddings. False: for text. */
+  readonly embeds: boolean
+  /** Its streams can be read on after their connection is lost. */
+  readonly resumes: boolean
+  /** The last event of its streams has the whole reply. */
+  readonly endsWithReply: boolean
+  /**
+   * Its answers can hold the item of a server tool that waits for the client. Otherwise a call that is left to the
+   * client is the call of a function.
+   */
+  readonly openItems: boolean
+  /** It can ask the client to approve a call. */
+  readonly approvals: boolean
+  /** Its answers can hold the patches of `apply_patch`. */
+  readonly patches: boolean
+  /** Its streams can tell how far a server tool is. */
+  readonly toolProgress: boolean
+  /** Its answers can hold the items of `shell` and `tool_search`. */
+  readonly toolItems: boolean
+  /** Subagents may call functions of the client. */
+  readonly innerFunctions: boolean
+  /** Tools may be deferred without a tool that finds them: clients name them, or leave that to the provider. */
+  readonly bareDeferral: boolean
+  /** `mcp_servers` is a field of it. */
+  readonly mcpServers: boolean
+  /** It has fields of parts, items and tools that no other API knows (native.ts). */
+  readonly nativeFields: boolean
+  /** Providers that speak it may be sent fields of chat completions that it does not document. */
+  readonly takesChatFields: boolean
+}
+
+export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> = {
+  responses: {
+    embeds: false,
+    resumes: true,
+    endsWithReply: true,
+    openItems: true,
+    approvals: true,
+    patches: true,
+    toolProgress: true,
+    toolItems: true,
+    innerFunctions: true,
+    bareDeferral: false,
+    mcpServers: false,
+    nativeFields: false,
+    takesChatFields: false,
+  },
+  'chat-completions': {
+    embeds: false,
+    resumes: false,
+    endsWithReply: false,
+    openItems: false,
+    approvals: false,
+    patches: false,
+    toolProgress: false,
+    toolItems: false,
+    innerFunctions: false,
+    bareDeferral: false,
+    mcpServers: false,
+    nativeFields: false,
+    takesChatFields: true,
+  },
+  messages: {
+    embeds: false,
+    resumes: false,
+    endsWithReply: false,
+    openItems: false,
+    approvals: false,
+    patches: false,
+    toolProgress: false,
+    toolItems: true,
+    innerFunctions: false,
+    bareDeferral: true,
+    mcpServers: true,
+    nativeFields: true,
+    takesChatFields: true,
+  },
+  embeddings: {
+    embeds: true,
+    resumes: false,
+    endsWithReply: false,
+    openItems: false,
+    approvals: false,
+    patches: false,
+    toolProgress: false,
+    toolItems: false,
+    innerFunctions: false,
+    bareDeferral: false,
+    mcpServers: false,
+    nativeFields: false,
+    takesChatFields: true,
+  },
+}
