@@ -205,9 +205,7 @@ export class HeldBytes {
     this.bytes += bytes
     load.bufferedBytes += bytes
     if (this.bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.bytes)
-    return (
-      bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.keyHash)
-    )
+    return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.keyHash)
   }
 
   /** True if so many bytes could be held by one request if it were alone. */
