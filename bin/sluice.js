@@ -17,10 +17,9 @@ const FLAGS = [
 const ENVIRONMENT = { MALLOC_ARENA_MAX: '2', ...process.env }
 
 const [major, minor] = process.versions.node.split('.').map(Number)
-// The HTTP library has a build for this major version alone.
-if (major !== NEEDED.major || minor < NEEDED.minor) {
+if (major < NEEDED.major || (major === NEEDED.major && minor < NEEDED.minor)) {
   process.stderr.write(
-    `sluice: needs Node ${NEEDED.major}.${NEEDED.minor} or a newer Node ${NEEDED.major}; this is Node ${process.versions.node}. ` +
+    `sluice: needs Node ${NEEDED.major}.${NEEDED.minor} or newer; this is Node ${process.versions.node}. ` +
       'In a clone, npm start and npx sluice take the right one from node_modules.\n',
   )
   process.exit(2)

@@ -147,6 +147,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([])
 /** Packages that only these files may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/uws/front.ts', 'server/uws/messages.ts', 'server/uws/socket.ts'],
+  ws: ['server/node/messages.ts'],
   piscina: ['tasks/worker-set.ts'],
   'just-bash': ['sandbox/embedded/child.ts'],
 }

@@ -43,11 +43,11 @@ async function serve(checked: CheckedStart, found: FoundConfig, findAgain: () =>
     complain(failure.lines)
     process.exit(failure.exitCode)
   }
-  const { url, adminUrl } = running
+  const { url, adminUrl, front } = running
   const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
   if (form === 'terminal') screen(banner(started))
   // Last, because a supervisor that waits for this line may send a signal at once.
-  log.listening(url, adminUrl)
+  log.listening(url, adminUrl, front)
   stopping.started(running)
   const takesSignal = form === 'json'
   watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })

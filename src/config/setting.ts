@@ -139,6 +139,9 @@ export const coresMinusOne = {
   defaultText: 'cores minus one, at least one',
 }
 
+/** HTTP fronts, and the choice between them. */
+export const FRONT_CHOICES = ['auto', 'uws', 'node'] as const
+
 export const SANDBOX_ENGINES = ['auto', 'none', 'embedded', 'bubblewrap', 'docker'] as const
 
 /** The embedded engine bounds the memory of its processes by what the system tells of them. */

@@ -10,6 +10,7 @@ import {
   Address,
   coresMinusOne,
   Days,
+  FRONT_CHOICES,
   group,
   Host,
   Milliseconds,
@@ -39,6 +40,11 @@ export const Settings = group({
   listen: group({
     host: setting(Address, 'public address', { default: '127.0.0.1', env: 'GATEWAY_HOST' }),
     port: setting(Port, 'public port; 0 takes a free one', { default: 8080, env: 'GATEWAY_PORT' }),
+    front: setting(
+      oneOf(FRONT_CHOICES),
+      'the library by which HTTP and WebSockets come: `uws` (uWebSockets.js, the faster one), `node` (`node:http`, for every system and version of Node), or `auto`: the first one where it has a build, else the second ([decision 44](decisions/0044-two-fronts.md))',
+      { default: 'auto', env: 'GATEWAY_FRONT' },
+    ),
     shared: setting(
       Type.Boolean(),
       'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap). Without it, a start checks that the port is free',
@@ -82,10 +88,14 @@ export const Settings = group({
     }),
   }),
   threads: group({
-    serve: setting(Threads, 'event loops that serve requests; each takes one core', {
-      ...coresMinusOne,
-      env: 'GATEWAY_SERVE_THREADS',
-    }),
+    serve: setting(
+      Threads,
+      'event loops that serve requests; each takes one core. Where the front cannot share a port (`listen.front: node` on macOS and Windows), one serves, and another number is refused',
+      {
+        ...coresMinusOne,
+        env: 'GATEWAY_SERVE_THREADS',
+      },
+    ),
     warmUpMs: setting(
       Type.Integer({ minimum: 0, maximum: 60_000 }),
       'time that a serve thread warms up before it takes traffic: it sends itself requests for the simulated provider, so that the engine has compiled the code. 0: no warm-up',

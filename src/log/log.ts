@@ -61,7 +61,8 @@ export interface ExchangeLine {
 /** The log as other code sees it. */
 export interface Log {
   exchange(line: ExchangeLine): void
-  listening(url: string, adminUrl: string): void
+  /** `front`: the HTTP front that serves. */
+  listening(url: string, adminUrl: string, front: string): void
   /** Logs a change of state for operators; `message` is a constant. */
   notice(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
   /**
@@ -160,7 +161,7 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
-    listening: (url, adminUrl) => always.info({ url, adminUrl }, 'listening'),
+    listening: (url, adminUrl, front) => always.info({ url, adminUrl, front }, 'listening'),
     notice: (message, fields) => logger.info(fields ?? {}, message),
     warning: message => logger.warn({}, message),
     error: message => logger.error({}, message),

@@ -47,10 +47,16 @@ export function readCertificate({ cert, key }: CertificateFiles, nowMs: number):
   return { version: digest(chain, privateKey), expiresAtMs }
 }
 
+/** The files as they are now, with their digest. @throws the error of the file system */
+export function readPair(files: CertificateFiles) {
+  const [cert, key] = [readFileSync(files.cert), readFileSync(files.key)]
+  return { cert, key, version: digest(cert, key) }
+}
+
 /** Digest of the files as they are now; null when one cannot be read. */
-export function certificateVersion({ cert, key }: CertificateFiles): string | null {
+export function certificateVersion(files: CertificateFiles): string | null {
   try {
-    return digest(readFileSync(cert), readFileSync(key))
+    return readPair(files).version
   } catch {
     return null
   }

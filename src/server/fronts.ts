@@ -1,8 +1,28 @@
 /** The HTTP fronts by name, each loaded only where it serves. */
+import type { FRONT_CHOICES } from '../config/setting.ts'
 import type { CreateFront } from './front.ts'
 
-/** Loads a front. @throws the error of its library, which may have no build for this system */
-export async function loadFront(): Promise<CreateFront> {
-  const { createUwsFront } = await import('./uws/front.ts')
-  return createUwsFront
+export type FrontName = Exclude<(typeof FRONT_CHOICES)[number], 'auto'>
+
+export interface LoadedFront {
+  readonly name: FrontName
+  readonly create: CreateFront
+}
+
+const LOADERS: Readonly<Record<FrontName, () => Promise<CreateFront>>> = {
+  uws: async () => (await import('./uws/front.ts')).createUwsFront,
+  node: async () => (await import('./node/front.ts')).createNodeFront,
+}
+
+/**
+ * Loads a front. `auto`: that on uWebSockets.js, or the other one where the library has no build for this system.
+ * @throws the error of the library
+ */
+export async function loadFront(choice: FrontName | 'auto'): Promise<LoadedFront> {
+  if (choice !== 'auto') return { name: choice, create: await LOADERS[choice]() }
+  try {
+    return await loadFront('uws')
+  } catch {
+    return await loadFront('node')
+  }
 }

@@ -14,6 +14,8 @@ export interface RequestHead {
   readonly query: string
   /** Names (lower case) and values by turns, in the order of arrival. */
   readonly headers: readonly string[]
+  /** The parser could not read the head, for this reason. */
+  readonly fault?: GatewayError
 }
 
 export interface AcceptedHead {
@@ -80,6 +82,7 @@ export function inspect(
   freeText = '',
   anyMedia = false,
 ): AcceptedHead | GatewayError {
+  if (head.fault !== undefined) return head.fault
   if (!METHODS.has(head.method)) return new GatewayError('not_implemented', 'Method not implemented')
   const target = targetFault(head, freeText)
   if (target !== null) return new GatewayError('invalid_request', target)

@@ -48,8 +48,8 @@ export interface WaitingHandshake {
   readonly head: RequestHead
   /** The client has left: nothing may be called any more. */
   readonly isGone: boolean
-  /** Opens the socket. */
-  open(keyHash: string): void
+  /** Opens the socket. False: the client has left. */
+  open(keyHash: string): boolean
   /** Answers with the error that `adapt` throws, as the answer to a request with this head. */
   refuse(head: RequestHead, adapt: () => never): void
   /** Drops the connection. */
@@ -125,7 +125,7 @@ export class WebSockets implements KeyedRequests {
         return
       }
       try {
-        handshake.open(key.hash)
+        if (!handshake.open(key.hash)) this.#places.give(key.hash, 1)
       } catch (thrown) {
         this.#places.give(key.hash, 1)
         throw thrown

@@ -52,7 +52,7 @@ export interface Serving {
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
   return {
-    ...buildServer(gateway, await loadFront(), options),
+    ...buildServer(gateway, (await loadFront(options.config.listen.front)).create, options),
     metrics: gateway.metrics,
     catalogue: packed => gateway.catalogue.receive(packed),
     close: () => gateway.close(),

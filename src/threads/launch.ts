@@ -21,6 +21,7 @@ import type { Log, LogForm, ProcessLog } from '../log/log.ts'
 import { RedisPins } from '../pins/redis-pins.ts'
 import type { BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import type { FrontName } from '../server/fronts.ts'
 import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
@@ -45,6 +46,8 @@ import { fillTotals } from './usage-totals.ts'
 export interface Launched {
   readonly url: string
   readonly adminUrl: string
+  /** The HTTP front that serves. */
+  readonly front: FrontName
   /**
    * Plain keys that were created because the store was empty; shown once. Settles when the store is available for the
    * first time.
@@ -375,6 +378,7 @@ function launchedOf(supervisor: Supervisor, services: Services): Launched {
   return {
     url: supervisor.url,
     adminUrl: supervisor.adminUrl,
+    front: supervisor.front,
     firstKeys: services.watch.prepared,
     openRequests: () => supervisor.openRequests(),
     changed(change) {

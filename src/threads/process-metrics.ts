@@ -43,6 +43,12 @@ export function createProcessMetrics() {
     help: 'Usage records on disk that are not in the database yet',
     registers,
   })
+  const front = new Gauge({
+    name: 'gateway_front',
+    help: 'Always 1; the label tells which HTTP front serves',
+    labelNames: ['front'] as const,
+    registers,
+  })
   new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the label tells which version runs',
@@ -126,6 +132,7 @@ export function createProcessMetrics() {
     batches,
     blocked,
     certificateExpiry,
+    front,
     certificateReloads,
     /** Leaves out the series of the certificate. */
     forgetCertificate() {

@@ -20,11 +20,13 @@ import { BATCH_STATUSES, type BatchStatus } from '../protocol/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
+import type { FrontName } from '../server/fronts.ts'
 import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build-console.ts'
 import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
+import { chooseFront } from './front-choice.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from './ports.ts'
@@ -35,6 +37,8 @@ import { createTranscripts } from './transcripts.ts'
 export interface Supervisor {
   readonly url: string
   readonly adminUrl: string
+  /** The HTTP front that serves. */
+  readonly front: FrontName
   /**
    * Stops taking requests, lets running ones finish within the grace time, then stops everything. Called again with
    * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
@@ -110,12 +114,15 @@ const HUNG_MS = 10_000
 const FREE_PORT_TRIES = 5
 
 /** @throws StartError; nothing is left running then. */
-export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
-  const { host, tls } = options.config.listen
-  const supervisor = await startOnPort(options, options.config.listen.port === 0 ? FREE_PORT_TRIES : 1)
+export async function startSupervisor(asked: SupervisorOptions): Promise<Supervisor> {
+  const { config, front } = await chooseFront(asked.config, asked.log)
+  const options = { ...asked, config, front }
+  const { host, port, tls } = config.listen
+  const supervisor = await startOnPort(options, port === 0 ? FREE_PORT_TRIES : 1)
   return {
     url: publicUrl(host, supervisor.port, tls !== null),
     adminUrl: supervisor.adminUrl,
+    front,
     drain: graceMs => supervisor.drain(graceMs),
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
@@ -125,7 +132,10 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   }
 }
 
-async function startOnPort(options: SupervisorOptions, tries: number): Promise<ThreadSupervisor> {
+/** With the front that was chosen. */
+type ServedOptions = SupervisorOptions & { readonly front: FrontName }
+
+async function startOnPort(options: ServedOptions, tries: number): Promise<ThreadSupervisor> {
   const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
   try {
     await supervisor.start()
@@ -175,7 +185,7 @@ class ThreadSupervisor {
   /** Threads that are to run. */
   #expected = 0
 
-  constructor(options: SupervisorOptions, port: number) {
+  constructor(options: ServedOptions, port: number) {
     this.#options = options
     this.port = port
     this.#pins = options.pins ?? createPins(systemClock)
@@ -193,6 +203,7 @@ class ThreadSupervisor {
       for (const thread of this.#alive) thread.prepared()
     })
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
+    this.#process.front.set({ front: options.front }, 1)
     // Without a certificate there is no time at which it expires.
     if (options.certificate === undefined) this.#process.forgetCertificate()
   }

@@ -78,7 +78,8 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
       log: SILENT,
       spoolFolder: folder,
     })
-    const { server } = buildServer(built, await loadFront(), {})
+    const front = await loadFront(config.listen.front)
+    const { server } = buildServer(built, front.create, {})
     try {
       const { key, record } = createKey({ kind: 'inference', name: 'warm-up', clock: systemClock })
       await built.store.keys.add(record)

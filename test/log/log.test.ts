@@ -157,7 +157,7 @@ t.test('what a client wrote is shown only in plain words', t => {
 t.test('where to ask is told at any level but silence: whoever started it waits for that line', async t => {
   for (const level of ['trace', 'info', 'warn', 'error', 'fatal'] as const) {
     const written: string[] = []
-    createLog(level, { write: text => void written.push(text) }).listening('http://a', 'http://b')
+    createLog(level, { write: text => void written.push(text) }).listening('http://a', 'http://b', 'node')
     t.equal(written.length, 1, level)
     t.match(JSON.parse(written[0] ?? ''), {
       level: 'info',
@@ -166,13 +166,13 @@ t.test('where to ask is told at any level but silence: whoever started it waits 
       adminUrl: 'http://b',
     })
   }
-  createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b')
+  createLog('silent', { write: () => t.fail('a line') }).listening('http://a', 'http://b', 'node')
 })
 
 t.test('a terminal shows lines for people, without the fields that are not set', async t => {
   const written: string[] = []
   const log = createTerminalLog('info', { write: text => written.push(text) })
-  log.listening('http://a', 'http://b')
+  log.listening('http://a', 'http://b', 'node')
   log.exchange({ ...LINE, model: undefined, provider: null, failedAttempts: [] })
   log.notice('something changed')
   log.fault('it failed', new TypeError('secret'))

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
+import { differs, isRefused, VECTORS_OTHERWISE } from './differences.ts'
 import { SMUGGLED, VECTORS, type Vector } from './framing-vectors.ts'
 import { type FrontEnd, INFERENCE, type Row, startFrontEnd } from './front-end.ts'
 
@@ -82,11 +83,13 @@ function judge(
   const replies = parseReplies(client.text, methodsOf(segments)).filter(reply => reply.status >= 200)
   const status = replies[0]?.status ?? 0
   const faults: string[] = []
+  const { statuses, handled } = VECTORS_OTHERWISE.get(vector.name) ?? vector
   // What comes with a second request behind it may be dropped together with it, unanswered and unhandled.
   const dropped = segments.length === 1 && status === 0 && client.closed && canaries.length === 0
-  if (!vector.statuses.includes(status) && !dropped) faults.push(`answered ${status}`)
+  if (!statuses.includes(status) && !dropped && !isRefused(status, canaries.length))
+    faults.push(`answered ${status}`)
   if (canaries.includes(undefined)) faults.push('handled what was hidden')
-  if (canaries.length > vector.handled) faults.push(`handled ${canaries.length}`)
+  if (canaries.length > handled) faults.push(`handled ${canaries.length}`)
   // The parser's own refusal of what follows is the end of the connection, not an answer to a request.
   if (replies.slice(1).some(reply => reply.status < 400)) faults.push('answered twice')
   if (status > 0 && !vector.mayStayOpen && !client.closed) faults.push('left open')
@@ -129,7 +132,8 @@ t.test('closing after every answer leaves nothing of a request whose headers wer
   const front = await startFrontEnd(t, routes, { closeAfterReply: true })
   const hiding = `GET /v1/echo HTTP/1.1\r\nHost: gateway.test\r\nAuthorization: ${INFERENCE}\r\nX-Canary: 1\r\n: b\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n`
   const client = await play(front, [hiding, SMUGGLED], { ends: true, closes: true })
-  t.same(canaries, ['1'])
+  // The other front sees through it, and refuses.
+  t.same(canaries, differs('a header without a name, a preamble of a proxy') ? [] : ['1'])
   t.ok(client.closed)
   t.equal(parseReplies(client.text)[0]?.headers.get('connection'), 'close')
 })
@@ -144,7 +148,7 @@ t.test('a preamble that claims another address changes nothing', async t => {
   const asked = request('GET', '/v1/echo', { Authorization: INFERENCE, 'X-Canary': '1' })
   const segments = [preamble.toString('latin1') + asked]
   const client = await play(front, segments, { ends: true, closes: false })
-  t.same(canaries, ['1'])
+  t.same(canaries, differs('a header without a name, a preamble of a proxy') ? [] : ['1'])
   t.notMatch(client.text, '6.6.6.6')
   client.destroy()
 })

@@ -11,6 +11,7 @@ import type { Authenticator } from '../../src/server/http-request.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
 import { responsesDialect } from '../support/dialects.ts'
 import { certificateFiles, OVER_TLS } from '../support/over-tls.ts'
+import { TEST_FRONT } from '../support/test-front.ts'
 
 export const INFERENCE = 'Bearer sk-gw-v1-test'
 export const MANAGEMENT = 'Bearer sk-gw-mgmt-test'
@@ -34,7 +35,8 @@ export function keyRecord(kind: KeyKind): KeyRecord {
   }
 }
 
-const front = await loadFront()
+/** The front that serves the tests; a suite may choose. */
+export const FRONT = await loadFront(TEST_FRONT)
 
 const SILENT: Log = {
   exchange: () => undefined,
@@ -121,7 +123,7 @@ export interface FrontEnd {
 /** The options of a front end with these rows, without limits that a test would meet. */
 export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOptions> = {}): ServerOptions {
   return {
-    front,
+    front: FRONT.create,
     operations: rows.map(operation),
     keys: twoKeys,
     rate: { enter: () => undefined },

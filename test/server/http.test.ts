@@ -5,6 +5,7 @@ import { ListenError } from '../../src/server/front.ts'
 import { createServer } from '../../src/server/http.ts'
 import { exchange, parseReplies, RawClient, type RawReply, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { differs } from './differences.ts'
 import { INFERENCE, MANAGEMENT, type Row, serverOptions, startFrontEnd } from './front-end.ts'
 
 const AUTH = { Authorization: INFERENCE }
@@ -367,7 +368,8 @@ t.test('an upload that drips is ended at its deadline', async t => {
   clock.advance(1)
   await client.untilClosed()
   t.equal(parseReplies(client.text)[0]?.status, 408)
-  t.equal(clock.armed, 0)
+  // The client may see the end first.
+  while (clock.armed > 0) await turns(1)
 })
 
 t.test('what a handler does wrong stays inside', async t => {
@@ -565,7 +567,9 @@ t.test('every request is counted and logged once, by its template', async t => {
       ['GET', '/a/{b}', 200, 'completed', null],
       ['GET', '/a/{b}', 401, 'refused', 'authentication'],
       ['GET', 'other', 404, 'refused', 'not_found'],
-      ['other', '/a/{b}', 501, 'refused', 'not_implemented'],
+      differs('an unknown method')
+        ? ['other', 'other', 400, 'refused', 'invalid_request']
+        : ['other', '/a/{b}', 501, 'refused', 'not_implemented'],
       ['POST', '/post', 413, 'refused', 'payload_too_large'],
     ],
   )

@@ -16,6 +16,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { buildServing, type ServeOptions, type Serving } from '../../src/threads/build.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 import { createFaultySim, simFaultModels } from './sim-faults.ts'
+import { TEST_FRONT } from './test-front.ts'
 
 export interface TestGateway {
   /** Base URL with `/v1`. */
@@ -116,7 +117,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },
-    listen: { ...defaults.listen, chunkFlush: options.chunkFlush ?? false },
+    listen: { ...defaults.listen, front: TEST_FRONT, chunkFlush: options.chunkFlush ?? false },
     files: options.files ?? defaults.files,
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },

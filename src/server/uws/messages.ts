@@ -91,7 +91,7 @@ class UwsHandshake implements WaitingHandshake {
     })
   }
 
-  open(keyHash: string): void {
+  open(keyHash: string): boolean {
     const { path, headers } = this.head
     const response = this.#response
     const handshake: Handshake = {
@@ -102,6 +102,7 @@ class UwsHandshake implements WaitingHandshake {
       peer: this.#host.connections.begin(response),
     }
     response.cork(() => response.upgrade(handshake, ...this.#wire, this.#context))
+    return true
   }
 
   refuse(head: RequestHead, adapt: () => never): void {

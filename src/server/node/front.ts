@@ -1,0 +1,219 @@
+/**
+ * The HTTP front on `node:http`, for every system and version of Node that has no build of uWebSockets.js. A listener
+ * of its own accepts, so that connections are counted before TLS; HTTP is given each one. Serve threads.
+ */
+import { createServer, IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createListener, type Server as Listener, type Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { createSecureContext, type SecureContext, TLSSocket } from 'node:tls'
+import { type CertificateFiles, readPair } from '../certificate.ts'
+import {
+  CertificateError,
+  type Front,
+  type FrontHost,
+  ListenError,
+  REQUEST_HEAD_MAX_BYTES,
+} from '../front.ts'
+import { NodeConnection } from './connection.ts'
+import { headOf, unreadHead } from './head.ts'
+import { answerAlone, createSocketServer, isHandshake, NodeHandshake } from './messages.ts'
+import { NodeSocket } from './socket.ts'
+
+export function createNodeFront(host: FrontHost): Front {
+  return new NodeFront(host)
+}
+
+/** Asks to leave HTTP only where a socket will open, or with CONNECT: what else asks for it is an ordinary request. */
+class Incoming extends IncomingMessage {
+  #asks = false
+
+  get upgrade(): boolean {
+    return this.#asks && (this.method === 'CONNECT' || isHandshake(this))
+  }
+
+  /** Node sets null before anything of this class is there. */
+  set upgrade(asks: boolean | null) {
+    if (asks !== null) this.#asks = asks
+  }
+}
+
+class NodeFront implements Front {
+  readonly #host: FrontHost
+  readonly #http: Server
+  readonly #webSockets = createSocketServer()
+  readonly #connections = new Map<Duplex, NodeConnection>()
+  #listener: Listener | null = null
+  /** Null without TLS, and before it listens. */
+  #context: SecureContext | null = null
+
+  constructor(host: FrontHost) {
+    this.#host = host
+    this.#http = createServer({
+      IncomingMessage: Incoming,
+      maxHeaderSize: REQUEST_HEAD_MAX_BYTES,
+      // The gate refuses a request without it.
+      requireHostHeader: false,
+      // Connections and bodies have deadlines of their own.
+      headersTimeout: 0,
+      requestTimeout: 0,
+      keepAliveTimeout: 0,
+      insecureHTTPParser: false,
+    })
+    // Otherwise further headers are left out unseen; their bytes are bounded.
+    this.#http.maxHeadersCount = 0
+    this.#http.on('request', this.#take)
+    this.#http.on('checkExpectation', this.#take)
+    this.#http.on('connect', (incoming, socket) => this.#answerAlone(incoming, socket))
+    this.#http.on('upgrade', (incoming, socket, first) => this.#upgrade(incoming, socket, first))
+    this.#http.on('clientError', (error, socket) => this.#refuse(error, socket))
+  }
+
+  listen(host: string, port: number, shared: boolean): Promise<number> {
+    const { tls } = this.#host
+    if (tls !== null) this.#context = contextOf(tls).context
+    const listener = createListener({ noDelay: true }, raw => this.#accept(raw))
+    return new Promise((resolve, reject) => {
+      listener.once('error', () => reject(new ListenError(host, port)))
+      listener.listen({ host, port, exclusive: true, reusePort: shared }, () => {
+        this.#listener = listener
+        const address = listener.address()
+        resolve(address === null || typeof address === 'string' ? port : address.port)
+      })
+    })
+  }
+
+  async renewCertificate(version: string): Promise<boolean> {
+    const { tls, log } = this.#host
+    if (tls === null || this.#context === null) return true
+    try {
+      const renewed = contextOf(tls)
+      if (renewed.version !== version) return false
+      this.#context = renewed.context
+      return true
+    } catch (thrown) {
+      log.fault('certificate could not be taken', thrown)
+      return false
+    }
+  }
+
+  stop(): void {
+    this.#listener?.close()
+    this.#listener = null
+  }
+
+  close(): void {
+    this.stop()
+    for (const connection of this.#connections.values()) connection.drop()
+  }
+
+  #accept(raw: Socket): void {
+    const { connections, log, closed } = this.#host
+    // The end of the connection tells of every error.
+    raw.on('error', ignore)
+    try {
+      const connection = new NodeConnection(raw)
+      const socket =
+        this.#context === null
+          ? raw
+          : new TLSSocket(raw, {
+              isServer: true,
+              secureContext: this.#context,
+              ALPNProtocols: ['http/1.1'],
+            })
+      this.#connections.set(socket, connection)
+      raw.once('close', () => {
+        this.#connections.delete(socket)
+        connection.closed()
+        closed()
+      })
+      if (!connections.opened(connection)) {
+        raw.destroy()
+        return
+      }
+      if (socket !== raw) socket.on('error', ignore)
+      // Who sends no more has left: no answer is written into half a connection.
+      socket.once('end', () => raw.destroy())
+      this.#http.emit('connection', socket)
+    } catch (thrown) {
+      log.fault('connection could not be counted', thrown)
+      raw.destroy()
+    }
+  }
+
+  /** The connection for one more request; null: it is dropped, because it has one. */
+  #free(socket: Duplex): NodeConnection | null {
+    const connection = this.#connections.get(socket)
+    if (connection?.isFree === true) return connection
+    if (connection === undefined) socket.destroy()
+    else connection.drop()
+    return null
+  }
+
+  readonly #take = (incoming: IncomingMessage, response: ServerResponse): void => {
+    this.#guard(incoming.socket, () => {
+      const connection = this.#free(incoming.socket)
+      if (connection === null) return
+      const socket = new NodeSocket(incoming, response, this.#host, connection)
+      this.#host.take(socket, headOf(incoming), null)
+    })
+  }
+
+  #upgrade(incoming: IncomingMessage, socket: Duplex, first: Buffer): void {
+    this.#guard(socket, () => {
+      const connection = this.#free(socket)
+      if (connection === null) return
+      this.#host.sockets.decide(
+        new NodeHandshake(this.#host, this.#webSockets, incoming, incoming.socket, first, connection),
+      )
+    })
+  }
+
+  /** Answers CONNECT, which no operation takes. */
+  #answerAlone(incoming: IncomingMessage, socket: Duplex, head = headOf(incoming)): void {
+    this.#guard(socket, () => {
+      const connection = this.#free(socket)
+      if (connection === null) return
+      answerAlone(this.#host, incoming, incoming.socket, connection, head, null)
+    })
+  }
+
+  /** Answers a request that the parser could not read, where no other answer is on its way. */
+  #refuse(error: Error, socket: Duplex): void {
+    const head = unreadHead(error)
+    const connection = this.#connections.get(socket)
+    if (head === null || !socket.writable || connection === undefined) {
+      socket.destroy()
+      return
+    }
+    if (!connection.isFree) {
+      connection.break()
+      return
+    }
+    const incoming = new IncomingMessage(socket as Socket)
+    incoming.complete = true
+    this.#answerAlone(incoming, socket, head)
+  }
+
+  #guard(socket: Duplex, action: () => void): void {
+    try {
+      action()
+    } catch (thrown) {
+      this.#host.log.fault('request could not be taken', thrown)
+      socket.destroy()
+    }
+  }
+}
+
+/** @throws CertificateError */
+function contextOf(files: CertificateFiles): { readonly context: SecureContext; readonly version: string } {
+  try {
+    const { cert, key, version } = readPair(files)
+    return { context: createSecureContext({ cert, key, minVersion: 'TLSv1.2' }), version }
+  } catch {
+    throw new CertificateError()
+  }
+}
+
+function ignore(): void {
+  // Nothing to do.
+}

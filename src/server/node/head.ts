@@ -1,0 +1,39 @@
+/** Request heads of `node:http`: as they came, or with the fault for which its parser refused them. Pure. */
+import type { IncomingMessage } from 'node:http'
+import { GatewayError } from '../../errors.ts'
+import { REQUEST_HEAD_MAX_BYTES } from '../front.ts'
+import type { RequestHead } from '../gate.ts'
+
+const HIGH = /[\x80-\xff]/
+
+/** The parser takes older versions too, whose framing is another. */
+export function headOf({ method = '', url = '', rawHeaders, httpVersion }: IncomingMessage): RequestHead {
+  const queryAt = url.indexOf('?')
+  const head = {
+    method,
+    path: queryAt === -1 ? url : url.slice(0, queryAt),
+    query: queryAt === -1 ? '' : url.slice(queryAt + 1),
+    headers: rawHeaders.map((text, index) => (index % 2 === 0 ? text.toLowerCase() : decoded(text))),
+  }
+  if (httpVersion === '1.1') return head
+  return { ...head, fault: new GatewayError('invalid_request', 'Only HTTP/1.1 is spoken here') }
+}
+
+/** The parser reads each byte as a character. */
+function decoded(value: string): string {
+  return HIGH.test(value) ? Buffer.from(value, 'latin1').toString() : value
+}
+
+/** The head of a request that the parser could not read; null for an error of the connection. */
+export function unreadHead(error: Error): RequestHead | null {
+  const code: unknown = Reflect.get(error, 'code')
+  if (typeof code !== 'string' || !code.startsWith('HPE_')) return null
+  const fault =
+    code === 'HPE_HEADER_OVERFLOW'
+      ? new GatewayError(
+          'headers_too_large',
+          `The request line and headers are longer than ${REQUEST_HEAD_MAX_BYTES} bytes`,
+        )
+      : new GatewayError('invalid_request', 'The request is no valid HTTP/1.1')
+  return { method: '', path: '', query: '', headers: [], fault }
+}

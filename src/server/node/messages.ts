@@ -1,0 +1,185 @@
+/** WebSockets of `node:http` by the package `ws`: handshakes and open sockets. Serve threads. */
+import { type IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { type RawData, type WebSocket, WebSocketServer } from 'ws'
+import type { FrontHost } from '../front.ts'
+import type { RequestHead } from '../gate.ts'
+import type { MessageSocket, SocketSession } from '../socket-session.ts'
+import { MESSAGE_MAX_BYTES, SOCKET_PATHS, UNSENT_MAX_BYTES, type WaitingHandshake } from '../websocket.ts'
+import type { NodeConnection, RunningAnswer } from './connection.ts'
+import { headOf } from './head.ts'
+import { NodeSocket } from './socket.ts'
+
+const KEY = /^[+/0-9A-Za-z]{22}==$/
+const VERSIONS = ['8', '13']
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+
+/** True if the package will open a socket for this; everything else is an ordinary request. */
+export function isHandshake({ method, url = '', headers }: IncomingMessage): boolean {
+  const [path = ''] = url.split('?', 1)
+  return (
+    method === 'GET' &&
+    SOCKET_PATHS.includes(path) &&
+    headers.upgrade?.toLowerCase() === 'websocket' &&
+    KEY.test(headers['sec-websocket-key'] ?? '') &&
+    VERSIONS.includes(headers['sec-websocket-version'] ?? '') &&
+    areProtocols(headers['sec-websocket-protocol'])
+  )
+}
+
+function areProtocols(list: string | undefined): boolean {
+  if (list === undefined) return true
+  const names = list.split(',').map(name => name.trim())
+  return names.every(name => TOKEN.test(name)) && new Set(names).size === names.length
+}
+
+export function createSocketServer(): WebSocketServer {
+  return new WebSocketServer({
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: MESSAGE_MAX_BYTES,
+  })
+}
+
+/** A handshake that waits, on a connection that HTTP has let go. */
+export class NodeHandshake implements WaitingHandshake, RunningAnswer {
+  readonly head: RequestHead
+  readonly #host: FrontHost
+  readonly #server: WebSocketServer
+  readonly #incoming: IncomingMessage
+  readonly #socket: Socket
+  readonly #first: Buffer
+  readonly #connection: NodeConnection
+
+  /** @param first bytes that came behind the head */
+  constructor(
+    host: FrontHost,
+    server: WebSocketServer,
+    incoming: IncomingMessage,
+    socket: Socket,
+    first: Buffer,
+    connection: NodeConnection,
+  ) {
+    this.head = headOf(incoming)
+    this.#host = host
+    this.#server = server
+    this.#incoming = incoming
+    this.#socket = socket
+    this.#first = first
+    this.#connection = connection
+    connection.take(this)
+  }
+
+  break(): void {
+    this.drop()
+  }
+
+  gone(): void {
+    // An open socket is told by its own events.
+  }
+
+  get isGone(): boolean {
+    return this.#socket.destroyed
+  }
+
+  open(keyHash: string): boolean {
+    let isOpen = false
+    this.#server.handleUpgrade(this.#incoming, this.#socket, this.#first, socket => {
+      isOpen = true
+      this.#opened(socket, keyHash)
+    })
+    return isOpen
+  }
+
+  refuse(head: RequestHead, adapt: () => never): void {
+    answerAlone(this.#host, this.#incoming, this.#socket, this.#connection, head, adapt)
+  }
+
+  drop(): void {
+    this.#socket.destroy()
+  }
+
+  #opened(socket: WebSocket, keyHash: string): void {
+    const { sockets, connections } = this.#host
+    const { path, headers } = this.head
+    const { address } = this.#connection
+    const messages = new NodeMessages(socket, this.#socket, () => {
+      if (session.unsentBytes > 0) sockets.guard(session, open => open.drained())
+    })
+    const peer = connections.begin(this.#connection)
+    const session: SocketSession = sockets.opened(messages, { path, headers, address, keyHash, peer })
+    socket.on('message', (data, isBinary) =>
+      sockets.guard(session, open => open.take(memoryOf(data), isBinary)),
+    )
+    socket.on('ping', () => sockets.guard(session, open => open.pinged()))
+    socket.on('pong', () => sockets.guard(session, open => open.ponged()))
+    // It closes the socket too, which is told.
+    socket.on('error', () => undefined)
+    socket.on('close', () => sockets.closed(session))
+  }
+}
+
+/** An open socket, as its session uses it. */
+class NodeMessages implements MessageSocket {
+  readonly #webSocket: WebSocket
+  readonly #socket: Socket
+  readonly #onSent: () => void
+
+  /** @param onSent called when bytes have left */
+  constructor(webSocket: WebSocket, socket: Socket, onSent: () => void) {
+    this.#webSocket = webSocket
+    this.#socket = socket
+    this.#onSent = onSent
+  }
+
+  send(text: string, isBinary: boolean): void {
+    this.#webSocket.send(text, { binary: isBinary }, this.#onSent)
+    if (this.#webSocket.bufferedAmount > UNSENT_MAX_BYTES) this.close()
+  }
+
+  ping(): void {
+    this.#webSocket.ping()
+  }
+
+  cork(send: () => void): void {
+    this.#socket.cork()
+    try {
+      send()
+    } finally {
+      this.#socket.uncork()
+    }
+  }
+
+  getBufferedAmount(): number {
+    return this.#webSocket.bufferedAmount
+  }
+
+  end(code: number, reason: string): void {
+    this.#webSocket.close(code, reason)
+  }
+
+  close(): void {
+    this.#webSocket.terminate()
+  }
+}
+
+/** Answers on a connection that has no request of HTTP any more, and ends it. */
+export function answerAlone(
+  host: FrontHost,
+  incoming: IncomingMessage,
+  socket: Socket,
+  connection: NodeConnection,
+  head: RequestHead,
+  adapt: (() => never) | null,
+): void {
+  const response = new ServerResponse(incoming)
+  response.assignSocket(socket)
+  host.take(new NodeSocket(incoming, response, host, connection), head, adapt)
+}
+
+/** A message in memory of its own. */
+function memoryOf(data: RawData): ArrayBuffer {
+  const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data)
+  return Uint8Array.from(bytes).buffer
+}

@@ -1,0 +1,294 @@
+/** One answer of `node:http`. Serve threads. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { MoreChunks } from '../../api/operation.ts'
+import type { Timer } from '../../clock.ts'
+import type { Peer } from '../connections.ts'
+import type { FrontHost, FrontSocket } from '../front.ts'
+import type { HttpRequest } from '../http-request.ts'
+import type { StreamForm } from '../response-socket.ts'
+import type { NodeConnection, RunningAnswer } from './connection.ts'
+
+const NOTHING = new ArrayBuffer(0)
+
+/**
+ * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
+ * and many clients then drop the answer unread.
+ */
+const LINGER_MS = 5_000
+/** A reader that takes nothing for so long is cut. */
+const STALL_MS = 10_000
+/** Fits into any send buffer. A longer answer may not leave at once. */
+const PROMPT_MAX_BYTES = 65_536
+
+/** One answer. Bytes that wait for a slow reader stay counted until they have left. */
+export class NodeSocket implements FrontSocket, RunningAnswer {
+  readonly address: string
+  readonly #incoming: IncomingMessage
+  readonly #response: ServerResponse
+  readonly #host: FrontHost
+  readonly #connection: NodeConnection
+  #request: HttpRequest | null = null
+  /** The address at the other end, where its connections are counted. Null once the request is over. */
+  #peer: Peer | null
+  #dead = false
+  /** The answer is complete; its last bytes may still be leaving. */
+  #complete = false
+  #closes = false
+  /** Nothing more can be read, so the connection ends with this answer. */
+  #isBroken = false
+  #streaming = false
+  #heldBytes = 0
+  /** Hash of the key that the held bytes are charged to. */
+  #holder: string | null = null
+  /** Last chunks of a complete stream that are not made yet. */
+  #more: MoreChunks | null = null
+  #flowing = true
+  #progress: ((drained: boolean) => void) | null = null
+  /** Runs after an answer whose client still sends its body. */
+  #lingering: Timer | null = null
+
+  constructor(
+    incoming: IncomingMessage,
+    response: ServerResponse,
+    host: FrontHost,
+    connection: NodeConnection,
+  ) {
+    this.#incoming = incoming
+    this.#response = response
+    this.#host = host
+    this.#connection = connection
+    this.#peer = host.connections.begin(connection)
+    connection.take(this)
+    this.address = connection.address
+    // The end of the connection tells of every error.
+    incoming.on('error', ignore)
+    response.on('error', ignore)
+    response.once('finish', () => this.#guard(() => this.#finished()))
+    response.once('close', () => this.#guard(() => this.gone()))
+  }
+
+  get dead(): boolean {
+    return this.#dead || this.#complete
+  }
+
+  attach(request: HttpRequest): void {
+    this.#request = request
+    // Reads to the end what nobody wants, so that the answer is not lost in a reset.
+    const take = request.hasBody ? (bytes: Buffer) => request.chunk(memoryOf(bytes), false) : ignore
+    this.#incoming.on('data', (bytes: Buffer) => this.#guard(() => take(bytes)))
+    this.#incoming.once('end', () =>
+      this.#guard(() => {
+        if (request.hasBody) request.chunk(NOTHING, true)
+        if (this.#lingering !== null) this.#endLingering()
+      }),
+    )
+  }
+
+  send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
+    if (this.dead) return
+    this.#complete = true
+    const length = Buffer.byteLength(body)
+    this.#guard(() => {
+      this.#writeHead(status, headers, close, length)
+      if (close && !this.#incoming.complete && !this.#isBroken) {
+        if (length === 0) this.#response.flushHeaders()
+        else this.#put(body)
+        this.#lingering = this.#host.clock.after(LINGER_MS, () => this.#endLingering())
+      } else {
+        if (length > 0) this.#put(body)
+        this.#response.end()
+      }
+    })
+    this.#leaving(length)
+  }
+
+  sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
+    if (this.dead) return
+    this.#complete = true
+    this.#guard(() => {
+      this.#writeHead(status, headers, close, length)
+      this.#response.end()
+    })
+    this.#leaving(0)
+  }
+
+  open(
+    status: string,
+    headers: readonly string[],
+    chunk: string | Buffer,
+    close: boolean,
+    _form: StreamForm,
+  ): boolean {
+    if (this.dead) return true
+    this.#streaming = true
+    this.#host.observer.countStream(1)
+    this.#guard(() => {
+      this.#writeHead(status, headers, close, null)
+      // The head leaves at once, and the stream may be silent for long.
+      if (chunk.length === 0) this.#response.flushHeaders()
+      else this.#put(chunk)
+    })
+    return this.#flowing
+  }
+
+  write(chunk: string | Buffer): boolean {
+    if (this.dead || chunk.length === 0) return this.#flowing
+    this.#guard(() => this.#put(chunk))
+    return this.#flowing
+  }
+
+  end(chunk: string | Buffer, more: MoreChunks | null = null): void {
+    if (this.dead) return
+    this.#complete = true
+    this.#progress = null
+    this.#countStreamOut()
+    this.#more = more
+    this.#guard(() => {
+      if (chunk.length > 0) this.#put(chunk)
+      this.#endStream()
+    })
+    if (this.#more !== null && !this.#dead) this.#hold(this.#heldBytes + this.#more.bytes)
+    this.#leaving(this.#response.writableLength)
+  }
+
+  onProgress(callback: (drained: boolean) => void): void {
+    this.#progress = callback
+  }
+
+  pause(): void {
+    if (!this.#dead) this.#incoming.pause()
+  }
+
+  resume(): void {
+    if (!this.#dead) this.#incoming.resume()
+  }
+
+  abort(): void {
+    if (!this.dead) this.#connection.drop()
+  }
+
+  #writeHead(status: string, headers: readonly string[], close: boolean, length: number | null): void {
+    const all = [...headers]
+    this.#closes = close || this.#isBroken
+    if (this.#closes) all.push('Connection', 'close')
+    if (length !== null) all.push('Content-Length', String(length))
+    const [code = ''] = status.split(' ', 1)
+    this.#response.writeHead(Number(code), status.slice(code.length + 1), all)
+  }
+
+  /** The caller may use the memory of the bytes again. */
+  #put(chunk: string | Buffer): void {
+    const { socket } = this.#incoming
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
+    // Written at once, so that what the system has not taken is known now.
+    socket.cork()
+    this.#response.write(bytes, this.#onSent)
+    socket.uncork()
+    this.#flowing = this.#response.writableLength === 0
+    if (this.#flowing) return
+    this.#hold(this.#heldBytes + bytes.length)
+    socket.setTimeout(STALL_MS)
+  }
+
+  /** A chunk has left, or cannot leave any more. */
+  readonly #onSent = (): void => {
+    if (this.#flowing || this.#dead || this.#response.writableLength > 0) return
+    this.#flowing = true
+    this.#hold(0)
+    this.#guard(() => {
+      if (!this.#complete) {
+        this.#incoming.socket.setTimeout(0)
+        this.#progress?.(true)
+      } else if (this.#more !== null) this.#endStream()
+    })
+  }
+
+  #endStream(): void {
+    while (this.#more !== null) {
+      if (this.#dead || !this.#flowing) return
+      const chunk = this.#more.next()
+      if (chunk === null) this.#more = null
+      else this.#put(chunk)
+    }
+    this.#response.end()
+  }
+
+  /** The answer is complete. A reader that does not take it is cut. */
+  #leaving(bytes: number): void {
+    if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
+    this.#host.observer.ended(this.#dead || bytes <= PROMPT_MAX_BYTES)
+  }
+
+  /** Ends the answer, and the connection with it: the client has sent all, or does not end. */
+  #endLingering(): void {
+    this.#lingering?.cancel()
+    this.#guard(() => this.#response.end())
+  }
+
+  /** Sets the number of bytes that wait for a slow reader. */
+  #hold(bytes: number): void {
+    if (bytes === this.#heldBytes) return
+    if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
+    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
+    this.#heldBytes = bytes
+  }
+
+  /** The answer has left. */
+  #finished(): void {
+    if (this.#dead) return
+    const { socket } = this.#incoming
+    socket.setTimeout(0)
+    this.#over(this.#closes)
+    if (this.#closes) socket.end(() => socket.destroy())
+    else this.#connection.free()
+  }
+
+  break(): void {
+    // As when another request comes while one is answered: the connection is not trusted any more.
+    if (this.#request?.hasBody === true || this.#response.headersSent) this.#connection.drop()
+    else this.#isBroken = true
+  }
+
+  /** The connection has closed, perhaps after the end of the answer. */
+  gone(): void {
+    if (this.#dead) return
+    this.#over(true)
+    this.#countStreamOut()
+    if (!this.#complete) this.#request?.gone()
+  }
+
+  /** Nothing more is written or told. `closed`: the connection ends with this request. */
+  #over(closed: boolean): void {
+    this.#dead = true
+    this.#lingering?.cancel()
+    this.#more = null
+    this.#hold(0)
+    this.#peer?.ended(closed)
+    this.#peer = null
+  }
+
+  #countStreamOut(): void {
+    if (this.#streaming) this.#host.observer.countStream(-1)
+    this.#streaming = false
+  }
+
+  /** Handles our own exception, which would end the thread. */
+  #guard(action: () => void): void {
+    try {
+      action()
+    } catch (thrown) {
+      this.#host.log.fault('answer failed', thrown)
+      this.#connection.drop()
+    }
+  }
+}
+
+function ignore(): void {
+  // Nothing to do.
+}
+
+/** The bytes alone: their buffer may hold others too. */
+function memoryOf({ buffer, byteOffset, byteLength }: Buffer): ArrayBuffer {
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) return buffer
+  return Uint8Array.from(new Uint8Array(buffer, byteOffset, byteLength)).buffer
+}

@@ -1,0 +1,45 @@
+/**
+ * What the front on `node:http` may do otherwise than the one on uWebSockets.js. All other tests of the fronts hold for
+ * both. A test holds this table and that of docs/decisions/0044-two-fronts.md equal.
+ */
+
+import type { Vector } from './framing-vectors.ts'
+import { FRONT } from './front-end.ts'
+
+/** By a short name: what the front on `node:http` does. */
+export const DIFFERENCES = {
+  'an unknown method': '400 by the parser, instead of 501',
+  'a target of another form, another version of HTTP': '400, instead of a bare 505',
+  'more spaces in the request line': 'are taken',
+  'many headers': 'no limit but their bytes, instead of 98',
+  'a header without a name, a preamble of a proxy': '400, instead of being skipped',
+  'a head without an end': 'closed after 12 s without an answer; bytes do not extend it either',
+  'a slow body': 'has the deadline of an upload alone; the other front cuts it below 16 KB/s',
+  'a slow reader': 'is cut after 10 s in which it takes nothing; the other front cuts slow ones too',
+  'headers of an answer': 'also `Date` and `Connection: keep-alive`',
+  'the line end of a chunk': 'leaves with the chunk, and `listen.chunkFlush` changes nothing',
+  'a message that is too long': 'the WebSocket is closed with 1009, instead of dropped',
+} as const satisfies Readonly<Record<string, string>>
+
+export type Difference = keyof typeof DIFFERENCES
+
+/** True where a test has to expect the difference. */
+export function differs(_what: Difference): boolean {
+  return FRONT.name === 'node'
+}
+
+/** Framing vectors that the parser takes otherwise. It refuses more than the other by itself; see `isRefused`. */
+export const VECTORS_OTHERWISE: ReadonlyMap<string, Pick<Vector, 'statuses' | 'handled'>> = new Map(
+  differs('more spaces in the request line')
+    ? [
+        ['POST  /v1/echo HTTP/1.1', { statuses: [0, 200], handled: 1 }],
+        ['POST /v1/echo  HTTP/1.1', { statuses: [0, 200], handled: 1 }],
+        ['200 headers', { statuses: [200], handled: 1 }],
+      ]
+    : [],
+)
+
+/** True for a refusal by the parser where the other front leaves it to the gate. */
+export function isRefused(status: number, handled: number): boolean {
+  return differs('an unknown method') && status === 400 && handled === 0
+}
