@@ -333,11 +333,14 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: `time() - max(${of('process_start_time_seconds')})`, legend: 'uptime' }],
       },
       {
-        title: 'Instances by version',
-        description: 'Instances by the version they run.',
+        title: 'Instances by version and front',
+        description: 'Instances by the version they run, and by the HTTP front that serves.',
         unit: 'short',
         kind: 'stat',
-        queries: [{ expr: `count by (version) (${of('gateway_build_info')})`, legend: '{{version}}' }],
+        queries: [
+          { expr: `count by (version) (${of('gateway_build_info')})`, legend: '{{version}}' },
+          { expr: `count by (front) (${of('gateway_front')})`, legend: 'front {{front}}' },
+        ],
       },
     ],
   },

@@ -204,11 +204,13 @@ t.test('every setting that takes a variable is set by it', async t => {
           ? ['sqlite:a.db', 'sqlite:a.db']
           : notes.env === 'LOG_LEVEL'
             ? ['warn', 'warn']
-            : schema['type'] === 'integer'
-              ? ['7', 7]
-              : schema['type'] === 'boolean'
-                ? ['1', true]
-                : ['text', 'text']
+            : notes.env === 'GATEWAY_FRONT'
+              ? ['node', 'node']
+              : schema['type'] === 'integer'
+                ? ['7', 7]
+                : schema['type'] === 'boolean'
+                  ? ['1', true]
+                  : ['text', 'text']
     const config: unknown = loadConfig([], { [notes.env]: text })
     t.equal(
       path.reduce<unknown>((group, name) => Reflect.get(Object(group), name), config),

@@ -6,9 +6,6 @@ const FILES = [
   'abort',
   'account',
   'bad-requests',
-  'batch-idempotency',
-  'batches',
-  'chat-bad-requests',
   'chat-completions',
   'chat-completions-sdk',
   'chat-relay',
@@ -29,7 +26,6 @@ const FILES = [
   'resumable-streams',
   'stream-borders',
   'unread-answers',
-  'upstream-faults',
   'websocket',
   'websocket-bounds',
 ]

@@ -179,7 +179,7 @@ t.test('a terminal shows lines for people, without the fields that are not set',
   t.same(
     written.map(line => line.replace(/^\d{2}:\d{2}:\d{2} /, '')),
     [
-      'info listening url=http://a adminUrl=http://b\n',
+      'info listening url=http://a adminUrl=http://b front=node\n',
       'info exchange id=gen-1 method=POST route=/responses status=200 outcome=completed durationMs=1.5 provider=null failedAttempts=[]\n',
       'info something changed\n',
       'error it failed errorClass=TypeError\n',

@@ -16,6 +16,8 @@ export interface RunningAnswer {
   break(): void
   /** The connection is gone. */
   gone(): void
+  /** True if all of it has left, and the connection goes on. */
+  hasLeft(): boolean
 }
 
 export class NodeConnection implements RemoteEnd {
@@ -48,9 +50,9 @@ export class NodeConnection implements RemoteEnd {
     this.#onAborted = callback
   }
 
-  /** True if one more request may come. */
+  /** True if one more request may come: the client may know the end of an answer before this side is told. */
   get isFree(): boolean {
-    return this.#answer === null && !this.#raw.destroyed
+    return !this.#raw.destroyed && (this.#answer === null || this.#answer.hasLeft())
   }
 
   /** Takes the connection for one request. */

@@ -75,6 +75,10 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     this.drop()
   }
 
+  hasLeft(): boolean {
+    return false
+  }
+
   gone(): void {
     // An open socket is told by its own events.
   }

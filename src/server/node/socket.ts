@@ -249,6 +249,13 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     else this.#isBroken = true
   }
 
+  hasLeft(): boolean {
+    if (!this.#complete || this.#closes || this.#more !== null || this.#response.writableLength > 0)
+      return false
+    this.#finished()
+    return true
+  }
+
   /** The connection has closed, perhaps after the end of the answer. */
   gone(): void {
     if (this.#dead) return
