@@ -20,6 +20,11 @@ const WEIGHED_MS = 60_000
 
 /** Keys with a name at one endpoint, and in one note. More together are one caller. */
 const NAMED_MAX = 8
+/** A key whose last success is not older is served now. */
+const SERVED_MS = 2_000
+/** It has so many successes in 30 s, and so many for each attempt that fails. */
+const SERVED_LEAST = 5
+const SERVED_RATIO = 4
 
 /** One key at one endpoint, or all keys without a name together. */
 export class CallerState extends Breaker {
@@ -100,6 +105,16 @@ export class CallerState extends Breaker {
     return limited >= least && (limited > ok || this.limitedInRow >= least) ? 'limit' : null
   }
 
+  /** True if its requests mostly succeed, and the last ones did moments ago. */
+  isServed(nowMs: number, row: number, cause: Cause): boolean {
+    if (this.succeededMs <= nowMs - SERVED_MS || this.blockedUntilMs > nowMs) return false
+    this.window.advance(nowMs)
+    const { ok, failed, limited } = this.window
+    if (ok < Math.max(SERVED_LEAST, SERVED_RATIO * (failed + limited))) return false
+    // Of keys without a name some may have failed in this row while others are served.
+    return this.inRow(row, cause) < (this.name === '' ? SERVED_LEAST : 1)
+  }
+
   /** Its failures from before do not count any more. */
   clear(nowMs: number): void {
     this.setClosed(nowMs)
@@ -146,10 +161,11 @@ export class CallerStates {
     return null
   }
 
-  /** True if no other key has to wait as this one has, and one of them had a success in the last 30 s. */
-  isServedBeside(caller: CallerState, nowMs: number): boolean {
+  /** True if no other key has to wait as this one has, and one of them had a success in the last 30 s, or is served. */
+  isServedBeside(caller: CallerState, nowMs: number, row: number): boolean {
     const isResting = this.all.some(each => each !== caller && each.restUntilMs > nowMs)
-    return !isResting && this.hasSuccessBeside(caller, nowMs)
+    if (!isResting) return this.hasSuccessBeside(caller, nowMs)
+    return this.all.some(each => each !== caller && each.isServed(nowMs, row, 'limit'))
   }
 
   /** True if another key had a success in the last 30 s. */
@@ -162,10 +178,25 @@ export class CallerStates {
     return this.all.some(each => each !== caller && each.heardMs > nowMs - WINDOW_MS)
   }
 
-  /** Why the endpoint fails for all, judged by more than one key; null: it does not. */
+  /**
+   * Why the endpoint fails for all, judged by more than one key; null: it does not. While another key is served, those
+   * that fail have their own breakers: two keys of one owner may send together what makes a provider fail.
+   */
   verdict(nowMs: number, row: number, least: number): Cause | null {
     for (const each of this.all) each.window.advance(nowMs)
-    return CAUSES.find(cause => this.#fails(nowMs, row, least, cause)) ?? null
+    const found = CAUSES.find(cause => this.#fails(nowMs, row, least, cause)) ?? null
+    return found !== null && this.all.some(each => each.isServed(nowMs, row, found)) ? null : found
+  }
+
+  /**
+   * The names of the keys that have failed since the last success, separated by spaces, if nobody else has, and another
+   * key had a success lately; else empty.
+   */
+  aloneBesides(nowMs: number, row: number, cause: Cause): string {
+    const failing = this.all.filter(each => each.inRow(row, cause) > 0)
+    const isKnown = failing.every(({ name }) => name !== '')
+    const isBeside = this.all.some(each => !failing.includes(each) && each.succeededMs > nowMs - WINDOW_MS)
+    return isKnown && isBeside ? failing.map(({ name }) => name).join(' ') : ''
   }
 
   /** True if nobody else has failed since the last success. */

@@ -29,9 +29,9 @@ export class EndpointBreakers {
   /** Number of the row of failures that the next one belongs to; a success begins another one. */
   #row = 0
   #isRowEmpty = true
-  /** The only key whose failures have opened the breaker for all; empty: there were several. */
+  /** The only keys whose failures have opened the breaker for all, separated by spaces; empty: there may be others. */
   #alone = ''
-  /** The probe under way is of another key than that one. */
+  /** The probe under way is of another key than those. */
   #isProbeOfOther = false
   /** The key that failed last. */
   #failedLast = ''
@@ -105,7 +105,7 @@ export class EndpointBreakers {
     const cause = isHeardAlone ? own : callers.verdict(nowMs, this.#row, least)
     if (cause !== null) {
       const isAlone = isHeardAlone && callers.isAlone(state, this.#row, cause)
-      this.openAll(nowMs, cause, nowMs, isAlone ? state.name : '')
+      this.openAll(nowMs, cause, nowMs, isAlone ? state.name : callers.aloneBesides(nowMs, this.#row, cause))
     } else if (own !== null && state.name !== '' && !state.isOpen) {
       this.#openCaller(nowMs, state, own, nowMs)
     }
@@ -138,7 +138,8 @@ export class EndpointBreakers {
     // A later probe is running; its outcome is newer.
     if (!breaker.isOpen || breaker.probeBeganMs > beganMs) return false
     this.#failedLast = state.name
-    if (scope === 'all') this.openAll(nowMs, cause, beganMs, state.name === this.#alone ? this.#alone : '')
+    if (scope === 'all')
+      this.openAll(nowMs, cause, beganMs, this.#isAmongAlone(state.name) ? this.#alone : '')
     else this.#openCaller(nowMs, state, cause, beganMs)
     return true
   }
@@ -161,13 +162,14 @@ export class EndpointBreakers {
   }
 
   /**
-   * The provider asks a caller to wait. All wait if another one has to as well, or if no other had a success lately.
+   * The provider asks a caller to wait. All wait if another one has to as well and nobody is served meanwhile, or if no
+   * other had a success lately.
    * Returns for whom it holds.
    */
   rest(nowMs: number, state: CallerState, forMs: number, cause: Cause): BreakerScope {
     state.rest(nowMs, forMs, cause)
     this.#hasBlocked = true
-    if (this.callers.isServedBeside(state, nowMs)) return 'caller'
+    if (this.callers.isServedBeside(state, nowMs, this.#row)) return 'caller'
     this.all.rest(nowMs, forMs, cause)
     return 'all'
   }
@@ -233,13 +235,18 @@ export class EndpointBreakers {
   /** True if the caller's next request is the probe of the open breaker for all. */
   #mayProbe(nowMs: number, caller: HealthCaller | null): boolean {
     const { all } = this
-    // Only one key has failed: the first request of another one finds out whether it is the key or the endpoint.
+    // Only some keys have failed: the first request of another one finds out whether it is they or the endpoint.
     if (this.#isBesideAlone(caller)) return !(this.#isProbeOfOther && all.probeUntilMs > nowMs)
     return all.isDue(nowMs) && !this.#leavesProbe(nowMs, caller)
   }
 
   #isBesideAlone(caller: HealthCaller | null): boolean {
-    return this.#alone !== '' && caller !== null && !caller.keyHash.startsWith(this.#alone)
+    return this.#alone !== '' && caller !== null && !this.#isAmongAlone(caller.keyHash)
+  }
+
+  /** @param key its hash or name */
+  #isAmongAlone(key: string): boolean {
+    return key !== '' && this.#alone.split(' ').some(name => name !== '' && key.startsWith(name))
   }
 
   /** True if the caller failed last, and another key has asked lately: its request is the better probe. */

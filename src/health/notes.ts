@@ -13,7 +13,7 @@ export type BreakerEvent = { readonly caller: string } & (
       readonly forMs: number
       readonly streak: number
       readonly cause: Cause
-      /** The only key whose failures have opened the breaker for all; empty: there were several. */
+      /** The only keys whose failures have opened the breaker for all, separated by spaces; empty: maybe others too. */
       readonly alone: string
     }
   /** One request is the probe; no other thread sends one for so long. `isOther`: it is of another key than `alone`. */
@@ -127,7 +127,7 @@ function readEvent(value: unknown): readonly BreakerEvent[] {
   const caller = nameOf(name)
   if (kind === 'open') {
     const spans = { forMs: span(forMs), streak: whole(streak, 1), cause: causeOf(cause) }
-    return [{ kind, caller, ...spans, alone: nameOf(alone) }]
+    return [{ kind, caller, ...spans, alone: namesOf(alone) }]
   }
   if (kind === 'probe') return [{ kind, caller, forMs: span(forMs), isOther: isOther === true }]
   return kind === 'closed' || kind === 'unproved' ? [{ kind, caller }] : []
@@ -135,6 +135,13 @@ function readEvent(value: unknown): readonly BreakerEvent[] {
 
 function nameOf(value: unknown): string {
   return typeof value === 'string' && /^[\da-f]{1,10}$/.test(value) ? value : ''
+}
+
+/** Names with spaces between. */
+function namesOf(value: unknown): string {
+  if (typeof value !== 'string') return ''
+  const names = value.split(' ', CALLERS_MAX).map(nameOf)
+  return names.includes('') ? '' : names.join(' ')
 }
 
 function causeOf(value: unknown): Cause {

@@ -167,6 +167,59 @@ t.test('keys of one workspace are one caller while another workspace is served',
   t.equal(own.state.isOpen, true, 'nobody else uses the endpoint')
 })
 
+t.test(
+  'keys of several workspaces that fail together do not take the endpoint from keys that are served',
+  async t => {
+    const mine = [callerOf(1, 'one'), callerOf(2, 'two'), callerOf(3, 'three')]
+    const theirs = callerOf(4, 'four')
+    const { clock, begin, ask, standing, state, changes } = setup()
+    let [served, reached] = [0, 0]
+    for (let quarter = 0; quarter < 48; quarter++) {
+      if (ask(theirs, 'ok')) served++
+      if (quarter >= 6) {
+        const burst = mine.flatMap(caller =>
+          [1, 2, 3, 4].map(() => begin(caller)).filter(entry => entry !== null),
+        )
+        clock.advance(10)
+        for (const entry of burst) entry.ended('failed', clock.monotonicMs())
+        reached += burst.length
+      }
+      clock.advance(240)
+    }
+    t.same([served, changes, state.isOpen], [48, [], false])
+    t.ok(reached < 60, `${reached} of their own 504 requests reached the provider`)
+    for (const caller of mine) t.equal(standing(caller), BLOCKED)
+  },
+)
+
+t.test('a key that asks seldom is the probe at once where only others have failed', async t => {
+  const { clock, ask, standing, state, changes } = setup()
+  ask(CAT, 'ok')
+  clock.advance(10 * SECOND_MS)
+  for (const caller of [ANN, BEN, ANN, BEN, ANN]) ask(caller, 'failed')
+  t.equal(state.isOpen, true)
+  t.same([standing(ANN), standing(BEN), standing(CAT)], [BLOCKED, BLOCKED, PROBE_DUE])
+  ask(CAT, 'ok')
+  t.same(changes, ['opened', 'probed', 'closed'])
+})
+
+t.test(
+  'an endpoint that dies is closed for all once the keys that were served fail, or have not asked for 2 s',
+  async t => {
+    const fast = setup()
+    for (let time = 0; time < 20; time++) for (const caller of [ANN, BEN, CAT]) fast.ask(caller, 'ok')
+    for (const caller of [ANN, BEN, ANN, BEN, ANN]) fast.ask(caller, 'failed')
+    t.equal(fast.state.isOpen, false)
+    fast.ask(CAT, 'failed')
+    t.equal(fast.state.isOpen, true)
+    const slow = setup()
+    for (let time = 0; time < 20; time++) for (const caller of [ANN, BEN, CAT]) slow.ask(caller, 'ok')
+    slow.clock.advance(2 * SECOND_MS)
+    for (const caller of [ANN, BEN, ANN, BEN, ANN]) slow.ask(caller, 'failed')
+    t.equal(slow.state.isOpen, true)
+  },
+)
+
 t.test('an endpoint that fails more often than not, for many keys, is closed for all', async t => {
   const { ask, state } = setup()
   for (let round = 0; round < 3; round++) {
@@ -187,6 +240,16 @@ t.test('a wait that the provider asks one key for holds for all once a second ke
   t.equal(standing(CAT), BLOCKED)
   clock.advance(20_000)
   t.same([standing(ANN), standing(CAT)], [BLOCKED, STEADY])
+})
+
+t.test('waits of several keys do not hold for all while another key is served', async t => {
+  const { ask, standing } = setup()
+  for (let time = 0; time < 5; time++) ask(CAT, 'ok')
+  ask(ANN, 'limited', 30_000)
+  ask(BEN, 'limited', 30_000)
+  t.same([standing(ANN), standing(BEN), standing(CAT)], [BLOCKED, BLOCKED, STEADY])
+  ask(CAT, 'limited', 30_000)
+  t.equal(standing(callerOf(4)), BLOCKED, 'now nobody is served')
 })
 
 t.test('eight keys have a name at an endpoint, all further ones are one caller', async t => {
