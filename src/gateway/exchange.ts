@@ -26,6 +26,14 @@ export interface Held {
 /** For what is too little to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
+/** What the streams of one exchange may rely on. */
+export interface StreamTrust {
+  /** True if a stream of this endpoint may reserve piece by piece. */
+  isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean
+  /** The exchange is over. Later calls do nothing. */
+  leave(): void
+}
+
 /** The terms of a request that is a line of a batch. */
 export interface BatchTerms {
   readonly priceFactor: PriceFactor
@@ -260,6 +268,8 @@ export class Exchange implements ClientRequest {
   overLimit = false
   /** The reservation by the limits of the caller; null before admission. */
   reservation: Reservation | null = null
+  /** What its streams may rely on when they reserve piece by piece; null before admission, and without limits. */
+  trust: StreamTrust | null = null
   /**
    * For a plugin that asks other models before routing: resolves when somebody may serve the request and the caller's
    * limits allow it, so that nothing is spent on one that would be refused. Rejects with the reason.

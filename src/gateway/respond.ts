@@ -102,8 +102,9 @@ function ended(
     : writing.then(() => concluded(deps, exchange, conclusion))
 }
 
-function closeParts({ metrics }: GatewayDeps, { tools, plugins }: RunningExchange): void {
+function closeParts({ metrics }: GatewayDeps, { tools, trust, plugins }: RunningExchange): void {
   tools?.close()
+  trust?.leave()
   plugins?.observeTimes(metrics)
 }
 
@@ -268,10 +269,11 @@ function pin(_: GatewayDeps, exchange: RunningExchange): void {
 function admit({ quota, visibleStreams }: GatewayDeps, exchange: RunningExchange) {
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
   const { bill, prompt, candidates, plugins } = exchange
+  exchange.trust = visibleStreams.trustOf(exchange.caller.keyHash)
   return reserve(
     quota,
     exchange,
-    demandOf(prompt, candidates, visibleStreams, plugins?.maxCalls, bill.priceFactor),
+    demandOf(prompt, candidates, exchange.trust, plugins?.maxCalls, bill.priceFactor),
   )
 }
 

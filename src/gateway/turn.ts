@@ -163,7 +163,7 @@ class TurnCall implements ModelCall {
     prompt: ResponsesRequest,
     calls: ToolCalls | null,
   ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
-    return whenReady(allowedCall(this.#deps, this.#exchange, candidate, prompt), terms =>
+    return whenReady(allowedCall(this.#exchange, candidate, prompt), terms =>
       terms === null ? null : this.#opened(candidate, record, prompt, calls, terms),
     )
   }
@@ -210,13 +210,12 @@ const UNLIMITED = { cap: null, meter: null, reserved: 0 }
 
 /** The output that the caller's limits allow the next call; null: nothing. */
 function allowedCall(
-  { visibleStreams }: TurnDeps,
   exchange: RunningExchange,
   candidate: RouteCandidate,
   prompt: ResponsesRequest,
 ): CallTerms | typeof UNLIMITED | null | Promise<CallTerms | null> {
   const allowance = exchange.reservation?.allowance ?? null
-  return allowance === null ? UNLIMITED : admitCall(exchange, allowance, prompt, candidate, visibleStreams)
+  return allowance === null ? UNLIMITED : admitCall(exchange, allowance, prompt, candidate)
 }
 
 /**

@@ -292,3 +292,37 @@ for (const way of [...WAYS, ...FETCHED]) {
     t.ok(spent <= LIMIT_USD + way.costs, `${spent} USD`)
   })
 }
+
+t.test(
+  'two keys that teach an endpoint to be believed do not let a third one spend more than its limit',
+  async t => {
+    const s = await start(t, {})
+    const teachers = await Promise.all([s.newKey(null), s.newKey(null)])
+    s.provider.onReply = reply => {
+      for (let piece = 0; piece < 20; piece++) reply.say({ content: 'four words are here ' })
+      reply.finish(usageOf(1, 80))
+    }
+    for (let time = 0; time < 40; time++) {
+      const { status } = await s.ask(teachers[time % 2] ?? '', { stream: true })
+      t.equal(status, 200)
+    }
+    const before = await s.spent()
+    const waiting: ToldReply[] = []
+    s.provider.onReply = reply => void waiting.push(reply)
+    const key = await s.newKey(LIMIT_USD)
+    const asked = Array.from({ length: AT_ONCE }, () => s.ask(key, { stream: true }))
+    let refused = 0
+    for (const one of asked) {
+      void one.then(({ status }) => {
+        if (status !== 200) refused++
+      })
+    }
+    while (waiting.length + refused < AT_ONCE) await new Promise(resolve => setImmediate(resolve))
+    for (const reply of waiting) think(reply)
+    await Promise.all(asked)
+    const spent = (await s.spent()) - before
+    t.comment(`${spent.toFixed(2)} USD spent`)
+    t.ok(spent > 0)
+    t.ok(spent <= LIMIT_USD + MAX_OUTPUT * OUTPUT_USD, `${spent} USD`)
+  },
+)

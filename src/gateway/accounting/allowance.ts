@@ -8,11 +8,10 @@ import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isPending } from '../../ready.ts'
-import type { Candidate, Exchange } from '../exchange.ts'
+import type { Candidate, Exchange, StreamTrust } from '../exchange.ts'
 import { honours } from '../routing/rank.ts'
 import { dearestPrices } from './dearest.ts'
 import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
-import type { VisibleStreams } from './visible-streams.ts'
 
 /** Tokens that a stream reserves at a time. */
 const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
@@ -29,14 +28,14 @@ const SAFE_CAP_TOKENS = 4_096
 export function demandOf(
   request: ResponsesRequest,
   candidates: readonly Candidate[],
-  streams: VisibleStreams,
+  trust: Pick<StreamTrust, 'isVisible'> | null,
   calls = 1,
   factor: PriceFactor = FULL_PRICE,
 ): Demand {
   const inputTokens = inputTokensOf(request)
   let tokens = inputTokens
   const offers = candidates.map(candidate => {
-    const { perInputToken, ...offer } = offerOf(request, candidate, streams, inputTokens, factor)
+    const { perInputToken, ...offer } = offerOf(request, candidate, trust, inputTokens, factor)
     const said = ordinaryOutput(request, candidate.endpoint)
     const again = (calls * (calls - 1)) / 2
     tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
@@ -55,7 +54,7 @@ export function demandOf(
 function offerOf(
   request: ResponsesRequest,
   { endpoint, credential }: Candidate,
-  streams: VisibleStreams,
+  trust: Pick<StreamTrust, 'isVisible'> | null,
   inputTokens: number,
   factor: PriceFactor,
 ): Offer & { readonly perInputToken: PicoUsd } {
@@ -66,7 +65,7 @@ function offerOf(
     asked ?? Number.POSITIVE_INFINITY,
     asked === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? asked),
   )
-  const grows = cappable && request.stream === true && streams.isVisible(endpoint, request)
+  const grows = cappable && request.stream === true && trust?.isVisible(endpoint, request) === true
   return {
     base: shareOf(dearest.input, factor),
     ...(dearest.fetched === 0 ? {} : { fetched: shareOf(dearest.fetched, factor) }),
@@ -102,11 +101,10 @@ export function admitCall(
   allowance: Allowance,
   prompt: ResponsesRequest,
   candidate: Candidate,
-  streams: VisibleStreams,
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
   const spent = bill.closedCost
-  const asked = offerOf(prompt, candidate, streams, inputTokensOf(prompt), bill.priceFactor)
+  const asked = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls of tools count against the same limits.
   const rest = allowance.rest(asked.isOwn) - spent - bill.inner.cost
   const most = affordable(asked, rest)

@@ -1,9 +1,12 @@
 /**
  * Visible streams: which endpoints have shown that all of a streamed reply is seen while it comes, so that a stream
- * under a limit may reserve piece by piece. What a caller asks for is no proof. One for each thread. Pure state.
+ * under a limit may reserve piece by piece. What a caller asks for is no proof, and what others were shown is a weak
+ * one: one stream of a key at a time may rely on it. One for each thread. Pure state.
  */
+import { HeldShare } from '../../fairness/held-share.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import type { StreamTrust } from '../exchange.ts'
 import { isThoughtless, type Said } from './estimate.ts'
 
 /** Replies in a row that an endpoint has to show. */
@@ -46,12 +49,30 @@ export interface ShownReply extends Said {
 export class VisibleStreams {
   /** Bounded by the catalogue: what an endpoint has shown goes with it. By effort. */
   readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
+  /** Keys whose streams rely on what was shown. */
+  readonly #relying = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: 1 })
 
-  /** True if a stream of this endpoint may reserve piece by piece. */
-  isVisible(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
+  /** True if a stream of this endpoint may reserve piece by piece, because its row or its replies say so. */
+  isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
+    return this.isPromised(endpoint, request) || this.isShown(endpoint, request)
+  }
+
+  /** What an exchange of this key may rely on; `leave` when it ends. */
+  trustOf(keyHash: string): StreamTrust {
+    return new KeyTrust(this, keyHash, this.#relying)
+  }
+
+  /** Its row says so, and it has shown nothing else. */
+  isPromised(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
+    return (
+      endpoint.thinks === false && this.#shown.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
+    )
+  }
+
+  /** It has shown it. */
+  isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     const shown = this.#shown.get(endpoint)?.get(effortOf(reasoning))
-    if (shown === undefined) return endpoint.thinks === false
-    if (shown.good < REPLIES) return endpoint.thinks === false && !shown.hasHidden
+    if (shown === undefined || shown.good < REPLIES) return false
     let keys = 0
     for (const at of shown.keys.values()) if (at > shown.good - REPLIES) keys++
     return keys >= KEYS || endpoint.thinks === false
@@ -98,6 +119,36 @@ export class VisibleStreams {
       efforts.set(effort, shown)
     }
     return shown
+  }
+}
+
+/**
+ * What one exchange may rely on. An endpoint may have shown short replies to easy prompts, and think about others: two
+ * keys can teach it, and a third one would have many streams that are reserved for a small part.
+ */
+class KeyTrust implements StreamTrust {
+  readonly #streams: VisibleStreams
+  readonly #keyHash: string
+  readonly #relying: HeldShare
+  /** Null: nobody has asked yet. */
+  #mayRely: boolean | null = null
+
+  constructor(streams: VisibleStreams, keyHash: string, relying: HeldShare) {
+    this.#streams = streams
+    this.#keyHash = keyHash
+    this.#relying = relying
+  }
+
+  isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
+    if (this.#streams.isPromised(endpoint, request)) return true
+    if (!this.#streams.isShown(endpoint, request)) return false
+    this.#mayRely ??= this.#relying.take(this.#keyHash, 1) === 'taken'
+    return this.#mayRely
+  }
+
+  leave(): void {
+    if (this.#mayRely === true) this.#relying.give(this.#keyHash, 1)
+    this.#mayRely = false
   }
 }
 

@@ -79,7 +79,7 @@ t.test('a later call has what the earlier ones left, and its own cap', async t =
   const candidate = { endpoint, credential: null }
   const exchange = scriptedExchange({ input: 'x'.repeat(400), stream: false })
   const { allowance, asked } = allowanceOf(5_000)
-  t.match(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), { cap: 4_900 })
+  t.match(admitCall(exchange, allowance, exchange.prompt, candidate), { cap: 4_900 })
   t.same(asked, [5_000])
   const usage = {
     inputTokens: 1_000,
@@ -92,23 +92,18 @@ t.test('a later call has what the earlier ones left, and its own cap', async t =
   exchange.bill.charge(chargeOf(usage, endpoint.pricing, true))
   exchange.bill.closeTurn()
   exchange.bill.addToolCall(true, 500)
-  t.match(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), { cap: 2_400 })
+  t.match(admitCall(exchange, allowance, exchange.prompt, candidate), { cap: 2_400 })
   exchange.bill.addToolCall(true, 2_400)
-  t.equal(admitCall(exchange, allowance, exchange.prompt, candidate, NOTHING_SHOWN), null)
+  t.equal(admitCall(exchange, allowance, exchange.prompt, candidate), null)
 })
 
 t.test('no cap is made up that a model may refuse', async t => {
   const exchange = scriptedExchange({ input: 'x' })
+  exchange.trust = NOTHING_SHOWN.trustOf('a')
   const capOf = (more: object, rest: number, fields: object = {}) => {
     const endpoint = { ...scriptedEndpoint('openai-chat'), ...more }
     const prompt = { ...exchange.prompt, ...fields }
-    const terms = admitCall(
-      exchange,
-      allowanceOf(rest).allowance,
-      prompt,
-      { endpoint, credential: null },
-      NOTHING_SHOWN,
-    )
+    const terms = admitCall(exchange, allowanceOf(rest).allowance, prompt, { endpoint, credential: null })
     return terms === null || terms instanceof Promise ? terms : terms.cap
   }
   t.equal(capOf({ thinks: false }, 1e9), null, 'a stream that is seen, of a model whose maximum is unknown')

@@ -105,3 +105,22 @@ t.test('a row is believed until a reply shows otherwise', async t => {
   for (let at = 0; at < 20; at++) streams.note(said, UNSAID, ONE, GOOD)
   t.equal(streams.isVisible(said, UNSAID), true, 'one key is enough where the row says it too')
 })
+
+t.test('one stream of a key at a time relies on what was shown, and any number on a row', async t => {
+  const streams = new VisibleStreams()
+  show(streams, 19)
+  show(streams, 1, {}, TWO)
+  const [first, second, other] = [streams.trustOf(ONE), streams.trustOf(ONE), streams.trustOf(TWO)]
+  t.same(
+    [first, first, second, other].map(trust => trust.isVisible(ENDPOINT, UNSAID)),
+    [true, true, false, true],
+  )
+  const said = { ...scriptedEndpoint('openai-chat'), thinks: false as const }
+  t.equal(second.isVisible(said, UNSAID), true, 'the operator says so')
+  first.leave()
+  first.leave()
+  t.equal(first.isVisible(ENDPOINT, UNSAID), false, 'it is over')
+  t.equal(second.isVisible(ENDPOINT, UNSAID), false, 'what it was told once holds to its end')
+  second.leave()
+  t.equal(streams.trustOf(ONE).isVisible(ENDPOINT, UNSAID), true)
+})
