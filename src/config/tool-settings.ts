@@ -57,9 +57,9 @@ export const toolSettings = group({
       sandboxEngine,
     ),
     network: setting(
-      Type.Literal('disabled', { expected: '`disabled`' }),
-      'code of a model has no network; a request that asks for one is answered 400',
-      { default: 'disabled' },
+      oneOf(['allowlist', 'disabled']),
+      '`allowlist`: a request may name domains that its code reaches by HTTPS, where the engine holds such a list (bubblewrap); addresses are checked as those of pages (`tools.webFetch`). `disabled`: no code has a network, and such a request is 400',
+      { default: 'allowlist' },
     ),
     timeoutMs: setting(
       Type.Integer({ minimum: 100, maximum: 50_000 }),

@@ -1,6 +1,6 @@
 /**
  * The engine bubblewrap: each code runs in namespaces of its own, with a read-only `/usr` of this machine and without
- * network. Main thread.
+ * network. Where the container has an allow-list, the socket of a proxy of ours is the way out. Main thread.
  */
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'
@@ -9,6 +9,7 @@ import { type Code, DATA_FOLDER, type EngineLimits } from './engine.ts'
 import type { User } from './folder.ts'
 import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
+import { type OpenTunnel, PROXY_FOLDER, PROXY_PORT, RELAY } from './run-network.ts'
 
 /** Folders of the programs; no environment variable changes them. */
 const FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
@@ -20,6 +21,7 @@ const INNER_ID = '1000'
 /** `nobody`: the system does not bound the processes of root. */
 const OUTER_ID = 65_534
 const PROBE_MS = 5_000
+const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`
 const PROBE_BYTES = 64 * 1024 * 1024
 
 export interface BubblewrapOptions {
@@ -27,9 +29,11 @@ export interface BubblewrapOptions {
   /** Folder for the files of containers. */
   readonly folder: string
   readonly clock: Clock
+  /** Null: no container has a network. */
+  readonly openTunnel: OpenTunnel | null
 }
 
-export function createBubblewrap({ limits, folder, clock }: BubblewrapOptions) {
+export function createBubblewrap({ limits, folder, clock, openTunnel }: BubblewrapOptions) {
   const bwrap = programAt('bwrap')
   const prlimit = programAt('prlimit')
   const user: User | null = process.getuid?.() === 0 ? { uid: OUTER_ID, gid: OUTER_ID } : null
@@ -62,15 +66,21 @@ export function createBubblewrap({ limits, folder, clock }: BubblewrapOptions) {
   }
 
   return createFolderEngine({
+    name: 'bubblewrap',
+    // The relay inside is a program of Python.
+    openTunnel: programAt('python3') === null ? null : openTunnel,
     limits,
     folder,
     user,
     owner: user,
     clock,
     refusal,
-    command: (code, source) => ({
+    command: (code, source, _timeoutMs, network) => ({
       file: bwrap ?? 'bwrap',
-      args: bubblewrapArguments({ prlimit: prlimit ?? 'prlimit', limits, source }, code),
+      args: bubblewrapArguments(
+        { prlimit: prlimit ?? 'prlimit', limits, source, network: network?.folder ?? null },
+        code,
+      ),
     }),
   })
 }
@@ -80,10 +90,19 @@ export interface BubblewrapTerms {
   readonly limits: EngineLimits
   /** Folder of the container's files; null: none. */
   readonly source: string | null
+  /** Folder with the socket of the proxy; absent or null: no network. */
+  readonly network?: string | null
 }
 
+/** Certificates by which programs know servers; not there on every machine. */
+const CERTIFICATES = ['/etc/ssl/certs', '/etc/pki/tls/certs', '/etc/pki/ca-trust/extracted']
+const PROXY_VARIABLES = ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY']
+
 /** The arguments of `bwrap` for one code. Pure. */
-export function bubblewrapArguments({ prlimit, limits, source }: BubblewrapTerms, code: Code): string[] {
+export function bubblewrapArguments(
+  { prlimit, limits, source, network = null }: BubblewrapTerms,
+  code: Code,
+): string[] {
   const { cpuSeconds, memoryBytes, fileBytes } = limits
   const memory = String(memoryBytes)
   const scratch = String(Math.floor(memoryBytes / 4))
@@ -96,11 +115,16 @@ export function bubblewrapArguments({ prlimit, limits, source }: BubblewrapTerms
     ...['--ro-bind-try', '/etc/alternatives', '/etc/alternatives', '--proc', '/proc', '--dev', '/dev'],
     ...['/dev/shm', '/tmp', '/home/user'].flatMap(path => ['--size', scratch, '--tmpfs', path]),
     ...(source === null ? ['--dir', DATA_FOLDER] : ['--bind', source, DATA_FOLDER]),
+    ...(network === null ? [] : ['--ro-bind', network, PROXY_FOLDER]),
+    ...(network === null ? [] : CERTIFICATES.flatMap(path => ['--ro-bind-try', path, path])),
     ...['--remount-ro', '/dev', '--remount-ro', '/', '--chdir', DATA_FOLDER, '--clearenv'],
     ...['--setenv', 'PATH', '/usr/local/bin:/usr/bin:/bin', '--setenv', 'HOME', '/home/user'],
-    ...['--setenv', 'LANG', 'C.UTF-8', '--setenv', 'USER', 'user', '--'],
+    ...['--setenv', 'LANG', 'C.UTF-8', '--setenv', 'USER', 'user'],
+    ...(network === null ? [] : PROXY_VARIABLES.flatMap(name => ['--setenv', name, PROXY_URL])),
+    '--',
     ...[prlimit, `--as=${memory}`, `--cpu=${cpuSeconds}`, `--fsize=${fileBytes}`, `--nproc=${PROCESSES}`],
     ...[`--nofile=${OPEN_FILES}`, '--core=0', '--memlock=0', '--msgqueue=0', '--'],
+    ...(network === null ? [] : ['python3', '-c', RELAY]),
     ...codeCommand(code),
   ]
 }

@@ -20,6 +20,7 @@ import type {
 } from './engine.ts'
 import { createFirstEngine } from './first-engine.ts'
 import { filePath } from './paths.ts'
+import type { OpenTunnel } from './run-network.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
 
@@ -31,6 +32,8 @@ export interface ContainersOptions {
   readonly folder: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
+  /** Connects code with servers of its allow-list. */
+  readonly openTunnel: OpenTunnel
 }
 
 export interface Containers extends SandboxCalls {
@@ -54,7 +57,8 @@ const WAITING_FACTOR = 8
 interface Held {
   readonly key: string
   readonly workspace: string
-  readonly networkPolicy: ContainerTerms['networkPolicy']
+  /** Names the allow-list; empty: no network. */
+  readonly policy: string
   readonly engine: EngineContainer
   sleepMs: number
   usedMs: number
@@ -97,18 +101,17 @@ class HeldContainers implements Containers {
   }
 
   async check(terms: ContainerTerms) {
-    await this.#offered()
-    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
+    this.#checkNetwork(await this.#offered(), terms)
   }
 
   async open(owner: ContainerOwner, id: string | null, terms: ContainerTerms) {
     const engine = await this.#offered()
     if (id !== null && !NAME.test(id)) throw notFound()
     const known = id === null ? null : this.#find(owner, id)
-    if (known !== null && known.networkPolicy !== terms.networkPolicy) {
+    if (known !== null && known.policy !== policyOf(terms)) {
       throw new GatewayError('conflict', 'The network policy of a container cannot change while it exists')
     }
-    if (terms.networkPolicy !== 'disabled') throw withoutNetwork()
+    this.#checkNetwork(engine, terms)
     if (known !== null) {
       known.sleepMs = terms.sleepAfterSeconds * 1000
       this.#use(known)
@@ -194,6 +197,17 @@ class HeldContainers implements Containers {
     return this.#engine
   }
 
+  /** @throws GatewayError, naming the engine or the setting */
+  #checkNetwork({ name, holdsDomains }: SandboxEngine, { allowedDomains }: ContainerTerms): void {
+    if (allowedDomains === null) return
+    if (this.#options.settings.network === 'disabled')
+      throw withoutNetwork('The sandbox has no network here (setting tools.sandbox.network)')
+    if (!holdsDomains)
+      throw withoutNetwork(
+        `The engine ${name} of the sandbox has no network; the engine bubblewrap holds allow-lists (setting tools.sandbox.engine)`,
+      )
+  }
+
   async #create(
     engine: SandboxEngine,
     owner: ContainerOwner,
@@ -205,8 +219,8 @@ class HeldContainers implements Containers {
     const held: Held = {
       key,
       workspace,
-      networkPolicy: terms.networkPolicy,
-      engine: await engine.create(randomText(MADE_CHARS)),
+      policy: policyOf(terms),
+      engine: await engine.create(randomText(MADE_CHARS), terms.allowedDomains),
       sleepMs: terms.sleepAfterSeconds * 1000,
       usedMs: 0,
       pending: 0,
@@ -296,22 +310,26 @@ class HeldContainers implements Containers {
   }
 }
 
-function engineOf({ settings, folder, clock }: ContainersOptions): SandboxEngine | null {
+function engineOf({ settings, folder, clock, openTunnel: open }: ContainersOptions): SandboxEngine | null {
   const limits: EngineLimits = {
     cpuSeconds: settings.cpuSeconds,
     memoryBytes: settings.memoryMb * MIB,
     fileBytes: settings.fileMb * MIB,
     files: FILES_MAX,
   }
+  const openTunnel = settings.network === 'disabled' ? null : open
   switch (settings.engine) {
     case 'none':
       return null
     case 'auto':
-      return createFirstEngine([createEmbedded(limits, clock), createBubblewrap({ limits, folder, clock })])
+      return createFirstEngine([
+        createEmbedded(limits, clock),
+        createBubblewrap({ limits, folder, clock, openTunnel }),
+      ])
     case 'embedded':
       return createEmbedded(limits, clock)
     case 'bubblewrap':
-      return createBubblewrap({ limits, folder, clock })
+      return createBubblewrap({ limits, folder, clock, openTunnel })
     case 'docker':
       return createDocker({ limits, folder, clock })
   }
@@ -342,11 +360,12 @@ function notOffered(reason: string): GatewayError {
   )
 }
 
-function withoutNetwork(): GatewayError {
-  return new GatewayError(
-    'invalid_request',
-    'The sandbox has no network, with any of its engines: network_policy must be {type: disabled}',
-  )
+function withoutNetwork(reason: string): GatewayError {
+  return new GatewayError('invalid_request', `${reason}: network_policy must be {type: disabled}`)
+}
+
+function policyOf({ allowedDomains }: ContainerTerms): string {
+  return allowedDomains === null ? '' : JSON.stringify(allowedDomains.toSorted())
 }
 
 function notFound(): GatewayError {

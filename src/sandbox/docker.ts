@@ -51,6 +51,8 @@ export function createDocker({ limits, folder, clock }: DockerOptions): SandboxE
   }
 
   return createFolderEngine({
+    name: 'docker',
+    openTunnel: null,
     limits,
     folder,
     user: null,

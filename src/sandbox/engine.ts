@@ -63,10 +63,17 @@ export interface EngineContainer {
 }
 
 export interface SandboxEngine {
+  /** As the setting writes it. */
+  readonly name: string
+  /** Its code may be given the domains of an allow-list, and no others. Known once `refusal` has answered. */
+  readonly holdsDomains: boolean
   /** Null: works here. Otherwise the reason why it cannot, for a client. Asked once. */
   refusal(): Promise<string | null>
-  /** `id` is unique, and safe as the name of a folder. */
-  create(id: string): Promise<EngineContainer>
+  /**
+   * `id` is unique, and safe as the name of a folder. `allowedDomains`: null where the code has no network, and always
+   * where the engine does not hold them.
+   */
+  create(id: string, allowedDomains: readonly string[] | null): Promise<EngineContainer>
   /** Deletes the files of all containers. */
   close(): Promise<void>
 }

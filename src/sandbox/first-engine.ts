@@ -5,6 +5,12 @@ import type { SandboxEngine } from './engine.ts'
 export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEngine {
   let chosen: SandboxEngine | null = null
   return {
+    get name() {
+      return chosen?.name ?? 'auto'
+    },
+    get holdsDomains() {
+      return chosen?.holdsDomains === true
+    },
     async refusal() {
       const reasons: string[] = []
       for (const engine of engines) {
@@ -17,9 +23,9 @@ export function createFirstEngine(engines: readonly SandboxEngine[]): SandboxEng
       }
       return `no engine works on this machine: ${reasons.join('; ')}`
     },
-    create(id) {
+    create(id, allowedDomains) {
       if (chosen === null) throw new TypeError('no engine has been chosen')
-      return chosen.create(id)
+      return chosen.create(id, allowedDomains)
     },
     async close() {
       await Promise.all(engines.map(engine => engine.close()))

@@ -17,8 +17,12 @@ import type {
 } from './engine.ts'
 import { createFolder, type Folder, type User } from './folder.ts'
 import { NO_LIMITS, type ProgramEnd, runProgram } from './process-run.ts'
+import { type OpenTunnel, openNetwork, type RunNetwork } from './run-network.ts'
 
 export interface FolderEngineOptions {
+  readonly name: string
+  /** Null: its code has no network. */
+  readonly openTunnel: OpenTunnel | null
   readonly limits: EngineLimits
   readonly folder: string
   /** User of the programs; null: that of the gateway. */
@@ -32,6 +36,7 @@ export interface FolderEngineOptions {
     code: Code,
     source: string,
     timeoutMs: number,
+    network: RunNetwork | null,
   ): { readonly file: string; readonly args: readonly string[] }
 }
 
@@ -41,10 +46,12 @@ const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
 export function createFolderEngine(options: FolderEngineOptions): SandboxEngine {
   const root = new RootFolder(options)
   return {
+    name: options.name,
+    holdsDomains: options.openTunnel !== null,
     refusal: () => options.refusal(),
-    async create(id) {
+    async create(id, allowedDomains) {
       const folder = await createFolder(join(await root.path(), id), options.limits, options.owner)
-      return createContainer(folder, options)
+      return createContainer(folder, allowedDomains, options)
     },
     close: () => root.remove(),
   }
@@ -88,6 +95,8 @@ class RootFolder {
 const PREFIX = 'sluice-sandbox-'
 /** Tells this process from an earlier one with the same id: in an image every gateway is process 1. */
 const STARTED = Math.floor(performance.timeOrigin)
+/** A path of a socket has 107 bytes at most, and the data folder may be anywhere. */
+const SOCKET_PREFIX = join(tmpdir(), `${PREFIX}${process.pid}-${STARTED}-net-`)
 
 /** True for the folder of a process that has ended. */
 function isLeft(name: string): boolean {
@@ -105,11 +114,26 @@ function isAlive(pid: number): boolean {
   }
 }
 
-function createContainer(folder: Folder, options: FolderEngineOptions): EngineContainer {
-  const { limits, clock } = options
+function createContainer(
+  folder: Folder,
+  allowedDomains: readonly string[] | null,
+  options: FolderEngineOptions,
+): EngineContainer {
+  const { limits, clock, openTunnel } = options
 
-  async function run(
+  async function run(asked: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    if (allowedDomains === null || openTunnel === null) return await runCodes(asked, null, signal)
+    const network = await openNetwork(openTunnel, allowedDomains, options.user, SOCKET_PREFIX)
+    try {
+      return await runCodes(asked, network, signal)
+    } finally {
+      await network.close()
+    }
+  }
+
+  async function runCodes(
     { codes, timeoutMs, outputBytes }: EngineRun,
+    network: RunNetwork | null,
     signal: AbortSignal,
   ): Promise<EngineResult> {
     const outputs: RunOutput[] = []
@@ -127,7 +151,7 @@ function createContainer(folder: Folder, options: FolderEngineOptions): EngineCo
       const leftMs = Math.max(1, Math.floor(endMs - clock.monotonicMs()))
       const end = await runProgram(
         {
-          ...options.command(code, folder.path, leftMs),
+          ...options.command(code, folder.path, leftMs, network),
           input: [],
           stdoutBytes: outputBytes,
           stderrBytes: outputBytes,

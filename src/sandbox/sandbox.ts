@@ -17,7 +17,8 @@ export interface ContainerOwner {
 export interface ContainerTerms {
   /** A container that nobody uses for so long is deleted with its files. */
   readonly sleepAfterSeconds: number
-  readonly networkPolicy: 'disabled' | 'allowlist'
+  /** Domains that its code may reach by HTTPS; null: it has no network. */
+  readonly allowedDomains: readonly string[] | null
 }
 
 export interface RunRequest {

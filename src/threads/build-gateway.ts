@@ -84,6 +84,7 @@ import {
 } from './build-catalog.ts'
 import { CatalogueHolder } from './live-catalogue.ts'
 import { proxiesOf } from './proxies.ts'
+import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { withSimPages } from './sim-pages.ts'
 import { createTextReader } from './text-reader.ts'
 
@@ -323,7 +324,8 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
 function containersOf({ options, config, clock, log }: Base) {
   if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
   const folder = join(options.spoolFolder, '../sandbox')
-  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log })
+  const openTunnel = sandboxTunnels(config, clock)
+  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
   return { calls: alone, close: () => alone.close() }
 }
 

@@ -31,9 +31,9 @@ import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
+import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { StartError, SupervisedThread } from './supervised-thread.ts'
 import { createTranscripts } from './transcripts.ts'
-
 export interface Supervisor {
   readonly url: string
   readonly adminUrl: string
@@ -196,6 +196,7 @@ class ThreadSupervisor {
       folder: join(options.spoolFolder, '../sandbox'),
       clock: systemClock,
       log: options.log,
+      openTunnel: sandboxTunnels(options.config, systemClock),
     })
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {

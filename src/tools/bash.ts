@@ -57,7 +57,7 @@ function runsHere(tool: RequestedTool): boolean {
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
   const described = use?.describe()
   const place = runsHere(tool)
-    ? ' in a container without network. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
+    ? ' in a container. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
     : ''
   return {
     tool,

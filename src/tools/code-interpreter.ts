@@ -4,6 +4,7 @@
  */
 import { isFileId } from '../ids.ts'
 import {
+  allowedDomains,
   type ContainerDeps,
   type ContainerUse,
   failureText,
@@ -88,12 +89,21 @@ function wantedOf(entry: ToolEntry): WantedContainer {
     return { ...wantedContainer({ ...settings, environment }, path), path }
   }
   const wanted = wantedContainer(settings, settingsPath(entry))
-  const fileIds = textsOf(recordOf(container)['file_ids'])
-  return fileIds.length === 0 ? wanted : { ...wanted, fileIds, filesPath: `${path}.file_ids` }
+  const fields = recordOf(container)
+  const fileIds = textsOf(fields['file_ids'])
+  const domains = allowedDomains(fields['network_policy'], `${path}.network_policy`)
+  if (fileIds.length === 0 && domains === null) return wanted
+  const terms = domains === null ? wanted.terms : { ...wanted.terms, allowedDomains: domains }
+  return {
+    ...wanted,
+    terms,
+    path,
+    ...(fileIds.length === 0 ? {} : { fileIds, filesPath: `${path}.file_ids` }),
+  }
 }
 
 const WORDS =
-  'Runs Python 3 code in a container without network and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
+  'Runs Python 3 code in a container and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
   const described = use?.describe()

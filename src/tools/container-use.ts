@@ -21,6 +21,7 @@ import {
 import type { FileRecord } from '../storage/files.ts'
 import { placeOf } from './stored-texts.ts'
 import type { FunctionDeclaration, RequestedTool, ToolEntry } from './tool.ts'
+import { domainsRefusal } from './web/domains.ts'
 
 /** A container as an entry of the request wants it. */
 export interface WantedContainer {
@@ -82,18 +83,31 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
   if (isReference && id === null) throw refusal(`${at}.container_id`, 'is required in a container_reference')
   if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
     throw refusal(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
-  const policy = recordOf(environment['network_policy'])['type']
   const sleep = fields['sleep_after_seconds']
   return {
     id: isReference ? (id as string) : null,
     terms: {
       sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
-      networkPolicy: policy === 'allowlist' ? 'allowlist' : 'disabled',
+      allowedDomains: allowedDomains(environment['network_policy'], `${at}.network_policy`),
     },
     fileIds: textsOf(environment['file_ids']),
     path: at,
     filesPath: `${at}.file_ids`,
   }
+}
+
+/** Null: no network. @throws GatewayError that names the field */
+export function allowedDomains(policy: unknown, path: string): readonly string[] | null {
+  const { type, allowed_domains: given } = recordOf(policy)
+  if (type !== 'allowlist') return null
+  const domains = textsOf(given)
+  const at = `${path}.allowed_domains`
+  if (domains.length === 0) throw refusal(at, 'must name at least one domain')
+  const why = domainsRefusal(domains)
+  if (why !== null) throw refusal(at, why)
+  const withPath = domains.findIndex(domain => domain.replace(/^https?:\/\//i, '').includes('/'))
+  if (withPath !== -1) throw refusal(`${at}[${withPath}]`, 'must be a domain without a path')
+  return domains
 }
 
 export function textsOf(value: unknown): readonly string[] {
@@ -170,7 +184,7 @@ export function useContainer(
     },
     async missing() {
       const isPlain =
-        wanted.id === null && wanted.terms.networkPolicy === 'disabled' && wanted.fileIds.length === 0
+        wanted.id === null && wanted.terms.allowedDomains === null && wanted.fileIds.length === 0
       try {
         await this.check()
         return null
@@ -181,7 +195,12 @@ export function useContainer(
       }
     },
     describe() {
-      const memory = `It has ${config.tools.sandbox.memoryMb} MB of memory.`
+      const { allowedDomains: domains } = wanted.terms
+      const network =
+        domains === null
+          ? 'It has no network.'
+          : `It reaches these domains by HTTPS, and nothing else: ${domains.join(', ')}.`
+      const memory = `It has ${config.tools.sandbox.memoryMb} MB of memory. ${network}`
       if (brought.size === 0) return { description: memory }
       const names = [...brought.keys()].map(name => `${DATA_FOLDER}/${name}`)
       return {

@@ -90,7 +90,7 @@ function runsAtClient(tool: RequestedTool): boolean {
 }
 
 const WORDS =
-  'Runs shell commands (bash) in a container without network, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
+  'Runs shell commands (bash) in a container, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
   const described = runsAtClient(tool) ? undefined : use?.describe()

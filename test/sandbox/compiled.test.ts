@@ -12,7 +12,7 @@ const skip = existsSync(COMPILED) ? false : 'nothing is compiled: npm run build'
 t.test('the compiled engine runs shell and Python', { skip }, async t => {
   const compiled = (await import(COMPILED)) as { createEmbedded: typeof createEmbedded }
   const limits = { cpuSeconds: 30, memoryBytes: 512 * 1024 * 1024, fileBytes: 1_000_000, files: 10 }
-  const container = await compiled.createEmbedded(limits, systemClock).create('x')
+  const container = await compiled.createEmbedded(limits, systemClock).create('x', null)
   const codes = [shell('echo hi | rev'), python('print(6 * 7)')]
   t.match(await container.run({ codes, timeoutMs: 10_000, outputBytes: 1_000 }, SIGNAL), {
     outputs: [{ stdout: 'ih\n' }, { stdout: '42\n' }],

@@ -112,7 +112,7 @@ t.test('memory beyond the limit ends the run, and files are as they were', async
 t.test('a network policy cannot change while the container exists', async t => {
   const world = sandboxWorld()
   t.teardown(() => world.close())
-  const allowlist = { ...TERMS, networkPolicy: 'allowlist' } as const
+  const allowlist = { ...TERMS, allowedDomains: ['example.com'] } as const
   await t.rejects(world.containers.open(OWNER, 'a', allowlist), { code: 'invalid_request' })
   await world.containers.open(OWNER, 'a', TERMS)
   await t.rejects(world.containers.open(OWNER, 'a', allowlist), { code: 'conflict' })

@@ -11,7 +11,7 @@ const embedded = (hasPackage: boolean) => createEmbedded(LIMITS, systemClock, ()
 t.test('an engine that does not work makes room for the next one', async t => {
   const engine = createFirstEngine([embedded(false), embedded(true)])
   t.equal(await engine.refusal(), null)
-  const container = await engine.create('a')
+  const container = await engine.create('a', null)
   const terms = { codes: [shell('echo it works')], timeoutMs: 20_000, outputBytes: 1_000 }
   t.match(await container.run(terms, SIGNAL), { outputs: [{ stdout: 'it works\n', exitCode: 0 }] })
   await engine.close()

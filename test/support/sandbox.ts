@@ -6,16 +6,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { type Containers, createContainers, type SandboxSettings } from '../../src/sandbox/containers.ts'
+import type { OpenTunnel } from '../../src/sandbox/run-network.ts'
 import type { Code, ContainerOwner, RunReply } from '../../src/sandbox/sandbox.ts'
 
 export const OWNER: ContainerOwner = { organizationId: 'org-a', workspaceId: 'ws-a' }
 export const OTHER: ContainerOwner = { organizationId: 'org-a', workspaceId: 'ws-b' }
-export const TERMS = { sleepAfterSeconds: 900, networkPolicy: 'disabled' } as const
+export const TERMS = { sleepAfterSeconds: 900, allowedDomains: null } as const
 export const SIGNAL: AbortSignal = new AbortController().signal
 
 const SETTINGS: SandboxSettings = {
   engine: 'embedded',
-  network: 'disabled',
+  network: 'allowlist',
   timeoutMs: 25_000,
   cpuSeconds: 30,
   memoryMb: 512,
@@ -38,6 +39,7 @@ export interface SandboxWorld {
 export function sandboxWorld(
   settings: Partial<SandboxSettings> = {},
   clock: Clock = systemClock,
+  openTunnel: OpenTunnel = () => Promise.reject(new Error('no way out')),
 ): SandboxWorld {
   const folder = mkdtempSync(join(tmpdir(), 'sandbox-test-'))
   const faults: unknown[] = []
@@ -46,6 +48,7 @@ export function sandboxWorld(
     folder,
     clock,
     log: { fault: (_, thrown) => void faults.push(thrown) },
+    openTunnel,
   })
   return {
     containers,

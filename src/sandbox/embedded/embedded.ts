@@ -43,6 +43,8 @@ export function createEmbedded(
   hasPackage = (): boolean => packageEntry() !== null,
 ): SandboxEngine {
   return {
+    name: 'embedded',
+    holdsDomains: false,
     async refusal() {
       if (!canWatch() || !existsSync(SHELL))
         return 'the embedded engine needs /proc and /bin/sh to bound its processes; this machine has not both'

@@ -1,0 +1,17 @@
+/** Connections of sandboxes with servers of their allow-lists, by the rules of pages (`tools.webFetch`). */
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/config.ts'
+import type { OpenTunnel } from '../sandbox/run-network.ts'
+import { createAdmits } from '../tools/web/domains.ts'
+import { createTunnels } from '../upstream/checked-tunnel.ts'
+import { createProxyOf } from '../upstream/egress.ts'
+import type { LinkRules } from '../upstream/fetch-page.ts'
+import { proxiesOf } from './proxies.ts'
+
+/** `rules`: in place of those of the configuration. */
+export function sandboxTunnels(config: Config, clock: Clock, rules: Partial<LinkRules> = {}): OpenTunnel {
+  const { allowHttp, allowPrivate, timeoutMs } = config.tools.webFetch
+  const proxyOf = createProxyOf(proxiesOf(config))
+  const open = createTunnels({ clock, timeoutMs, allowHttp, allowPrivate, proxyOf, ...rules })
+  return (address, domains, signal) => open(address, createAdmits(domains, []), signal)
+}
