@@ -7,7 +7,7 @@ import { Guardrails } from '../../src/access/guardrails.ts'
 import { systemClock } from '../../src/clock.ts'
 import { Exchange } from '../../src/gateway/exchange.ts'
 import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard/guard.ts'
-import { OutputGuard } from '../../src/gateway/guard/reply.ts'
+import { type GuardedAttempt, OutputGuard } from '../../src/gateway/guard/reply.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
@@ -102,15 +102,21 @@ if (output == null) throw new Error('nothing guards replies')
 const deltas = Array.from({ length: 400 }, (_, n) => TEXT.slice((n * 2048) / 400, ((n + 1) * 2048) / 400))
 await report('reply of 2 KB in 400 deltas, the same rules', 300, () => {
   const { promise, resolve } = Promise.withResolvers<void>()
-  const guard = new OutputGuard({ rules: output, tasks, metrics }, one, {
-    committed: true,
-    deliver: () => undefined,
-    fail: error => {
+  const nothing = () => undefined
+  const attempt: GuardedAttempt = {
+    refuse: error => {
       throw error
     },
     turn: work => work(),
-    pause: () => undefined,
-    resume: () => undefined,
+    pause: nothing,
+    resume: nothing,
+  }
+  const guard = new OutputGuard({ rules: output, tasks, metrics }, one, attempt, {
+    sink: { hold: nothing, flush: () => true },
+    committed: true,
+    take: nothing,
+    end: done => done(),
+    close: nothing,
   })
   for (const text of deltas) guard.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
   guard.end(resolve)

@@ -11,9 +11,8 @@ import type {
   AttemptRecord,
   BatchTerms,
   ClientRequest,
+  CollectedReply,
   Exchange,
-  ServiceCollection,
-  ServiceSubmission,
 } from '../gateway/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PriceFactor } from '../money.ts'
@@ -54,11 +53,13 @@ export interface AdmittedLine extends Pick<ClientRequest, 'id' | 'watch' | 'held
   drop(): void
 }
 
-/** The part that a batch service has in a run. */
-export type ServicePart = ServiceSubmission | CollectedLine
+/** The part that a batch service has in a run: it may take the model call, or has taken it before. */
+export interface ServicePart extends Pick<BatchTerms, 'submit'> {
+  readonly collected?: CollectedLine
+}
 
 /** The reply to a line that a batch service has run. Nobody asks whether it may run: that was decided before. */
-export interface CollectedLine extends ServiceCollection {
+export interface CollectedLine extends CollectedReply {
   /** Null: it is gone. */
   readonly key: KeyRecord | null
   readonly caller: Caller
@@ -122,7 +123,7 @@ export class LineRun {
   /** Never rejects. */
   readonly ended: Promise<RunEnd>
   readonly #deps: LineRunDeps
-  readonly #part: ServicePart | null
+  readonly #service: ServicePart
   /** Null before it is known which try this is. */
   #admitted: AdmittedLine | null = null
   #stop: RunStop | null = null
@@ -136,10 +137,9 @@ export class LineRun {
   #fate: Fate | 'stopped' | null = null
   #isDeferred = false
 
-  /** @param part null: the gateway asks the provider itself */
-  constructor(deps: LineRunDeps, batch: BatchRecord, line: ClaimedLine, part: ServicePart | null = null) {
+  constructor(deps: LineRunDeps, batch: BatchRecord, line: ClaimedLine, service: ServicePart = {}) {
     this.#deps = deps
-    this.#part = part
+    this.#service = service
     this.batch = batch
     this.line = line
     this.#tries = line.tries
@@ -233,9 +233,10 @@ export class LineRun {
   /** @throws GatewayError if the line may not run now */
   async #callerOf(admitted: AdmittedLine): Promise<Caller> {
     const { keyOf, countRequest } = this.#deps
-    if (this.#part?.kind === 'collection') {
-      if (this.#part.key !== null) admitted.owned(this.#part.key)
-      return this.#part.caller
+    const { collected } = this.#service
+    if (collected !== undefined) {
+      if (collected.key !== null) admitted.owned(collected.key)
+      return collected.caller
     }
     const { keyHash, organizationId } = this.batch
     const key = await keyOf(keyHash)
@@ -249,8 +250,9 @@ export class LineRun {
   }
 
   get #mayBeRecorded(): boolean {
-    if (this.#part?.kind === 'collection') return this.#part.mayBeRecorded || this.line.tries > 0
-    return this.line.fence > FIRST_FENCE
+    const { collected } = this.#service
+    if (collected === undefined) return this.line.fence > FIRST_FENCE
+    return collected.mayBeRecorded || this.line.tries > 0
   }
 
   /**
@@ -272,30 +274,22 @@ export class LineRun {
   }
 
   #terms(): BatchTerms {
-    const part = this.#part
+    const { submit, collected } = this.#service
     return {
-      ...(part?.kind === 'collection'
-        ? { priceFactor: part.priceFactor, service: part }
-        : {
-            priceFactor: this.#deps.priceFactor,
-            service: part === null ? undefined : this.#submission(part),
-          }),
+      priceFactor: collected?.priceFactor ?? this.#deps.priceFactor,
+      collected,
+      submit:
+        submit &&
+        (call => {
+          // The gateway runs a line that was charged before and lost its reply: its caller has waited long enough.
+          this.#isDeferred = this.#stop === null && this.#recorded === null && submit(call)
+          return this.#isDeferred
+        }),
       accounts: (exchange, error) => {
         this.#exchange = exchange
         this.#fate = error === null ? null : this.#fateOf(error, exchange)
         // A line that waits, or is ended without a result, runs again under the same id.
         return this.#recorded === null && this.#fate !== 'waits' && !this.#isHandedOver(error)
-      },
-    }
-  }
-
-  #submission({ take }: ServiceSubmission): ServiceSubmission {
-    return {
-      kind: 'submission',
-      take: call => {
-        // The gateway runs a line that was charged before and lost its reply: its caller has waited long enough.
-        this.#isDeferred = this.#stop === null && this.#recorded === null && take(call)
-        return this.#isDeferred
       },
     }
   }

@@ -124,7 +124,7 @@ export class BatchRunner {
       ...deps.services,
       owner: this.#owner,
       nowMs: () => this.#leases.nowMs(),
-      run: (batch, line, part) => new LineRun(deps, batch, line, part),
+      run: (batch, line, collected) => new LineRun(deps, batch, line, { collected }),
       giveBack: lines => {
         for (const line of lines) this.#results.giveBack({ ...line, notBeforeMs: this.#leases.nowMs() })
       },

@@ -2,6 +2,7 @@
  * Abandoned replies: the gateway reads them on after the caller has left, because the end has their usage. How long
  * is a row for each policy: a caller who leaves must not hold more than one who stays.
  */
+import type { Clock, Timer } from '../clock.ts'
 import type { WholeMessage } from '../formats/whole-message.ts'
 import type { AbortPolicy } from '../providers/provider.ts'
 import type { Content } from './answer/answer.ts'
@@ -64,6 +65,29 @@ export class AbandonedReplies {
   /** Closes all, because the thread stops. */
   endAll(): void {
     for (const end of [...this.#running]) end()
+  }
+}
+
+/** What a reply that is read on may still bring. */
+export class AbandonedReply {
+  #bytesLeft: number
+  readonly #timer: Timer
+
+  /** @param end closes the reply when its time is over */
+  constructor({ maxBytes, maxMs }: ReadingOn, clock: Clock, end: () => void) {
+    this.#bytesLeft = maxBytes
+    this.#timer = clock.after(maxMs, end)
+  }
+
+  /** Takes a read. False: it is more than there may be. */
+  read(bytes: number): boolean {
+    this.#bytesLeft -= bytes
+    return this.#bytesLeft >= 0
+  }
+
+  /** The reply has ended. */
+  end(): void {
+    this.#timer.cancel()
   }
 }
 

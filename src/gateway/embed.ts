@@ -8,6 +8,7 @@ import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
+import type { WireRequest } from '../formats/format.ts'
 import type { Quota } from '../limits/quota.ts'
 import {
   type EmbeddingsRequest,
@@ -27,15 +28,17 @@ import {
   reserve,
   summarize,
   toResponseUsage,
+  type UsageEstimates,
 } from './accounting/account.ts'
 import type { ExchangeSummary, Outcome } from './answer/answer.ts'
 import { Attempt } from './attempt.ts'
+import type { AttemptTarget } from './attempt-target.ts'
 import { type Conclusion, details, explain, fixCharge, routingMetadata } from './conclude.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { AttemptRecord, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
-import type { OpenedAttempt } from './hedge.ts'
-import { asGatewayError, askCandidates, type ModelCall, type ModelCallDeps } from './model-call.ts'
+import { ModelCall, type ModelCallDeps } from './model-call.ts'
+import { asGatewayError } from './provider-failure.ts'
 import { askedEndpoint } from './provider-request.ts'
 import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
 import { RoutedExchange } from './running.ts'
@@ -209,7 +212,7 @@ function admit({ quota }: EmbedDeps, exchange: EmbeddingsExchange) {
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
   const call = new EmbeddingsModelCall(deps, exchange)
-  const reply = await askCandidates(deps, exchange, exchange.candidates[0], call)
+  const reply = await call.ask(exchange.candidates[0])
   if (reply === null) {
     throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
   }
@@ -219,76 +222,72 @@ async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void>
   exchange.watch.enter('flush', deps.clock.monotonicMs())
 }
 
-class EmbeddingsModelCall implements ModelCall {
-  readonly estimates = EMBEDDING_ESTIMATES
+class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, EmbeddingsFormat> {
   /** Of the attempt that was opened last. */
   answer: EmbeddingsAnswer | null = null
-  readonly #deps: EmbedDeps
-  readonly #exchange: EmbeddingsExchange
 
-  constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {
-    this.#deps = deps
-    this.#exchange = exchange
-  }
-
-  open(
-    candidate: RouteCandidate,
-    record: AttemptRecord,
-  ): OpenedAttempt | null | Promise<OpenedAttempt | null> {
-    const { bill, prompt, reservation } = this.#exchange
-    const allowance = reservation?.allowance ?? null
-    const admitted = allowance === null || admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
-    return whenReady(admitted, is => (is ? this.#opened(record) : null))
+  protected override get estimates(): UsageEstimates {
+    return EMBEDDING_ESTIMATES
   }
 
   /** The client sees the whole result or nothing. */
-  isSeen(): boolean {
+  protected isSeen(): boolean {
     return false
   }
 
-  drop(): void {
+  protected drop(): void {
     this.answer = null
   }
 
-  #opened(record: AttemptRecord): OpenedAttempt {
-    const deps = this.#deps
-    const exchange = this.#exchange
-    const { inputs, settings } = exchange
-    const { endpoint } = record
-    const format = formatOf(endpoint)
+  protected prepare(candidate: RouteCandidate): EmbeddingsFormat | null | Promise<EmbeddingsFormat | null> {
+    const { bill, prompt, reservation } = this.exchange
+    const allowance = reservation?.allowance ?? null
+    const format = formatOf(candidate.endpoint)
+    if (allowance === null) return format
+    const admitted = admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
+    return whenReady(admitted, is => (is ? format : null))
+  }
+
+  protected encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {
+    const { inputs: request, settings } = this.exchange
+    const endUser = this.deps.requests.endUserOf(this.exchange)
+    return format.encode({ request, settings, endUser }, askedEndpoint(record))
+  }
+
+  protected open(record: AttemptRecord, format: EmbeddingsFormat): Attempt {
+    const { deps, exchange } = this
+    const { inputs, settings, watch } = exchange
     const answer = new EmbeddingsAnswer({
       format,
       inputs: inputs.input.length,
       terms: {
         encoding: settings.encoding,
         dimensions: settings.dimensions,
-        isInt8: endpoint.provider.quirks.includes('int8-vectors'),
+        isInt8: record.endpoint.provider.quirks.includes('int8-vectors'),
       },
       onReply: () => {
         const nowMs = deps.clock.monotonicMs()
         record.health?.answered(nowMs)
-        exchange.watch.enter('stream', nowMs)
+        watch.enter('stream', nowMs)
       },
     })
+    this.answer = answer
     const attempt = new Attempt(deps, exchange, record, {
-      encode: () => {
-        const endUser = deps.requests.endUserOf(exchange)
-        return format.encode({ request: inputs, settings, endUser }, askedEndpoint(record))
-      },
       format: {
         framing: () => 'json',
         decoder: emit => answer.decoder(emit),
         failure: (status, body) => format.failure(status, body),
       },
       body: answer.body,
-      relay: null,
-      echo: null,
       debug: null,
       meter: null,
     })
     answer.follow(attempt)
-    this.answer = answer
-    return { attempt, target: () => answer }
+    return attempt
+  }
+
+  protected target(): AttemptTarget {
+    return this.answer as EmbeddingsAnswer
   }
 }
 

@@ -42,11 +42,6 @@ export class EmbeddingsAnswer implements AttemptTarget {
     this.#deps = deps
   }
 
-  /** Never called: no text is asked for. */
-  message(): void {
-    // Vectors come by themselves.
-  }
-
   /** Call before the attempt runs. */
   follow(attempt: Attempt): void {
     this.#attempt = attempt

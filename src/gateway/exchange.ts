@@ -42,8 +42,13 @@ export interface BatchTerms {
    * written and nothing is charged, because the request has a record already or will be run again under its id.
    */
   accounts(exchange: Exchange, error: GatewayError | null): boolean
-  /** Absent where the gateway itself asks the provider. */
-  readonly service?: ServiceSubmission | ServiceCollection | undefined
+  /**
+   * Offers the only model call of the exchange to a batch service of its provider, with the reservation. True: it has
+   * the call, and the exchange ends without an account. Absent: the gateway itself asks.
+   */
+  readonly submit?: ((call: DeferredCall) => boolean) | undefined
+  /** The reply to a call that went there before; absent: the model is asked. */
+  readonly collected?: CollectedReply | undefined
 }
 
 /** A model call that may go to a batch service of its provider. */
@@ -55,19 +60,8 @@ export interface DeferredCall {
   readonly reserved: PicoUsd
 }
 
-/** The first of two exchanges of a request that a batch service runs: it ends where its model would be asked. */
-export interface ServiceSubmission {
-  readonly kind: 'submission'
-  /**
-   * Takes the only model call of an exchange, with its reservation; the exchange then ends without an account. False:
-   * the gateway asks the provider itself.
-   */
-  take(call: DeferredCall): boolean
-}
-
-/** The second one: the reply that the service has stored takes the place of the model call. */
-export interface ServiceCollection {
-  readonly kind: 'collection'
+/** The reply of a batch service to a call that was submitted in another exchange. */
+export interface CollectedReply {
   /** The endpoint and the credential with which the request was submitted. */
   readonly candidate: Candidate
   /** Null: the shared key, as the row carries it. */

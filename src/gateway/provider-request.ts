@@ -10,6 +10,7 @@ import { baseUrlFor, fillGaps } from '../providers/address.ts'
 import { type Endpoint, type OutgoingKey, ownKeyScheme } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import { signatureIn } from '../upstream/aws-signature.ts'
+import { holdsSecret } from '../upstream/failure.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
 import { requestJson } from './request-json.ts'
@@ -139,6 +140,11 @@ export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoin
 export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
   if (providerKey !== null) return providerKey.secrets
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
+}
+
+/** A name that the provider chose and we keep or show; null when it repeats the provider's key. */
+export function harmless(name: string | null, attempt: AttemptRecord): string | null {
+  return name === null || holdsSecret(name, secretsOf(attempt)) ? null : name
 }
 
 /** The owner of the key that was sent, in words for the caller. */

@@ -58,17 +58,6 @@ function drawsImages({ request }: Exchange, endpoint: Endpoint): boolean {
   return endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
 }
 
-/** Bytes of one event. */
-export function frameLimit(exchange: Exchange, endpoint: Endpoint): number {
-  return drawsImages(exchange, endpoint) ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
-}
-
-/** Bytes of a whole JSON reply. */
-function jsonLimit(exchange: Exchange, endpoint: Endpoint): number {
-  if (drawsImages(exchange, endpoint)) return IMAGE_JSON_MAX_BYTES
-  return hasLogprobs(exchange) ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
-}
-
 /** Characters of a streamed reply. */
 function textLimit({ request }: Exchange, { maxOutputTokens }: Endpoint): number {
   const tokens = Math.min(
@@ -78,16 +67,14 @@ function textLimit({ request }: Exchange, { maxOutputTokens }: Endpoint): number
   return Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
 }
 
-function hasLogprobs({ request }: Exchange): boolean {
-  return request.top_logprobs != null
-}
-
 /** The bounds of one reply, and the count of what it holds. */
 export class ReplyBounds {
   readonly frameBytes: number
   readonly jsonBytes: number
   /** Characters that the model may say in a stream. */
   readonly textChars: number
+  /** The frame that is being decoded has brought more than text. */
+  isRich = false
   readonly #json: JsonBounds
   readonly #held: Held
   /** Bytes that are counted with the request at present. */
@@ -97,23 +84,23 @@ export class ReplyBounds {
   #richBytes = 0
 
   constructor(exchange: Exchange, endpoint: Endpoint) {
-    this.frameBytes = frameLimit(exchange, endpoint)
-    this.jsonBytes = jsonLimit(exchange, endpoint)
+    const draws = drawsImages(exchange, endpoint)
+    const hasLogprobs = exchange.request.top_logprobs != null
+    this.frameBytes = draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
+    this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
     this.textChars = textLimit(exchange, endpoint)
-    this.#json = hasLogprobs(exchange) ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
+    this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
     this.#held = exchange.held
-  }
-
-  /** Call before the request is encoded. @throws GatewayError `overloaded` if the thread has no room as it is */
-  begin(): void {
-    if (!this.#held.hold(0)) throw overloaded()
   }
 
   /** Counts the text of the request until the provider answers. @throws GatewayError `overloaded` */
   encoded(body: string): void {
     if (body.length < LONG_REQUEST_CHARS) return
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
-    this.#tell(this.#requestBytes)
+    this.#told = this.#requestBytes
+    if (this.#held.hold(this.#told)) return
+    this.drop()
+    throw overloaded()
   }
 
   /** The request has been sent. */

@@ -14,11 +14,11 @@ import { whenReady } from '../ready.ts'
 import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
 import { noteCalls } from './call-faults.ts'
+import { collecting } from './collection.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { Candidate, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
-import { Deferred } from './model-call.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { type Ranking, type RouteCandidate, rankPlanned, type Stickiness } from './routing/rank.ts'
@@ -61,10 +61,12 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, St
   readonly plans?: Pick<Plans, 'of'>
 }
 
-export function createGateway(deps: GatewayDeps): Gateway {
+export function createGateway(shared: GatewayDeps): Gateway {
   return {
     respond(asked, sink) {
-      const exchange = open(deps, asked, sink, deps.plans?.of(asked) ?? null)
+      const exchange = open(shared, asked, sink, shared.plans?.of(asked) ?? null)
+      const collected = asked.batch?.collected
+      const deps = collected === undefined ? shared : collecting(shared, collected)
       let running: void | Promise<void>
       try {
         running = runStages(stagesOf(exchange), deps, exchange)
@@ -77,14 +79,12 @@ export function createGateway(deps: GatewayDeps): Gateway {
         thrown => failed(deps, exchange, thrown),
       )
     },
-    embed: call => embed(deps, call),
+    embed: call => embed(shared, call),
   }
 }
 
 async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
-  if (!(thrown instanceof Deferred)) return ended(deps, exchange, await failureOf(deps, exchange, thrown))
-  closeParts(deps, exchange)
-  return { answered: false, error: DEFERRED, metadata: null }
+  return ended(deps, exchange, await failureOf(deps, exchange, thrown))
 }
 
 /** Accounts for the exchange, and tells its end once its record is written. */
@@ -94,6 +94,7 @@ function ended(
   conclusion: Conclusion,
 ): Outcome | Promise<Outcome> {
   closeParts(deps, exchange)
+  if (exchange.isSubmitted) return SUBMITTED
   fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()
@@ -181,11 +182,15 @@ function plainStages({ isGuarded, isLimited }: Plan): readonly ExchangeStage<Gat
 
 function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
   if (plan !== null) return plainStages(plan)
-  return batch?.service?.kind === 'collection' ? COLLECTION_STAGES : STAGES
+  return batch?.collected === undefined ? STAGES : COLLECTION_STAGES
 }
 
 /** Nobody is told: the exchange that collects the reply answers. */
-const DEFERRED = new GatewayError('service_unavailable', 'A batch service runs this request')
+const SUBMITTED: Outcome = {
+  answered: false,
+  error: new GatewayError('service_unavailable', 'A batch service runs this request'),
+  metadata: null,
+}
 
 function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
   const { id, request } = asked
@@ -258,11 +263,11 @@ function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
 
 /** Goes on with the candidate and the reservation with which the request was submitted. */
 function pin(_: GatewayDeps, exchange: RunningExchange): void {
-  const service = exchange.batch?.service
-  if (service?.kind !== 'collection') return
+  const collected = exchange.batch?.collected
+  if (collected === undefined) return
   // Its key was opened, so nothing else of the credential is asked for.
-  exchange.candidates = [service.candidate as RouteCandidate]
-  exchange.reservation = service.reservation
+  exchange.candidates = [collected.candidate as RouteCandidate]
+  exchange.reservation = collected.reservation
 }
 
 /** Reserves the estimated cost by the limits of the caller. */

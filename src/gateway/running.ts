@@ -19,6 +19,8 @@ export class RoutedExchange extends Exchange {
   fallbacks = false
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   stay: Stay | null = null
+  /** A batch service has taken its model call: it ends without an account, and another exchange has the reply. */
+  isSubmitted = false
 }
 
 /** An exchange of text. */

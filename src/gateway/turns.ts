@@ -139,6 +139,7 @@ function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
 
 /** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */
 function endUnpaid(exchange: RunningExchange): void {
+  if (exchange.isSubmitted) return
   if (!exchange.answer.begun) {
     throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
   }

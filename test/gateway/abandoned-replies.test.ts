@@ -66,7 +66,7 @@ t.test('a reply that is read on to its end leaves its place, and nothing waits f
   )
   handler.onEnd()
   await over
-  t.match(run.usage, { inputTokens: 1, outputTokens: 2 })
+  t.match(run.figures.usage, { inputTokens: 1, outputTokens: 2 })
   t.equal(abandoned.count, 0)
   t.equal(getEventListeners(leave.signal, 'abort').length, 0)
 })

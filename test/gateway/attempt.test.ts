@@ -19,7 +19,7 @@ async function kept(id: string, finish: string, tier: string) {
   )
   handler.onEnd()
   await over
-  return [record.upstreamId, run.finish?.native, run.finish?.serviceTier]
+  return [record.upstreamId, run.figures.finish?.native, run.figures.finish?.serviceTier]
 }
 
 t.test('a name that the provider chose is kept, unless it repeats the key', async t => {

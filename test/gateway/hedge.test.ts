@@ -1,7 +1,6 @@
 /** The race of two attempts, without sockets. test/contract/hedging.test.ts has the whole of it. */
 import t from 'tap'
 import type { GatewayError } from '../../src/errors.ts'
-import type { Attempt } from '../../src/gateway/attempt.ts'
 import type { AttemptTarget } from '../../src/gateway/attempt-target.ts'
 import { Race } from '../../src/gateway/hedge.ts'
 import { scriptedRecord } from '../support/scripted-attempt.ts'
@@ -30,7 +29,8 @@ function setup() {
       end: says('end'),
       close: says('close'),
     }
-    return race.enter(records[name], { attempt: { fail } as unknown as Attempt, target: () => target })
+    const lead = () => void told.push(`${name} leads`)
+    return race.enter(records[name], { fail, lead }, () => target)
   }
   return { clock, race, second, told, records, enter }
 }
@@ -46,11 +46,11 @@ t.test(
     t.equal(second.sink, null)
     t.same(told, [])
     second.take(TEXT)
-    t.same(told, ['second won', 'first closed: outrun', 'second hold', 'second take'])
+    t.same(told, ['second won', 'first closed: outrun', 'second leads', 'second hold', 'second take'])
     first.take(TEXT)
     first.end(() => t.fail('it has lost'))
     first.close()
-    t.equal(told.length, 4)
+    t.equal(told.length, 5)
     t.equal(records.first.isOutrun, true)
     t.equal(records.second.isOutrun, undefined)
     t.ok(race.isDecided)
@@ -67,7 +67,7 @@ t.test(
     t.equal(await race.end(), null)
     t.ok(race.isDecided)
     t.notOk(race.hasEntered(records.second))
-    t.same(told, ['first won', 'first hold', 'first take'])
+    t.same(told, ['first won', 'first leads', 'first hold', 'first take'])
   },
 )
 

@@ -1,7 +1,7 @@
 /** Replies of hostile or broken providers: how large, how deep and how long they may be, and what they count. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import { frameLimit } from '../../src/gateway/reply-bounds.ts'
+import { ReplyBounds } from '../../src/gateway/reply-bounds.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 import { FRAME_MAX_BYTES } from '../../src/upstream/sse.ts'
 import { EventCollector } from '../support/event-collector.ts'
@@ -108,15 +108,15 @@ t.test('a stream that says more than its tokens can is ended as at its limit', a
     type: 'response.incomplete',
     response: { incomplete_details: { reason: 'max_output_tokens' }, output: [{ status: 'incomplete' }] },
   })
-  t.ok(run.outputCharacters > 1_048_576 && run.outputCharacters < 1_048_576 + 65_536)
-  t.equal(run.usage, null, 'estimated by what was said')
+  t.ok(run.figures.outputCharacters > 1_048_576 && run.figures.outputCharacters < 1_048_576 + 65_536)
+  t.equal(run.figures.usage, null, 'estimated by what was said')
 })
 
 t.test('as many characters as the tokens allow pass', async t => {
   const text = SAID.repeat(1_300) + END
   const some = await read(text, { fields: { max_output_tokens: 100_000 } })
   t.match(some.events.at(-1), { type: 'response.completed' })
-  t.equal(some.run.outputCharacters, 1_300_000)
+  t.equal(some.run.figures.outputCharacters, 1_300_000)
   const unknown = await read(text, {})
   t.match(unknown.events.at(-1), { type: 'response.completed' })
   const bounded = await read(text, { endpoint: { ...TEXT_MODEL, maxOutputTokens: 4_096 } })
@@ -207,7 +207,7 @@ t.test('a reply for which there is no room ends, and not by its provider', async
 
 t.test('an event with an image may be larger than one with text', t => {
   const exchange = scriptedExchange()
-  t.equal(frameLimit(exchange, TEXT_MODEL), FRAME_MAX_BYTES)
-  t.ok(frameLimit(exchange, IMAGE_MODEL) > FRAME_MAX_BYTES)
+  t.equal(new ReplyBounds(exchange, TEXT_MODEL).frameBytes, FRAME_MAX_BYTES)
+  t.ok(new ReplyBounds(exchange, IMAGE_MODEL).frameBytes > FRAME_MAX_BYTES)
   t.end()
 })

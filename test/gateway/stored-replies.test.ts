@@ -106,12 +106,9 @@ async function start(t: Test) {
           accounted.push(exchange)
           return true
         },
-        service: {
-          kind: 'submission',
-          take(call) {
-            taken.push(call)
-            return true
-          },
+        submit(call) {
+          taken.push(call)
+          return true
         },
       }
       const ended = await run(body, terms, more)
@@ -137,8 +134,7 @@ async function start(t: Test) {
       const terms: BatchTerms = {
         priceFactor: HALF,
         accounts: () => true,
-        service: {
-          kind: 'collection',
+        collected: {
           candidate: attempt,
           providerKey: null,
           reservation: { allowance: null, settle: spent => void settled.push(spent) },

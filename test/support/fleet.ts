@@ -5,13 +5,15 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
 import { type GatewayError, toGatewayError } from '../../src/errors.ts'
-import type { Usage } from '../../src/formats/format.ts'
+import type { Usage, WireRequest } from '../../src/formats/format.ts'
 import { AbandonedReplies } from '../../src/gateway/abandoned-replies.ts'
 import { VisibleStreams } from '../../src/gateway/accounting/account.ts'
 import type { Attempt } from '../../src/gateway/attempt.ts'
+import type { AttemptTarget } from '../../src/gateway/attempt-target.ts'
 import type { AttemptRecord, Finish } from '../../src/gateway/exchange.ts'
-import { askCandidates, type ModelCall } from '../../src/gateway/model-call.ts'
+import { ModelCall, type ModelCallDeps } from '../../src/gateway/model-call.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
+import { ReplyFigures } from '../../src/gateway/reply-figures.ts'
 import { RetryBudget, Routing, rankCandidates, Stickiness } from '../../src/gateway/routing/rank.ts'
 import { RoutedExchange } from '../../src/gateway/running.ts'
 import { EndpointHealth } from '../../src/health/health.ts'
@@ -160,7 +162,7 @@ export class Fleet {
       const { candidates, fallbacks } = await rankCandidates(this.#deps, exchange)
       exchange.candidates = candidates
       exchange.fallbacks = fallbacks
-      const reply = await askCandidates(this.#deps, exchange, candidates[0], this.#call())
+      const reply = await new FleetCall(this, this.#deps, exchange).ask(candidates[0])
       slug = reply?.candidate.endpoint.provider.slug ?? null
     } catch (thrown) {
       error = toGatewayError(thrown)
@@ -183,43 +185,61 @@ export class Fleet {
     return this.arrivals.filter(each => each.slug === slug && each.atMs >= fromMs && each.atMs < toMs)
   }
 
-  #call(): ModelCall {
-    return {
-      open: (_, record) => ({ attempt: this.#attempt(record) as Attempt, target: () => ({}) as never }),
-      isSeen: () => false,
-      drop: () => undefined,
-    }
-  }
-
-  #attempt(record: AttemptRecord): Partial<Attempt> {
+  /** The attempt at an endpoint, as its script has it. */
+  attemptAt(record: AttemptRecord): Attempt {
     const { slug } = record.endpoint.provider
     const { clock, health } = this
-    return {
-      usage: USAGE,
-      finish: null,
-      outputQuarters: 0,
-      isThoughtSeen: false,
-      sentBytes: 10,
-      isCut: false,
-      isStalled: false,
-      wasPaused: false,
-      pieceQuarters: 0,
-      run: () => {
-        const open = this.#open.get(slug) ?? 0
-        const atMs = clock.monotonicMs()
-        this.arrivals.push({ slug, atMs, isProbe: health.of(record.endpoint, null).isOpen })
-        this.#open.set(slug, open + 1)
-        record.isStarted = true
-        const { afterMs, error, status } = this.#endpoints.get(slug)?.answer(atMs, open) ?? { afterMs: 0 }
-        return new Promise<Finish>((resolve, reject) => {
-          clock.after(afterMs, () => {
-            this.#open.set(slug, (this.#open.get(slug) ?? 1) - 1)
-            record.status = status ?? (error === undefined ? 200 : null)
-            if (error === undefined) resolve(FINISH)
-            else reject(error)
-          })
+    const run = () => {
+      const open = this.#open.get(slug) ?? 0
+      const atMs = clock.monotonicMs()
+      this.arrivals.push({ slug, atMs, isProbe: health.of(record.endpoint, null).isOpen })
+      this.#open.set(slug, open + 1)
+      record.isStarted = true
+      const { afterMs, error, status } = this.#endpoints.get(slug)?.answer(atMs, open) ?? { afterMs: 0 }
+      return new Promise<Finish>((resolve, reject) => {
+        clock.after(afterMs, () => {
+          this.#open.set(slug, (this.#open.get(slug) ?? 1) - 1)
+          record.status = status ?? (error === undefined ? 200 : null)
+          if (error === undefined) resolve(FINISH)
+          else reject(error)
         })
-      },
+      })
     }
+    const figures = Object.assign(new ReplyFigures(), { usage: USAGE, sentBytes: 10 })
+    return { figures, run } as Partial<Attempt> as Attempt
+  }
+}
+
+/** A call whose attempts are scripted. */
+class FleetCall extends ModelCall<ModelCallDeps, RoutedExchange, null | 'asks'> {
+  readonly #fleet: Fleet
+
+  constructor(fleet: Fleet, deps: ModelCallDeps, exchange: RoutedExchange) {
+    super(deps, exchange)
+    this.#fleet = fleet
+  }
+
+  protected isSeen(): boolean {
+    return false
+  }
+
+  protected drop(): void {
+    // Nothing was brought.
+  }
+
+  protected prepare(): 'asks' {
+    return 'asks'
+  }
+
+  protected encode(): WireRequest {
+    return { path: '/', body: {} }
+  }
+
+  protected open(record: AttemptRecord): Attempt {
+    return this.#fleet.attemptAt(record)
+  }
+
+  protected target(): AttemptTarget {
+    return {} as AttemptTarget
   }
 }

@@ -3,7 +3,7 @@ import type { GatewayError } from '../../src/errors.ts'
 import type { Content } from '../../src/gateway/answer/assemble.ts'
 import type { GuardTasks } from '../../src/gateway/guard/evaluate.ts'
 import { prepareGuardrail } from '../../src/gateway/guard/guard.ts'
-import { OutputGuard } from '../../src/gateway/guard/reply.ts'
+import { type GuardedAttempt, OutputGuard } from '../../src/gateway/guard/reply.ts'
 import type { OutputGuardRules } from '../../src/gateway/guard/rules.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { FilterAction } from '../../src/protocol/guardrails.ts'
@@ -80,18 +80,23 @@ export function start({ output, tasks = POOL, failMode = 'closed', live = true }
   const delivered: Content[] = []
   const state = { error: null as GatewayError | null, finished: false, pauses: 0, resumes: 0 }
   const over = Promise.withResolvers<void>()
-  const guard = new OutputGuard({ rules, tasks, metrics }, exchange, {
-    get committed() {
-      return live && delivered.length > 0
-    },
-    deliver: delta => void delivered.push(delta),
-    fail(error) {
+  const attempt: GuardedAttempt = {
+    refuse(error) {
       state.error = error
       over.resolve()
     },
     turn: work => work(),
     pause: () => void state.pauses++,
     resume: () => void state.resumes++,
+  }
+  const guard = new OutputGuard({ rules, tasks, metrics }, exchange, attempt, {
+    sink: { hold: () => undefined, flush: () => true },
+    get committed() {
+      return live && delivered.length > 0
+    },
+    take: delta => void delivered.push(delta),
+    end: done => done(),
+    close: () => undefined,
   })
   return {
     guard,

@@ -115,8 +115,8 @@ export async function play(
     events: door === chatCompletions ? readChunks(sink.text) : read(sink.text),
     error,
     paused: client.pauses,
-    usage: run.usage,
-    characters: run.outputQuarters,
+    usage: run.figures.usage,
+    characters: run.figures.outputQuarters,
   }
 }
 

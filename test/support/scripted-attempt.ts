@@ -7,16 +7,21 @@ import type { Meter } from '../../src/gateway/accounting/account.ts'
 import { Answer, type Ending, lessonsFor } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'
+import { AnswerTarget } from '../../src/gateway/answer-target.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt.ts'
 import { DebugNotes } from '../../src/gateway/debug.ts'
 import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { ProviderRequests } from '../../src/gateway/provider-request.ts'
-import { AnswerTarget } from '../../src/gateway/turn.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
 import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/providers/provider.ts'
-import type { Transport, UpstreamCall, UpstreamHandler } from '../../src/upstream/transport.ts'
+import type {
+  Transport,
+  UpstreamCall,
+  UpstreamHandler,
+  UpstreamRequest,
+} from '../../src/upstream/transport.ts'
 import { parseResponsesRequest } from './dialects.ts'
 
 /** A client whose calls do nothing by themselves: the test plays the socket, through `handler`. */
@@ -143,12 +148,12 @@ export function startScripted(
     abandoned,
     log,
     metrics,
-    requests: new ProviderRequests({
-      timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
-      hashEndUser: () => 'u',
-      hashCacheKey: () => 'k',
-    }),
   }
+  const requests = new ProviderRequests({
+    timeouts: { upstreamHeadersMs: 1000, upstreamIdleMs: 1000 },
+    hashEndUser: () => 'u',
+    hashCacheKey: () => 'k',
+  })
   const record = scriptedRecord({ endpoint, status: null })
   const { id, createdAt, request, prompt } = exchange
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), exchange.held)
@@ -160,28 +165,22 @@ export function startScripted(
       ? null
       : lessonsFor(format.dialect, relays)
   const debug = new DebugNotes(exchange)
-  const run = new Attempt(deps, exchange, record, {
-    encode: () => deps.requests.encode(exchange, record, format, prompt),
-    format,
-    body: null,
-    relay: learn === null ? null : { to: answer, learn },
-    echo: request.debug?.echo_upstream_body === true ? debug.bodies : null,
-    debug: null,
-    meter,
-  })
+  const run = new Attempt(deps, exchange, record, { format, body: null, debug: null, meter })
   const target = new AnswerTarget({
     clock: systemClock,
-    exchange,
+    exchange: Object.assign(exchange, { debug }),
     answer,
-    attempt: run,
+    figures: run.figures,
     record,
-    model: endpoint.modelId,
-    provider: endpoint.provider.name,
-    guarding: null,
     calls: null,
-    debug,
+    fitted: null,
+    learn,
   })
-  const over = run.run(target).then(
+  answer.follow(run)
+  const wire = requests.encode(exchange, record, format, prompt)
+  if (request.debug?.echo_upstream_body === true) debug.bodies.push(wire.body)
+  const asked = requests.address(record, wire, 0) as UpstreamRequest
+  const over = run.run(asked, target).then(
     finish => answer.finish(finish.reason, { ...ENDING, serviceTier: finish.serviceTier }),
     thrown => {
       if (answer.committed) answer.fail(toGatewayError(thrown), ENDING)

@@ -28,7 +28,7 @@ export interface JobWorkDeps {
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
   readonly quota: Pick<HoldingQuota, 'hold'>
   /** Runs a line with the reply that was collected. */
-  readonly run: (batch: BatchRecord, line: ClaimedLine, part: CollectedLine) => LineRun
+  readonly run: (batch: BatchRecord, line: ClaimedLine, collected: CollectedLine) => LineRun
   readonly owner: string
   /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
   readonly nowMs: () => number
@@ -300,7 +300,6 @@ export class JobWork {
     const { key, caller } = await this.#caller()
     const spent = { ...NOTHING, isByok: access.candidate.credential !== null }
     const collected: CollectedLine = {
-      kind: 'collection',
       candidate: access.candidate,
       providerKey: access.providerKey,
       priceFactor: access.priceFactor,
@@ -339,8 +338,8 @@ export class JobWork {
     this.#mayBeRecorded = mayBeRecorded
   }
 
-  async #run(line: ClaimedLine, part: CollectedLine): Promise<RunEnd> {
-    const run = this.#deps.run(this.batch, line, part)
+  async #run(line: ClaimedLine, collected: CollectedLine): Promise<RunEnd> {
+    const run = this.#deps.run(this.batch, line, collected)
     this.#running.add(run)
     if (this.#deps.signal.aborted) run.stop('returned')
     try {

@@ -6,11 +6,11 @@
 import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'
 import { isoInstant } from '../../clock.ts'
-import type { ServiceSubmission } from '../../gateway/exchange.ts'
 import type { Log } from '../../log/log.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'
+import type { ServicePart } from '../line-run.ts'
 import { isTerminal } from '../states.ts'
 import { type JobDraft, JobDrafts, release } from './job-drafts.ts'
 import { JOB_LEASE_MS, JobWork, type JobWorkDeps } from './job-work.ts'
@@ -71,10 +71,10 @@ export class ServiceRunner {
     return serviceProviderOf(this.#deps.catalog, batch)
   }
 
-  /** The part of the service in the run of a line; null: it has none. */
-  partOf(batch: BatchRecord, line: ClaimedLine): ServiceSubmission | null {
-    if (batch.service === null || this.#runsLive(batch)) return null
-    return { kind: 'submission', take: call => this.#drafts.take(batch, line, call) }
+  /** The part of the service in the run of a line. */
+  partOf(batch: BatchRecord, line: ClaimedLine): ServicePart {
+    if (batch.service === null || this.#runsLive(batch)) return {}
+    return { submit: call => this.#drafts.take(batch, line, call) }
   }
 
   /** True while no lines of the batch should be claimed: its service has enough to do, or asks to wait. */

@@ -27,7 +27,7 @@ import type { Sink } from './sink.ts'
 
 export type { Content } from './assemble.ts'
 export { echoRequest } from './echo.ts'
-export { type LearnFrame, Relay } from './relay.ts'
+export { type LearnFrame, Relay, type RelayDeps } from './relay.ts'
 export { lessonsFor } from './relay-lessons.ts'
 export {
   type Charged,

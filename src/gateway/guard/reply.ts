@@ -1,6 +1,7 @@
 /**
- * Output guard: scans the texts of a reply window by window, and delivers them after their scan. It stands between an
- * attempt and the answer; streams and whole answers go the same way. One per attempt. Hot path of guarded replies.
+ * Output guard: scans the texts of a reply window by window, and delivers them after their scan. A target that stands
+ * between an attempt and its own target; streams and whole answers go the same way. One per attempt. Hot path of
+ * guarded replies.
  *
  * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client is
  * to run leave whole, so the guard withholds them until they are closed.
@@ -10,7 +11,8 @@ import type { Window } from '../../guardrails/window.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import { isPending } from '../../ready.ts'
-import type { Content } from '../answer/answer.ts'
+import type { Content, Sink } from '../answer/answer.ts'
+import type { AttemptTarget } from '../attempt-target.ts'
 import type { Exchange } from '../exchange.ts'
 import { type GuardTasks, type WindowResult, WindowScan } from './evaluate.ts'
 import { type Queued, type QueuedDelta, type QueueOwner, ReplyQueue } from './reply-queue.ts'
@@ -36,24 +38,29 @@ export interface ReplyGuarding {
 
 /** The attempt, as the guard sees it. */
 export interface GuardedAttempt extends QueueOwner {
+  /** Ends the attempt, because the caller must not have what the provider said. */
+  refuse(error: GatewayError): void
+}
+
+/** Takes what may leave. */
+export interface GuardedTarget extends AttemptTarget {
+  readonly sink: Pick<Sink, 'hold' | 'flush'>
   /** True if the client has seen content of this attempt. */
   readonly committed: boolean
-  /** Takes a delta that may leave. */
-  deliver(delta: Content): void
-  /** Ends the attempt. */
-  fail(error: GatewayError): void
 }
 
 type Opening = Extract<Content, { kind: 'open' }>
 type Closing = Extract<Content, { kind: 'close' }>
 type HostedOpening = Opening & { readonly start: { readonly type: 'hosted' } }
 
-export class OutputGuard {
+export class OutputGuard implements AttemptTarget {
+  readonly sink: Pick<Sink, 'hold' | 'flush'>
   readonly #queue: ReplyQueue
   readonly #scan: WindowScan
   readonly #report: ReplyReport
   readonly #exchange: Exchange
   readonly #attempt: GuardedAttempt
+  readonly #target: GuardedTarget
   /** By item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
   /** The end of the text so far, which clients read as one: that of all items together. */
@@ -72,7 +79,13 @@ export class OutputGuard {
   #redactedFields: ItemFields | null = null
   #isClosed = false
 
-  constructor({ rules, tasks, metrics }: ReplyGuarding, exchange: Exchange, attempt: GuardedAttempt) {
+  constructor(
+    { rules, tasks, metrics }: ReplyGuarding,
+    exchange: Exchange,
+    attempt: GuardedAttempt,
+    target: GuardedTarget,
+  ) {
+    this.sink = this
     this.#queue = new ReplyQueue(attempt, entry =>
       entry.kind === 'end' ? this.#finish(entry) : this.#process(entry),
     )
@@ -80,11 +93,17 @@ export class OutputGuard {
     this.#report = new ReplyReport(rules.rules, metrics)
     this.#exchange = exchange
     this.#attempt = attempt
+    this.#target = target
   }
 
-  /** Resets the scan budget. Call once per event-loop turn. */
-  resetBudget(): void {
+  /** A read begins: in each turn of the event loop there is some time for scans. */
+  hold(): void {
     this.#scan.resetBudget()
+    this.#target.sink.hold()
+  }
+
+  flush(): boolean {
+    return this.#target.sink.flush()
   }
 
   take(delta: Content): void {
@@ -93,13 +112,13 @@ export class OutputGuard {
 
   /** The model has finished; calls `done` when everything has been scanned and delivered. */
   end(done: () => void): void {
-    if (!this.#isClosed) this.#queue.add({ kind: 'end', done })
+    if (!this.#isClosed) this.#queue.add({ kind: 'end', done: () => this.#target.end(done) })
   }
 
   /** Ends the guard with its attempt: drops what is held, and reports if the client has seen some of the reply. */
   close(): void {
     if (this.#isClosed) return
-    if (this.#attempt.committed) this.#report.publish(this.#exchange)
+    if (this.#target.committed) this.#report.publish(this.#exchange)
     this.#stop()
   }
 
@@ -144,7 +163,7 @@ export class OutputGuard {
       opening = { ...delta, start: { ...start, extra } }
     }
     if (start.type !== 'hosted') this.#itemTypes.set(item, start.type)
-    if (this.#attempt.committed) this.#attempt.deliver(opening)
+    if (this.#target.committed) this.#target.take(opening)
     else this.#openings.push(opening)
     return true
   }
@@ -276,11 +295,11 @@ export class OutputGuard {
 
   /** Adds the result to the report; false if it ends the reply. */
   #allows(result: WindowResult): boolean {
-    const error = this.#report.add(result, this.#attempt.committed)
+    const error = this.#report.add(result, this.#target.committed)
     if (error === null) return true
     this.#report.publish(this.#exchange)
     this.#stop()
-    this.#attempt.fail(error)
+    this.#attempt.refuse(error)
     return false
   }
 
@@ -292,10 +311,10 @@ export class OutputGuard {
 
   #deliver(delta: Content): void {
     this.#deliverOpenings()
-    this.#attempt.deliver(delta)
+    this.#target.take(delta)
   }
 
   #deliverOpenings(): void {
-    for (const delta of this.#openings.splice(0)) this.#attempt.deliver(delta)
+    for (const delta of this.#openings.splice(0)) this.#target.take(delta)
   }
 }

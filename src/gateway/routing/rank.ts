@@ -23,6 +23,7 @@ import type { Stay, Stickiness } from './sticky.ts'
 
 export {
   askedWaitMs,
+  type CallSoFar,
   candidateAfter,
   nextCandidate,
   nobodyNow,
