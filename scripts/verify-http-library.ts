@@ -18,13 +18,15 @@ const SUMS: Readonly<Record<string, string>> = {
   'uws_win32_x64_127.node': '585d6ee2dbfc750b1d5a59e6ceaef8a977e90ef3e298a82821d58b41cd72a8c0',
 }
 
-/** One line for each binary in the folder that is unknown, changed or missing. */
-export function binaryFaults(folder: string): readonly string[] {
+/** One line for each binary in the folder that is unknown or changed, and for the own one if it is missing. */
+export function binaryFaults(
+  folder: string,
+  { platform, arch }: Pick<NodeJS.Process, 'platform' | 'arch'> = process,
+): readonly string[] {
   const found = readdirSync(folder).filter(name => name.endsWith('_127.node'))
+  const own = `uws_${platform}_${arch}_127.node`
   return [
-    ...Object.keys(SUMS)
-      .filter(name => !found.includes(name))
-      .map(name => `${name}: is missing`),
+    ...(own in SUMS && !found.includes(own) ? [`${own}: is missing`] : []),
     ...found
       .filter(name => sumOf(join(folder, name)) !== SUMS[name])
       .map(name => `${name}: is not the binary that was chosen`),

@@ -3,7 +3,7 @@
  * strict types, and a caller reaches every operation by it. So does the program of docs/openapi.md.
  */
 import { execFile } from 'node:child_process'
-import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -15,7 +15,12 @@ import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const MODULES = join(ROOT, 'node_modules')
-const GENERATOR = join(MODULES, 'swagger-typescript-api/dist/cli.mjs')
+/** A package of its own, since it brings many; where everything has to run, missing it is a failure. */
+const GENERATOR = join(ROOT, 'test/generator/node_modules/swagger-typescript-api/dist/cli.mjs')
+const without =
+  existsSync(GENERATOR) || process.env['CI'] === 'true'
+    ? false
+    : 'npm ci --prefix test/generator installs the generator'
 const COMPILER = join(MODULES, 'typescript/bin/tsc')
 const CALLER = join(ROOT, 'test/fixtures/client/caller.ts')
 const execute = promisify(execFile)
@@ -58,7 +63,7 @@ const CONFIG = {
   files: ['caller.ts', 'program.ts'],
 }
 
-t.test('a generated client reaches every operation', async t => {
+t.test('a generated client reaches every operation', { skip: without }, async t => {
   const { gateway } = await startManagedGateway(t)
   const { url, apiKey, managementKey, shipper, storageUrl } = gateway
   const text = await (await fetch(`${url}/openapi.json`)).text()
