@@ -6,7 +6,7 @@
  */
 import { Readability } from '@mozilla/readability'
 import { parseHTML } from 'linkedom'
-import Turndown from 'turndown'
+import { type MarkdownNode, markdownOf } from './markdown.ts'
 import { plainHtml } from './plain-html.ts'
 import { TaskFailure } from './task.ts'
 
@@ -44,14 +44,10 @@ const META_BYTES = 4_096
 const HTML: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
 
 /** The parts of the document tree that are used here; the library has no types without those of browsers. */
-interface Node {
-  readonly nodeName: string
-  readonly textContent: string
+interface Node extends MarkdownNode {
   readonly parentNode: Node | null
   readonly firstElementChild: Node | null
   readonly nextElementSibling: Node | null
-  readonly childNodes: ArrayLike<Node>
-  getAttribute(name: string): string | null
   setAttribute(name: string, value: string): void
   remove(): void
   replaceWith(...nodes: (Node | string)[]): void
@@ -155,8 +151,8 @@ function markdown(html: string, url: string, maxChars: number): string {
     node.remove()
   for (const image of tree.querySelectorAll('img,picture')) image.replaceWith(image.getAttribute('alt') ?? '')
   for (const link of tree.querySelectorAll('a')) resolveLink(link, url)
-  const written = turndown().turndown(tree.body as never)
-  return written.trim() === '' ? plainHtml(html, maxChars + 1) : written.replace(/\n{3,}/g, '\n\n')
+  const written = markdownOf(tree.body)
+  return written === '' ? plainHtml(html, maxChars + 1) : written
 }
 
 /** Links of pages become whole addresses; those that are no web addresses become their text. */
@@ -166,32 +162,6 @@ function resolveLink(link: Node, base: string): void {
   if (url !== null && /^https?:$/.test(url.protocol) && url.href.length <= 2_048)
     link.setAttribute('href', url.href)
   else link.replaceWith(link.textContent)
-}
-
-/** Rows of tables become lines with bars; a first row of headings gets its rule. */
-function turndown(): Turndown {
-  const service = new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' })
-  // Backslashes before punctuation are for renderers; the text is for models.
-  service.escape = text => text
-  service.addRule('cell', {
-    filter: ['td', 'th'],
-    replacement: content => ` ${content.replace(/\s*\n\s*/g, ' ').trim()} |`,
-  })
-  service.addRule('row', {
-    filter: 'tr',
-    replacement(content, node) {
-      const cells = Array.from((node as unknown as Node).childNodes).filter(
-        ({ nodeName }) => nodeName === 'TH',
-      )
-      const rule = cells.length === 0 ? '' : `\n|${' --- |'.repeat(cells.length)}`
-      return `\n|${content.replace(/\n/g, ' ').trimEnd()}${rule}`
-    },
-  })
-  service.addRule('rows', {
-    filter: ['table', 'tbody', 'thead', 'tfoot'],
-    replacement: content => `\n${content}\n`,
-  })
-  return service
 }
 
 function titleOf(tree: Tree): string {

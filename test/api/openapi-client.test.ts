@@ -16,11 +16,11 @@ import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const MODULES = join(ROOT, 'node_modules')
 /** A package of its own, since it brings many; where everything has to run, missing it is a failure. */
-const GENERATOR = join(ROOT, 'test/generator/node_modules/swagger-typescript-api/dist/cli.mjs')
+const GENERATOR = join(ROOT, 'scripts/generator/node_modules/swagger-typescript-api/dist/cli.mjs')
 const without =
   existsSync(GENERATOR) || process.env['CI'] === 'true'
     ? false
-    : 'npm ci --prefix test/generator installs the generator'
+    : 'npm ci --prefix scripts/generator installs the generator'
 const COMPILER = join(MODULES, 'typescript/bin/tsc')
 const CALLER = join(ROOT, 'test/fixtures/client/caller.ts')
 const execute = promisify(execFile)

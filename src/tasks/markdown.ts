@@ -1,0 +1,202 @@
+/**
+ * Writes a document tree as Markdown, for models: no escapes before punctuation, rows of tables as lines with bars. The
+ * depth of the tree is bounded before. Pure; task worker.
+ */
+
+/** The parts of a tree that are read here. */
+export interface MarkdownNode {
+  /** Upper case for elements of HTML; `#text`. */
+  readonly nodeName: string
+  readonly textContent: string
+  readonly childNodes: ArrayLike<MarkdownNode>
+  getAttribute(name: string): string | null
+}
+
+/** A run of text within a line, or a block of lines. */
+interface Piece {
+  readonly isBlock: boolean
+  readonly text: string
+}
+
+type Write = (node: MarkdownNode) => readonly Piece[]
+
+/** Empty if the tree has no text. */
+export function markdownOf(root: MarkdownNode): string {
+  return blocksOf(root).join('\n\n')
+}
+
+const BLOCKS =
+  'ADDRESS ARTICLE ASIDE BODY CAPTION CENTER DD DETAILS DIALOG DIR DIV DL DT FIELDSET FIGCAPTION FIGURE FOOTER HEADER HGROUP HTML LI MAIN MENU P SEARCH SECTION SUMMARY TBODY TD TFOOT TH THEAD TR'
+
+/** By names of elements; the content of others is written as it is. */
+const WRITERS: ReadonlyMap<string, Write> = new Map<string, Write>([
+  ...BLOCKS.split(' ').map(name => [name, blocks] as const),
+  ...[1, 2, 3, 4, 5, 6].map(
+    level => [`H${level}`, (node: MarkdownNode) => heading('#'.repeat(level), node)] as const,
+  ),
+  ['B', node => marked('**', node)],
+  ['STRONG', node => marked('**', node)],
+  ['EM', node => marked('_', node)],
+  ['I', node => marked('_', node)],
+  ['CODE', code],
+  ['KBD', code],
+  ['SAMP', code],
+  ['A', link],
+  ['BR', () => [inline('\n')]],
+  ['HR', () => [block('---')]],
+  ['PRE', fenced],
+  ['UL', node => list(node, () => '- ')],
+  ['OL', node => list(node, at => `${at + 1}. `)],
+  ['BLOCKQUOTE', quote],
+  ['TABLE', table],
+])
+
+const inline = (text: string): Piece => ({ isBlock: false, text })
+const block = (text: string): Piece => ({ isBlock: true, text })
+
+function piecesOf({ childNodes }: MarkdownNode): readonly Piece[] {
+  return Array.from(childNodes).flatMap(child => {
+    const { nodeName } = child
+    if (nodeName === '#text') return [inline(child.textContent.replace(/[ \t\r\n\f]+/g, ' '))]
+    if (nodeName.startsWith('#')) return []
+    return (WRITERS.get(nodeName.toUpperCase()) ?? piecesOf)(child)
+  })
+}
+
+/** Neighbouring runs of text become one block. */
+function blocksOf(node: MarkdownNode): string[] {
+  const found: string[] = []
+  let line = ''
+  const end = (): void => {
+    const text = tidy(line)
+    if (text !== '') found.push(text)
+    line = ''
+  }
+  for (const { isBlock, text } of piecesOf(node)) {
+    if (isBlock) {
+      end()
+      found.push(text)
+    } else line += text
+  }
+  end()
+  return found
+}
+
+/** A line end within a paragraph comes of `br` alone. */
+function tidy(line: string): string {
+  return line
+    .replace(/ {2,}/g, ' ')
+    .replace(/ ?\n ?/g, '\n')
+    .replace(/^[ \n]+|[ \n]+$/g, '')
+}
+
+/** All text of a node in one line. */
+function lineOf(node: MarkdownNode): string {
+  return blocksOf(node)
+    .join(' ')
+    .replace(/\s*\n\s*/g, ' ')
+}
+
+function blocks(node: MarkdownNode): readonly Piece[] {
+  return blocksOf(node).map(block)
+}
+
+function heading(mark: string, node: MarkdownNode): readonly Piece[] {
+  const text = lineOf(node)
+  return text === '' ? [] : [block(`${mark} ${text}`)]
+}
+
+/** Blanks at its ends stay outside of the marks. */
+function marked(mark: string, node: MarkdownNode): readonly Piece[] {
+  const pieces = piecesOf(node)
+  if (pieces.some(({ isBlock }) => isBlock)) return pieces
+  const text = pieces.map(piece => piece.text).join('')
+  const inner = text.trim()
+  if (inner === '') return [inline(text)]
+  const from = text.indexOf(inner)
+  return [inline(`${text.slice(0, from)}${mark}${inner}${mark}${text.slice(from + inner.length)}`)]
+}
+
+function link(node: MarkdownNode): readonly Piece[] {
+  const pieces = piecesOf(node)
+  const href = node.getAttribute('href')
+  const hasBlocks = pieces.some(({ isBlock }) => isBlock)
+  const texts = pieces.map(({ text }) => text.replace(/^#{1,6} /, ''))
+  const shown = tidy(texts.join(hasBlocks ? ' ' : '')).replace(/\s*\n\s*/g, ' ')
+  return shown === '' || href === null ? pieces : [{ isBlock: hasBlocks, text: `[${shown}](${href})` }]
+}
+
+function code({ textContent }: MarkdownNode): readonly Piece[] {
+  const text = textContent.replace(/\s+/g, ' ').trim()
+  if (text === '') return [inline(textContent === '' ? '' : ' ')]
+  const fence = '`'.repeat(longestTicks(text) + 1)
+  const pad = text.startsWith('`') || text.endsWith('`') ? ' ' : ''
+  return [inline(`${fence}${pad}${text}${pad}${fence}`)]
+}
+
+function fenced(node: MarkdownNode): readonly Piece[] {
+  const text = node.textContent.replace(/^\n|\n$/g, '')
+  if (text.trim() === '') return []
+  const classes = [node, ...Array.from(node.childNodes).filter(({ nodeName }) => nodeName === 'CODE')]
+  const said = classes.map(one => one.getAttribute('class') ?? '').join(' ')
+  const [, language = ''] = /(?:^|\s)lang(?:uage)?-([\w+#.-]{1,40})/.exec(said) ?? []
+  const fence = '`'.repeat(Math.max(3, longestTicks(text) + 1))
+  return [block(`${fence}${language}\n${text}\n${fence}`)]
+}
+
+function longestTicks(text: string): number {
+  return (text.match(/`+/g) ?? []).reduce((most, { length }) => Math.max(most, length), 0)
+}
+
+function list({ childNodes }: MarkdownNode, markOf: (at: number) => string): readonly Piece[] {
+  const items = Array.from(childNodes)
+    .filter(({ nodeName }) => !nodeName.startsWith('#'))
+    .map(child => (child.nodeName === 'LI' ? blocksOf(child) : blocksOf(only(child))))
+    .filter(({ length }) => length > 0)
+  if (items.length === 0) return []
+  return [
+    block(
+      items
+        .map((item, at) => {
+          const mark = markOf(at)
+          return `${mark}${item.join('\n').replace(/\n(?=[^\n])/g, `\n${' '.repeat(mark.length)}`)}`
+        })
+        .join('\n'),
+    ),
+  ]
+}
+
+/** The node as the one child of another: what stands in a list beside its items. */
+function only(child: MarkdownNode): MarkdownNode {
+  return { nodeName: 'LI', textContent: child.textContent, childNodes: [child], getAttribute: () => null }
+}
+
+function quote(node: MarkdownNode): readonly Piece[] {
+  const text = blocksOf(node).join('\n\n')
+  return text === '' ? [] : [block(text.replace(/^/gm, '> ').replace(/^> $/gm, '>'))]
+}
+
+/** A first row of headings gets its rule. What is no row stands before the rows. */
+function table(node: MarkdownNode): readonly Piece[] {
+  const others: string[] = []
+  const rows: string[] = []
+  const read = ({ childNodes }: MarkdownNode): void => {
+    for (const child of Array.from(childNodes)) {
+      if (child.nodeName === 'TR') rows.push(...row(child))
+      else if (SECTIONS.has(child.nodeName)) read(child)
+      else if (!child.nodeName.startsWith('#')) others.push(...blocksOf(only(child)))
+    }
+  }
+  read(node)
+  return [...others, rows.join('\n')].filter(text => text !== '').map(block)
+}
+
+const SECTIONS: ReadonlySet<string> = new Set(['TBODY', 'THEAD', 'TFOOT'])
+
+function row({ childNodes }: MarkdownNode): readonly string[] {
+  const cells = Array.from(childNodes).filter(({ nodeName }) => nodeName === 'TD' || nodeName === 'TH')
+  if (cells.length === 0) return []
+  const line = `|${cells.map(cell => ` ${lineOf(cell)} |`).join('')}`
+  const headings = cells.filter(({ nodeName }) => nodeName === 'TH').length
+  return headings === 0 ? [line] : [line, `|${' --- |'.repeat(headings)}`]
+}
