@@ -36,6 +36,9 @@ const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 /** Events that say once more what the reader has got in pieces, some of them the whole reply. */
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
 
+/** The frames of such events are made one at a time after so many bytes: each takes the loop for milliseconds. */
+const LONG_STREAM_BYTES = 256 * 1024
+
 /** Characters held for one write; a longer batch leaves in several writes. */
 const HELD_MAX_CHARACTERS = 64 * 1024
 
@@ -67,7 +70,7 @@ export class EventSink implements Sink {
   #isCut = false
   /** True after a write since `hold`. */
   #wrote = false
-  /** Events that repeat the reply, while its reader is slow; null: none. Frames of them would be copies of it. */
+  /** Events that repeat a long reply, or one whose reader is slow; null: none. Frames of them would be copies of it. */
   #late: StreamEvent[] | null = null
 
   /**
@@ -101,11 +104,12 @@ export class EventSink implements Sink {
 
   write(event: StreamEvent): boolean {
     if (this.#over) return true
-    if (this.#stalled && this.#onOpen === null && REPEATS.test(event.type)) {
+    const isHeavy = this.#stalled || this.#bytes > LONG_STREAM_BYTES
+    if (isHeavy && this.#onOpen === null && REPEATS.test(event.type)) {
       this.lastFrames = ''
       if (this.#late === null) this.#late = [event]
       else this.#late.push(event)
-      return false
+      return !this.#stalled
     }
     if (this.#late !== null) this.#tellLate(this.#late)
     const frames = this.#frames.write(event)
@@ -213,7 +217,7 @@ export class EventSink implements Sink {
     this.#deps.metrics.streamBytes.inc(this.#bytes)
   }
 
-  /** Ends the stream for a slow reader: makes each of the last frames when the one before it has left. */
+  /** Ends the stream by frames of which each is made when the one before it has left. */
   #endSlowly(late: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics

@@ -5,6 +5,7 @@ import type { CertificateFiles } from './certificate.ts'
 import type { ClientConnections } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import type { HttpRequest } from './http-request.ts'
+import type { LoopShare } from './loop-share.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import type { WebSockets } from './websocket.ts'
 
@@ -43,6 +44,7 @@ export interface FrontHost {
   readonly chunkFlush: boolean
   readonly clock: Clock
   readonly log: Log
+  readonly loopShare: LoopShare
   readonly observer: SocketObserver
   /** A front asks it about each new connection. */
   readonly connections: ClientConnections

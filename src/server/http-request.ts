@@ -16,6 +16,7 @@ import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
 import type { KeyPlace } from './key-shares.ts'
 import { HeldBytes } from './load.ts'
+import type { LoopShare, LoopWork } from './loop-share.ts'
 import { isOfOthers, noSuchOperation } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
@@ -37,6 +38,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly router: Router
   readonly keys: Authenticator
   readonly admissions: AdmissionControl
+  readonly loopShare: LoopShare
   readonly rate: RequestCounter
   /** From the head to the last byte of the body. */
   readonly uploadMs: number
@@ -66,7 +68,7 @@ interface Known {
   readonly place: KeyPlace
 }
 
-export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
+export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, LoopWork {
   readonly id: string
   readonly method: string
   readonly route: string
@@ -191,22 +193,22 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher {
 
   /** Counts the request for shedding and drain; the work starts in a later turn. */
   begin(): void {
-    this.#admission.open()
-    setImmediate(HttpRequest.#start, this)
+    this.#deps.admissions.add(this.#admission)
+    this.#deps.loopShare.add(this)
   }
 
-  /** Callbacks, for they are smaller than an async function that waits as long as the stream is open. */
-  static #start(request: HttpRequest): void {
+  /** Only for `begin`. Callbacks, for they are smaller than an async function that waits while the stream is open. */
+  proceed(): void {
     try {
-      const serving = request.#serve()
-      if (serving === undefined) request.#served()
+      const serving = this.#serve()
+      if (serving === undefined) this.#served()
       else
         serving.then(
-          () => request.#served(),
-          thrown => request.#failed(thrown),
+          () => this.#served(),
+          thrown => this.#failed(thrown),
         )
     } catch (thrown) {
-      request.#failed(thrown)
+      this.#failed(thrown)
     }
   }
 

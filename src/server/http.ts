@@ -15,6 +15,7 @@ import type { RequestHead } from './gate.ts'
 import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
 import type { KeyLimits, WeightsOfEndUsers } from './key-shares.ts'
 import type { Load, LoadLimits } from './load.ts'
+import { LoopShare } from './loop-share.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
 import { type WebSocketLimits, WebSockets } from './websocket.ts'
@@ -103,11 +104,13 @@ class Server implements HttpServer {
     this.#connections = new ClientConnections(options, options)
     this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
     this.#drain = new Drain(this.#drainable(), options.clock)
+    const loopShare = new LoopShare(options.clock)
     this.#deps = {
       router: createRouter(options.operations),
       keys: options.keys,
       rate: options.rate,
       admissions: this.#admissions,
+      loopShare,
       allowChunked: options.allowChunked,
       uploadMs: options.uploadMs,
       closing: () => this.#drain.begun || options.closeAfterReply,
@@ -122,6 +125,7 @@ class Server implements HttpServer {
       chunkFlush: options.chunkFlush === true,
       clock,
       log,
+      loopShare,
       observer: this.#observer,
       connections: this.#connections,
       sockets: this.#sockets,

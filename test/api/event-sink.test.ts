@@ -94,13 +94,13 @@ t.test('so may the turn that ends a stream whose reader is slow', async t => {
   t.ok(front.client.bytes > LARGE + 9 * MIB)
 })
 
-const repeat = (sequence_number: number): StreamEvent => ({
+const repeat = (sequence_number: number, characters = 3 * MIB): StreamEvent => ({
   type: 'response.output_text.done',
   sequence_number,
   item_id: 'msg_1',
   output_index: 0,
   content_index: 0,
-  text: 'y'.repeat(3 * MIB),
+  text: 'y'.repeat(characters),
   logprobs: [],
 })
 
@@ -125,6 +125,30 @@ t.test('events that repeat the reply wait until a slow reader has taken those be
   t.match(front.client.text.slice(-200), 'data: [DONE]')
   t.equal(front.server.load.bufferedBytes, 0)
 })
+
+t.test(
+  'at the end of a long stream their frames are made in turns of their own, and others go on between',
+  async t => {
+    let others = 0
+    const reading = Promise.withResolvers<void>()
+    const front = await start(t, async sink => {
+      await reading.promise
+      sink.write(event(0, 300_000))
+      for (let number = 1; number < 6; number++) sink.write(repeat(number))
+      sink.end()
+      const next = (): void => {
+        others++
+        if (others < 100) setImmediate(next)
+      }
+      setImmediate(next)
+    })
+    front.client.socket.resume()
+    reading.resolve()
+    await front.client.untilEnd(STREAM_END)
+    t.same(numbersIn(front.client.text), [0, 1, 2, 3, 4, 5])
+    t.ok(others >= 5, `${others} turns`)
+  },
+)
 
 t.test('they keep their place when the stream goes on or fails', async t => {
   for (const isFailing of [false, true]) {

@@ -6,6 +6,7 @@ import type { Log } from '../../log/log.ts'
 import type { Peer } from '../connections.ts'
 import type { FrontHost, FrontSocket } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'
+import type { LoopShare, LoopWork } from '../loop-share.ts'
 import type { SocketObserver, StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
@@ -27,11 +28,12 @@ const PROMPT_MAX_CHARS = 65_536
  * of an answer the library reports nothing more. So the end is written only when all bytes before it have left, and
  * bytes that wait for a slow reader stay counted.
  */
-export class UwsSocket implements FrontSocket {
+export class UwsSocket implements FrontSocket, LoopWork {
   readonly address: string
   readonly #response: HttpResponse
   readonly #log: Log
   readonly #clock: Clock
+  readonly #loopShare: LoopShare
   readonly #observer: SocketObserver
   readonly #flushes: boolean
   #request: HttpRequest | null = null
@@ -59,12 +61,13 @@ export class UwsSocket implements FrontSocket {
   /** Runs after an answer whose client still sends its body. */
   #lingering: Timer | null = null
 
-  constructor(response: HttpResponse, { log, clock, chunkFlush, observer }: FrontHost, peer: Peer | null) {
+  constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
     this.#response = response
-    this.#log = log
-    this.#clock = clock
-    this.#flushes = chunkFlush
-    this.#observer = observer
+    this.#log = host.log
+    this.#clock = host.clock
+    this.#flushes = host.chunkFlush
+    this.#loopShare = host.loopShare
+    this.#observer = host.observer
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
@@ -178,7 +181,7 @@ export class UwsSocket implements FrontSocket {
     this.#countStreamOut()
     this.#more = more
     if (more !== null || chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
-      this.#writeMore(chunk)
+      if (chunk.length > 0 || !this.#flowing) this.#writeMore(chunk)
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
     else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
@@ -247,12 +250,14 @@ export class UwsSocket implements FrontSocket {
   }
 
   #endStream(): void {
-    while (this.#more !== null) {
-      const chunk = this.#more.next()
-      if (chunk === null) this.#more = null
-      else this.#writeMore(chunk)
-      if (this.#dead || !this.#flowing) return
+    const chunk = this.#more?.next() ?? null
+    if (chunk !== null) {
+      this.#writeMore(chunk)
+      // They may be long: the next one is made in a later turn.
+      if (!this.#dead && this.#flowing) this.#loopShare.add(this)
+      return
     }
+    this.#more = null
     this.#over(false)
     this.#guard(() =>
       this.#response.cork(() => {
@@ -264,6 +269,11 @@ export class UwsSocket implements FrontSocket {
     )
     // An old object keeps what it holds alive after its own end.
     this.#last = ''
+  }
+
+  /** Only for `#endStream`: goes on with the end. */
+  proceed(): void {
+    if (!this.#dead && this.#flowing) this.#guard(() => this.#endStream())
   }
 
   #writeMore(chunk: string | Buffer): void {

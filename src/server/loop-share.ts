@@ -1,0 +1,65 @@
+/**
+ * What may wait a little, so that running streams keep their pace: the starts of requests, and the long last frames of
+ * streams. It is done in the order in which it came, and has a part of each turn of the event loop. Serve threads.
+ */
+import type { Clock } from '../clock.ts'
+
+/** A piece of work that may wait. */
+export interface LoopWork {
+  /** Must not throw. */
+  proceed(): void
+}
+
+/** Milliseconds of a turn that such work may always take. Work that has begun goes on beyond. */
+const LEAST_MS = 2
+/** Where it had to wait, it may take this part of what all other work of the last turn took: a third of the loop. */
+const PART_OF_OTHERS = 0.5
+
+export class LoopShare {
+  readonly #clock: Pick<Clock, 'monotonicMs'>
+  #waiting: LoopWork[] = []
+  #isAwaited = false
+  /** Monotonic time at which the part of the last turn was used up; null: nothing had to wait. */
+  #usedUpMs: number | null = null
+
+  constructor(clock: Pick<Clock, 'monotonicMs'>) {
+    this.#clock = clock
+  }
+
+  /** Has the work done in a later turn of the event loop. */
+  add(work: LoopWork): void {
+    this.#waiting.push(work)
+    if (this.#isAwaited) return
+    this.#isAwaited = true
+    setImmediate(LoopShare.#turn, this)
+  }
+
+  static #turn(share: LoopShare): void {
+    const waiting = share.#waiting
+    share.#waiting = []
+    share.#isAwaited = false
+    if (waiting.length === 1) waiting[0]?.proceed()
+    else share.#share(waiting)
+  }
+
+  /** Does as much of it as the turn has time for. */
+  #share(waiting: readonly LoopWork[]): void {
+    const clock = this.#clock
+    let nowMs = clock.monotonicMs()
+    const othersMs = nowMs - (this.#usedUpMs ?? nowMs)
+    const untilMs = nowMs + Math.max(LEAST_MS, othersMs * PART_OF_OTHERS)
+    let at = 0
+    while (at < waiting.length && nowMs < untilMs) {
+      waiting[at++]?.proceed()
+      nowMs = clock.monotonicMs()
+    }
+    this.#usedUpMs = null
+    if (at === waiting.length) return
+    this.#usedUpMs = nowMs
+    // It was there before what it has added itself.
+    this.#waiting = [...waiting.slice(at), ...this.#waiting]
+    if (this.#isAwaited) return
+    this.#isAwaited = true
+    setImmediate(LoopShare.#turn, this)
+  }
+}
