@@ -219,6 +219,17 @@ const FETCHED: readonly Way[] = [
     reply: reply => reply.raw(messageOf({ input_tokens: 900_000, output_tokens: 1 })),
     costs: 900_000 * INPUT_USD,
   },
+  ...[{ type: 'web_search' }, { type: 'gateway:web_search', parameters: { engine: 'native' } }].map(
+    (tool, at) => ({
+      name: `a search of the provider, in spelling ${at}`,
+      pricing: { prompt: usd(INPUT_USD) },
+      row: { contextLength: 200_000 },
+      ask: { ...ONE_WORD, tools: [tool] },
+      format: 'anthropic-messages' as const,
+      reply: (reply: ToldReply) => reply.raw(messageOf({ input_tokens: 60_000, output_tokens: 1 })),
+      costs: 60_000 * INPUT_USD,
+    }),
+  ),
 ]
 
 async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }: Partial<Way>) {

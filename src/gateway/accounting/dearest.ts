@@ -16,7 +16,7 @@ const LENGTH_MARGIN = 4 / 3
 export interface DearestPrices {
   /** All of its input, its images and the fee of each request. */
   readonly input: PicoUsd
-  /** All that its provider may fetch beside that: images and files behind links. */
+  /** All that its provider may fetch beside that: images and files behind links, and what it searches. */
   readonly fetched: PicoUsd
   /** For each token of text that is read. */
   readonly perInputToken: PicoUsd
@@ -128,16 +128,34 @@ const IMAGE_TOKENS = 5_000
 /** The longest context of a model whose row does not say. */
 const CONTEXT_TOKENS = 1_000_000
 
-/** Tokens that may come out of links beside the estimate of the input: a file may fill the context. */
+/** Providers show a model no more of what they have searched for one request. */
+const SEARCHED_TOKENS = 128_000
+/** Tools in the spelling of providers, which run them themselves and read what they find. */
+const SEARCHING =
+  /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
+
+/** Tokens that may come out of links and searches beside the estimate of the input: a file may fill the context. */
 function fetchedTokens(
-  { input }: ResponsesRequest,
+  { input, tools }: ResponsesRequest,
   inputTokens: number,
   contextLength: number | null,
 ): number {
   const { images, files } = linksIn(input)
-  if (images + files === 0) return 0
+  const searched = (tools ?? []).some(searchesThere) ? SEARCHED_TOKENS : 0
+  if (images + files + searched === 0) return 0
   const room = Math.max(0, (contextLength ?? CONTEXT_TOKENS) - inputTokens)
-  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS)
+  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searched)
+}
+
+/** True for a tool that the provider runs, or may run. */
+function searchesThere(tool: NonNullable<ResponsesRequest['tools']>[number]): boolean {
+  if (SEARCHING.test(tool.type)) return true
+  return 'parameters' in tool && isNative(tool.parameters)
+}
+
+/** A tool of the gateway that the caller wants to be the provider's. */
+function isNative(parameters: unknown): boolean {
+  return (parameters as { readonly engine?: unknown } | null | undefined)?.engine === 'native'
 }
 
 interface Links {
