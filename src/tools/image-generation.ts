@@ -51,12 +51,25 @@ function openSession(
     // The provider may run it itself, with a model that the catalogue does not have.
     if (!isNative(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
   }
+  let isNoted = false
+  /** Says once that the image comes whole, where a caller wants parts of it before. */
+  const noteParts = (tool: RequestedTool): void => {
+    if (isNoted || !(Number(tool['partial_images']) > 0)) return
+    isNoted = true
+    exchange.pipeline.push({
+      type: 'server_tools',
+      name: 'left-out',
+      summary: 'partial_images was left out: the gateway makes whole images',
+      data: { tools: [NAME], fields: ['partial_images'] },
+    })
+  }
   return {
     declare: place =>
       entries.map(entry => {
         if (isNative(entry.tool) && place.hosts(NAME)) return { native: entry.tool as never }
         if (isNative(entry.tool) && entry.tool['model'] == null && modelByDefault(catalog) === null)
           return { tool: entry.tool, missing: NO_MODEL }
+        noteParts(entry.tool)
         if (!chosen.has(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
         return {
           tool: entry.tool,

@@ -125,6 +125,25 @@ t.test('the native spelling has its own item and events where the provider has n
   t.match(response.output[0], { type: 'image_generation_call', status: 'completed', result: PNG })
 })
 
+t.test('parts of an image are sent by the provider alone: elsewhere the caller is told', async t => {
+  const { gateway } = await start(t)
+  const ask = async (partial_images: number): Promise<unknown> => {
+    const reply = await gateway.respond(
+      {
+        model: 'acme/talk',
+        input: 'Draw a cat',
+        tools: [{ type: 'image_generation', model: 'acme/draw', partial_images }],
+      },
+      { headers: { 'x-gateway-metadata': 'enabled' } },
+    )
+    t.equal(reply.status, 200)
+    return ((await reply.json()) as ResponseResource).gateway_metadata?.pipeline ?? []
+  }
+  const told = { type: 'server_tools', name: 'left-out', data: { fields: ['partial_images'] } }
+  t.match(await ask(2), [told])
+  t.notMatch(JSON.stringify(await ask(0)), /partial_images/)
+})
+
 t.test('the first model that makes images is the default', async t => {
   const { ask } = await start(t)
   const response = (await (await ask({ type: 'openrouter:image_generation' })).json()) as ResponseResource
