@@ -49,15 +49,17 @@ const NO_INNER: InnerUse = {
 
 export class Bill {
   #priceFactor: PriceFactor
-  /** All turns that count whatever follows them, as one charge. */
-  #closed: Charge | null = null
-  /** The same and the running turn together. */
-  #total: Charge | null = null
-  #turns = 0
+  /** Closed turns only, as one charge; null: none was charged. Like the next three it is written here alone. */
+  closed: Charge | null = null
+  /** Everything so far, the running turn included; null: nothing is charged. */
+  total: Charge | null = null
+  /** Turns that were closed. */
+  turns = 0
+  /** Searches of server tools. */
+  searches = 0
   #requested = 0
   #executed = 0
   #toolCost = 0
-  #searches = 0
   #inner: InnerUse = NO_INNER
 
   constructor(priceFactor: PriceFactor = FULL_PRICE) {
@@ -74,45 +76,25 @@ export class Bill {
     this.#priceFactor = 0
   }
 
-  /** Turns that were closed. */
-  get turns(): number {
-    return this.#turns
-  }
-
-  /** Closed turns only; null: none was charged. */
-  get closed(): Charge | null {
-    return this.#closed
-  }
-
-  /** Everything so far, the running turn included; null: nothing is charged. */
-  get total(): Charge | null {
-    return this.#total
-  }
-
   /** The charge for everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
-    if (this.#total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return atFactor(this.#total.cost, this.#priceFactor) + this.#toolCost
+    if (this.total === null) return this.#toolCost === 0 ? null : this.#toolCost
+    return atFactor(this.total.cost, this.#priceFactor) + this.#toolCost
   }
 
   /** The charge for closed turns and for tools. */
   get closedCost(): PicoUsd {
-    return atFactor(this.#closed?.cost ?? 0, this.#priceFactor) + this.#toolCost
+    return atFactor(this.closed?.cost ?? 0, this.#priceFactor) + this.#toolCost
   }
 
   /** How the usage record came by its tokens. */
   get accounting(): Accounting {
-    if (this.#total === null) return 'none'
-    return this.#total.exact ? 'exact' : 'estimated'
+    if (this.total === null) return 'none'
+    return this.total.exact ? 'exact' : 'estimated'
   }
 
   get tools(): ToolUse {
     return { requested: this.#requested, executed: this.#executed, cost: this.#toolCost }
-  }
-
-  /** Searches of server tools. */
-  get searches(): number {
-    return this.#searches
   }
 
   /** Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. */
@@ -122,20 +104,20 @@ export class Bill {
 
   /** Input and output of everything so far, inner calls too. */
   get tokens(): number {
-    const { inputTokens = 0, outputTokens = 0 } = this.#total?.usage ?? {}
+    const { inputTokens = 0, outputTokens = 0 } = this.total?.usage ?? {}
     return inputTokens + outputTokens + this.#inner.inputTokens + this.#inner.outputTokens
   }
 
   /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
   charge(charge: Charge | null): void {
-    const closed = this.#closed
-    this.#total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
+    const closed = this.closed
+    this.total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
   }
 
   /** The running turn counts, whatever follows. */
   closeTurn(): void {
-    this.#closed = this.#total
-    this.#turns++
+    this.closed = this.total
+    this.turns++
   }
 
   /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */
@@ -144,7 +126,7 @@ export class Bill {
     if (!executed) return
     this.#executed++
     this.#toolCost += cost
-    this.#searches += searches
+    this.searches += searches
   }
 
   /** Adds the fee of a call that begins: it is owed even if nobody waits for the result. Drop it when the call ends. */
@@ -159,7 +141,7 @@ export class Bill {
 
   /** Adds a search that a plugin made: no call of a tool. */
   addSearch(cost: PicoUsd): void {
-    this.#searches++
+    this.searches++
     this.#toolCost += cost
   }
 

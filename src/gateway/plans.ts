@@ -40,8 +40,6 @@ export interface PlansDeps extends RankDeps, ToolWaysDeps {
 interface MadePlan {
   /** Null: something of the general way has work for the model. */
   readonly plan: Plan | null
-  /** Its candidates depend on the user that a request names. */
-  readonly readsUser: boolean
   /** Monotonic. */
   readonly untilMs: number
 }
@@ -84,7 +82,8 @@ export class Plans {
       if (made === undefined) return null
       this.#keep(caller, name, made)
     }
-    return made.readsUser && request.user != null ? null : made.plan
+    const { plan } = made
+    return plan?.route.readsUser === true && request.user != null ? null : plan
   }
 
   /** Call it after records of the organization were changed, and the caches have dropped them. */
@@ -116,12 +115,12 @@ export class Plans {
     const restrictions = guardrail?.restrictions ?? null
     const route = planRoute(deps, asked, restrictions)
     if (route === null) return undefined
-    const { readsUser, named } = route
+    const { named } = route
     const hasWork =
       named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
-    if (hasWork) return { plan: null, readsUser, untilMs }
+    if (hasWork) return { plan: null, untilMs }
     const isLimited = deps.quota.limits(caller)
-    return { plan: { route, isGuarded: guardrail !== null, restrictions, isLimited }, readsUser, untilMs }
+    return { plan: { route, isGuarded: guardrail !== null, restrictions, isLimited }, untilMs }
   }
 
   #keep(caller: Caller, name: string, made: MadePlan): void {

@@ -175,13 +175,9 @@ const LIMITED_STAGES = [ROUTE, ADMIT, TURNS]
 const GUARDED_STAGES = [GUARD, ROUTE, TURNS]
 const ALL_PLAIN_STAGES = [GUARD, ROUTE, ADMIT, TURNS]
 
-function plainStages({ isGuarded, isLimited }: Plan): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
-  if (isGuarded) return isLimited ? ALL_PLAIN_STAGES : GUARDED_STAGES
-  return isLimited ? LIMITED_STAGES : PLAIN_STAGES
-}
-
 function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
-  if (plan !== null) return plainStages(plan)
+  if (plan?.isGuarded === true) return plan.isLimited ? ALL_PLAIN_STAGES : GUARDED_STAGES
+  if (plan !== null) return plan.isLimited ? LIMITED_STAGES : PLAIN_STAGES
   return batch?.collected === undefined ? STAGES : COLLECTION_STAGES
 }
 
@@ -251,7 +247,9 @@ function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
   // Guardrails may have been read anew since.
   const holds = plan !== null && (guarding?.restrictions ?? null) === plan.restrictions
   const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
-  return ranking === null ? route(deps, exchange) : whenReady(ranking, found => noteRanking(exchange, found))
+  if (ranking === null) return route(deps, exchange)
+  if (!(ranking instanceof Promise)) return noteRanking(exchange, ranking)
+  return ranking.then(found => noteRanking(exchange, found))
 }
 
 /** The prompt with reasoning on, as the name of its model asks; what the caller says of it counts more. */

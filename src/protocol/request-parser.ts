@@ -79,7 +79,7 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
   return body => {
     if (isChat(body)) throw new GatewayError('invalid_request', CHAT_BODY)
     const request = check(withoutNulls(body))
-    useDefaultModel(request, offered)
+    if (request.model === undefined) useDefaultModel(request, offered)
     const refused = refusal(request, offered)
     if (refused !== null) throw new GatewayError('invalid_request', refused)
     return request

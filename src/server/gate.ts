@@ -201,3 +201,11 @@ function asksToClose(connection: string | undefined): boolean {
   if (connection === undefined) return false
   return connection.split(',').some(token => token.trim().toLowerCase() === 'close')
 }
+
+/** Some clients send their key alone, in a header of their own. */
+export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
+  const sent = headers.get('authorization')
+  if (sent !== undefined && sent !== '') return sent
+  const key = headers.get('x-api-key')
+  return key === undefined || key === '' ? sent : `Bearer ${key}`
+}

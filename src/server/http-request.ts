@@ -3,7 +3,7 @@
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
 import type { ApiKeys } from '../access/keys.ts'
-import type { ApiRequest, KeyNeed, Operation } from '../api/operation.ts'
+import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
@@ -13,11 +13,11 @@ import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { type AcceptedHead, type GateRules, inspect, lengthFault, type RequestHead } from './gate.ts'
+import { type AcceptedHead, authorizationOf, type GateRules, inspect, type RequestHead } from './gate.ts'
 import type { KeyPlace } from './key-shares.ts'
 import { HeldBytes } from './load.ts'
 import type { LoopShare, LoopWork } from './loop-share.ts'
-import { isOfOthers, noSuchOperation } from './neighbours.ts'
+import { mismatch } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import type { RouteMatch, Router } from './router.ts'
@@ -132,7 +132,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
-    this.#refusal = verdict instanceof GatewayError ? verdict : this.#mismatch(verdict, head.path)
+    this.#refusal =
+      verdict instanceof GatewayError ? verdict : mismatch(head, verdict, this.#match, deps.router)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
   }
@@ -282,10 +283,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     key: KeyRecord,
   ): void | Promise<void> {
     this.key = key
-    requireKind(key, operation.key)
+    const need = operation.key
+    if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
     const mayWait = this.generates && this.#body instanceof BodyBuffer
     this.#held.keyHash = key.hash
-    const place = this.#deps.admissions.enter(key.hash, this.#announcedBytes(operation, accepted), mayWait)
+    // As far as its head tells, and by what has come where that tells nothing.
+    const announced = accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
+    const bytes = operation.accept === 'raw' ? 0 : announced
+    const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
     this.#place = place
     const known: Known = { match, accepted, key, place }
     const counted = this.generates ? this.#deps.rate.enter(key) : undefined
@@ -371,12 +376,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     }
   }
 
-  /** Bytes that the body will hold in memory, as far as its head tells. */
-  #announcedBytes({ accept }: Operation, { contentLength }: AcceptedHead): number {
-    if (accept === 'raw') return 0
-    return contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
-  }
-
   #beginHandling({ times }: Operation, nowMs: number): void {
     this.#admission.startDeadline(times?.requestMs, nowMs)
     this.#handled = true
@@ -414,24 +413,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     return this.#hasBody ? new BodyBuffer(bodyLimitBytes, this.#held) : null
   }
 
-  /** The fault of a well-formed request: no such path, no such method there, too long a body. */
-  #mismatch(accepted: AcceptedHead, path: string): GatewayError | null {
-    if (this.#match === null)
-      return this.#isPreflight(accepted) ? null : noSuchOperation(path, this.#deps.router)
-    if (this.method === 'OPTIONS') return null
-    if (this.#operation === undefined) {
-      if (isOfOthers(path)) return noSuchOperation(path, this.#deps.router)
-      const { allow } = this.#match.resource
-      return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
-    }
-    return lengthFault(accepted, this.#operation.bodyLimitBytes)
-  }
-
-  /** A browser asks before the request itself; the answer to that one says that there is no such path. */
-  #isPreflight({ headers }: AcceptedHead): boolean {
-    return this.method === 'OPTIONS' && headers.has('access-control-request-method')
-  }
-
   #fail(thrown: unknown): void {
     const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
@@ -447,17 +428,4 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     }
     this.reply.failure(error)
   }
-}
-
-/** Some clients send their key alone, in a header of their own. */
-export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
-  const sent = headers.get('authorization')
-  if (sent !== undefined && sent !== '') return sent
-  const key = headers.get('x-api-key')
-  return key === undefined || key === '' ? sent : `Bearer ${key}`
-}
-
-/** @throws GatewayError `permission_denied` when the key is of the other kind. */
-function requireKind(key: KeyRecord, need: Exclude<KeyNeed, 'none'>): void {
-  if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
 }

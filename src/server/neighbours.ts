@@ -1,10 +1,12 @@
 /**
- * Answers for paths without an operation: suggests the nearest operation. The answer repeats nothing of the request.
+ * Answers for paths without an operation, or for a request that does not fit the one there: suggests the nearest
+ * operation. The answer repeats nothing of the request.
  * Pure.
  */
 import { GatewayError } from '../errors.ts'
 import { nearest } from '../nearest.ts'
-import type { Router } from './router.ts'
+import { type AcceptedHead, lengthFault, type RequestHead } from './gate.ts'
+import type { RouteMatch, Router } from './router.ts'
 
 /** Operations of similar interfaces, by the first part of their path below `/v1`. */
 const OF_OTHERS: Readonly<Record<string, string>> = {
@@ -96,4 +98,24 @@ function written({ template, operations }: Router['resources'][number]): string 
 
 function didYouMean(operation: string): string {
   return `: did you mean ${operation}?`
+}
+
+/** The fault of a well-formed request: no such path, no such method there, too long a body; null: it has none. */
+export function mismatch(
+  { method, path }: Pick<RequestHead, 'method' | 'path'>,
+  accepted: AcceptedHead,
+  match: RouteMatch | null,
+  router: Router,
+): GatewayError | null {
+  if (match === null) {
+    // A browser asks before the request itself; the answer to that one says that there is no such path.
+    const isPreflight = method === 'OPTIONS' && accepted.headers.has('access-control-request-method')
+    return isPreflight ? null : noSuchOperation(path, router)
+  }
+  if (method === 'OPTIONS') return null
+  const { allow, operations } = match.resource
+  const operation = operations.get(method)
+  if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
+  if (isOfOthers(path)) return noSuchOperation(path, router)
+  return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
 }

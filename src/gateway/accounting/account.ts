@@ -205,12 +205,12 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     finishReason: finish?.reason ?? null,
     nativeFinishReason: cutForeign(finish?.native ?? null),
     accounting: bill.accounting,
-    inputTokens: count(usage?.inputTokens),
-    cachedTokens: count(usage?.cachedTokens),
-    cacheWriteTokens: count(usage?.cacheWriteTokens),
-    outputTokens: count(usage?.outputTokens),
-    reasoningTokens: count(usage?.reasoningTokens),
-    webSearchRequests: count((usage?.webSearchRequests ?? 0) + bill.searches),
+    inputTokens: Math.min(usage?.inputTokens ?? 0, COUNT_MAX),
+    cachedTokens: Math.min(usage?.cachedTokens ?? 0, COUNT_MAX),
+    cacheWriteTokens: Math.min(usage?.cacheWriteTokens ?? 0, COUNT_MAX),
+    outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
+    reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
+    webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
     cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
     isByok,
     serviceTier: cutForeign(chargedTier(exchange)),
@@ -225,9 +225,9 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
-  const trace = traceOf(request)
+  const trace = request.trace === undefined ? undefined : traceOf(request)
   if (trace !== undefined) record.trace = trace
-  const app = appOf(exchange.client)
+  const app = exchange.client === undefined ? undefined : appOf(exchange.client)
   if (app !== undefined) record.app = app
   return record
 }
@@ -259,12 +259,11 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
 
 /** A provider's text as every database can keep it. */
 function cutForeign(text: string | null): string | null {
-  return text === null ? null : boundedText(text)
+  return text === null || ORDINARY_TEXT.test(text) ? text : boundedText(text)
 }
 
-function count(tokens: number | undefined): number {
-  return Math.min(tokens ?? 0, COUNT_MAX)
-}
+/** A text that every database keeps as it is. */
+const ORDINARY_TEXT = /^[\x20-\x7e]{0,256}$/
 
 /** Milliseconds to the microsecond. */
 function micros(ms: number): number {

@@ -32,9 +32,8 @@ export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   return kept.length === 0 ? undefined : Object.fromEntries(kept)
 }
 
-/** Undefined: the client says nothing of itself. */
-export function appOf(client: ClientFacts | undefined): AppFields | undefined {
-  if (client === undefined) return undefined
+/** Undefined: the client says nothing of itself that is kept. */
+export function appOf(client: ClientFacts): AppFields | undefined {
   const referer = pageOf(client.referer)
   const title = shortText(client.title)
   const userAgent = shortText(client.userAgent)

@@ -25,7 +25,7 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
     finish: exchange.finish?.reason ?? null,
     error: error?.code ?? null,
     cause: error === null ? undefined : (systemCode(error) ?? undefined),
-    trace: loggedTrace(request),
+    trace: request.trace === undefined ? undefined : loggedTrace(request),
   }
 }
 

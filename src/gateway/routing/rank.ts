@@ -10,14 +10,15 @@ import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
+import { makesEmbeddings } from '../../providers/provider.ts'
 import { isPending, whenReady } from '../../ready.ts'
 import type { Exchange } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
-import type { NamedModel } from './names.ts'
+import { type NamedModel, namedModel } from './names.ts'
 import type { FittingPlugins, Measures } from './needs.ts'
-import type { RankTerms } from './rankers.ts'
+import type { Group, RankTerms } from './rankers.ts'
 import type { Restrictions } from './restrictions.ts'
-import { type PlainRoute, plainRoute, ranked, route } from './route.ts'
+import { listGroups, ranked, route } from './route.ts'
 import { SharedCandidates } from './shared-candidates.ts'
 import type { Stay, Stickiness } from './sticky.ts'
 
@@ -37,7 +38,6 @@ export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
 export { createRoutableModels } from './routable.ts'
-export type { PlainRoute } from './route.ts'
 export { type Stay, Stickiness } from './sticky.ts'
 
 export interface RoutingOptions extends Measures {
@@ -150,23 +150,41 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   )
 }
 
+/** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
+export interface PlainRoute {
+  readonly named: NamedModel
+  /** In their order, each not ranked. */
+  readonly groups: readonly Group[]
+  /** A request of so many tokens fits all of them; infinite: any does. */
+  readonly leastContext: number
+  /** An answer of so many tokens fits all of them; infinite: any does. */
+  readonly leastOutput: number
+  /** The user that a request names may change the candidates, because there are own keys. */
+  readonly readsUser: boolean
+}
+
 /**
  * The route of all plain requests of a caller for a model; null: they go the general way. Call it while own keys are at
- * hand. `user` of a request counts where there are own keys.
+ * hand.
  * @param restrictions of guardrails; null: none
  */
 export function planRoute(
   { catalog, credentials, quota, routing }: RankDeps,
   { caller, dataRegion, dialect, request }: Pick<Exchange, 'caller' | 'dataRegion' | 'dialect' | 'request'>,
   restrictions: Restrictions | null,
-): (PlainRoute & { readonly readsUser: boolean }) | null {
+): PlainRoute | null {
   const { model } = request
   const isLimited = quota.limitsMoney(caller)
   const ownKeys = credentials.of(caller.organizationId, caller.workspaceId)
   if (model === undefined || isPending(isLimited) || isPending(ownKeys)) return null
   const scope = { ownKeys, keyHash: caller.keyHash, dataRegion, restrictions, isLimited, dialect }
-  const planned = plainRoute({ model, input: '' }, catalog, scope, routing.terms(caller))
-  return planned === null ? null : { ...planned, readsUser: !ownKeys.isEmpty }
+  const named = namedModel(model, catalog, null)
+  if (named === null || makesEmbeddings(named.model)) return null
+  const terms = routing.terms(caller)
+  const { groups } = listGroups(named, { model, input: '' }, {}, scope, null, [], terms, new Set())
+  if (groups.length === 0) return null
+  const { leastContext, leastOutput } = terms.shared.of(named.model)
+  return { named, groups, leastContext, leastOutput, readsUser: !ownKeys.isEmpty }
 }
 
 /** Ranks what was planned; null: this request does not surely fit all of it. Otherwise as `rankCandidates`. */

@@ -116,32 +116,6 @@ export function route(
   }
 }
 
-/** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
-export interface PlainRoute {
-  readonly named: NamedModel
-  /** In their order, each not ranked. */
-  readonly groups: readonly Group[]
-  /** A request of so many tokens fits all of them; infinite: any does. */
-  readonly leastContext: number
-  /** An answer of so many tokens fits all of them; infinite: any does. */
-  readonly leastOutput: number
-}
-
-/** Null: the catalogue does not have the model, or nobody may serve the request. */
-export function plainRoute(
-  request: ResponsesRequest & { readonly model: string },
-  catalog: Catalog,
-  scope: RouteScope,
-  terms: RankTerms,
-): PlainRoute | null {
-  const named = namedModel(request.model, catalog, null)
-  if (named === null || makesEmbeddings(named.model)) return null
-  const { groups } = listGroups(named, request, NO_PREFERENCES, scope, null, NO_FILTERS, terms, new Set())
-  if (groups.length === 0) return null
-  const { leastContext, leastOutput } = terms.shared.of(named.model)
-  return { named, groups, leastContext, leastOutput }
-}
-
 interface RouteList {
   readonly candidates: readonly RouteCandidate[]
   readonly filters: readonly Filter[]
@@ -258,7 +232,7 @@ export function servable(
 }
 
 /** The candidates of one model that may serve the request. */
-function listGroups(
+export function listGroups(
   named: NamedModel,
   request: ResponsesRequest,
   preferences: Preferences,

@@ -1,0 +1,45 @@
+/**
+ * A request costs no more calls, files and promises than these: a feature is paid for by those who ask for it. Counts
+ * of `npm run bench:calls`, which do not depend on how busy the machine is.
+ */
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+
+const ROOT = join(import.meta.dirname, '../..')
+/** Counts differ by a few from run to run. */
+const SLACK = 1.02
+
+interface Bounds {
+  readonly calls: number
+  readonly files: number
+  readonly promises: number
+}
+
+/** By the name of the request. Lower them when a request has become cheaper. */
+const BOUNDS: Readonly<Record<string, Bounds>> = {
+  JSON: { calls: 735, files: 114, promises: 12 },
+  'JSON, chat to Responses': { calls: 820, files: 115, promises: 12 },
+  'JSON, chat to chat': { calls: 865, files: 124, promises: 12 },
+  'JSON, Messages to Messages': { calls: 840, files: 130, promises: 12 },
+  'JSON, a server tool of two turns': { calls: 1_670, files: 151, promises: 66 },
+}
+
+t.test('a request costs no more than it did', { timeout: 600_000 }, async t => {
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--disable-warning=ExperimentalWarning', join(ROOT, 'bench/calls.ts'), ROOT, '--only', 'JSON'],
+    { cwd: ROOT, maxBuffer: 16 * 1024 * 1024 },
+  )
+  for (const [name, bounds] of Object.entries(BOUNDS)) {
+    const row = stdout.split('\n').find(line => line.startsWith(`| ${name} |`))
+    const [calls, , files, promises] = (row ?? '')
+      .split('|')
+      .slice(3)
+      .map(cell => Number(cell))
+    t.ok(Number(calls) <= bounds.calls * SLACK, `${name}: ${calls} calls of ${bounds.calls}`)
+    t.ok(Number(files) <= bounds.files * SLACK, `${name}: ${files} files of ${bounds.files}`)
+    t.ok(Number(promises) <= bounds.promises, `${name}: ${promises} promises of ${bounds.promises}`)
+  }
+})
