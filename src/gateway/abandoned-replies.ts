@@ -47,6 +47,13 @@ export class AbandonedReplies {
     return this.#running.size
   }
 
+  /** Has a reply read on whose caller has left; null: it is closed, with `giveUp`. */
+  take(name: AbortPolicy, hasSaid: boolean, clock: Clock, giveUp: () => void): AbandonedReply | null {
+    const policy = READING_ON[name]
+    if (policy === null || (policy.needsContent && !hasSaid)) return null
+    return this.enter(giveUp, policy.bounded) ? new AbandonedReply(this, policy, clock, giveUp) : null
+  }
+
   /** True if there was room for one more; `end` closes it early. */
   enter(end: () => void, bounded: boolean): boolean {
     if (bounded) {
@@ -68,15 +75,25 @@ export class AbandonedReplies {
   }
 }
 
-/** What a reply that is read on may still bring. */
+/** One reply that is read on. */
 export class AbandonedReply {
-  #bytesLeft: number
+  readonly #policy: ReadingOn
+  readonly #replies: AbandonedReplies
+  readonly #giveUp: () => void
   readonly #timer: Timer
+  #bytesLeft: number
 
-  /** @param end closes the reply when its time is over */
-  constructor({ maxBytes, maxMs }: ReadingOn, clock: Clock, end: () => void) {
-    this.#bytesLeft = maxBytes
-    this.#timer = clock.after(maxMs, end)
+  constructor(replies: AbandonedReplies, policy: ReadingOn, clock: Clock, giveUp: () => void) {
+    this.#replies = replies
+    this.#policy = policy
+    this.#giveUp = giveUp
+    this.#bytesLeft = policy.maxBytes
+    this.#timer = clock.after(policy.maxMs, giveUp)
+  }
+
+  /** The target that takes what still comes. */
+  targetOf(target: AttemptTarget): AttemptTarget {
+    return this.#policy.endsAtContent ? new LeftTarget(target, this.#giveUp) : target
   }
 
   /** Takes a read. False: it is more than there may be. */
@@ -88,6 +105,7 @@ export class AbandonedReply {
   /** The reply has ended. */
   end(): void {
     this.#timer.cancel()
+    this.#replies.leave(this.#giveUp)
   }
 }
 

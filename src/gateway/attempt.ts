@@ -1,8 +1,7 @@
 /**
- * Attempt: one try at one endpoint. The handler of its transport and nothing else: has the reply read, tells the deltas
- * to its target, and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more
- * are wrappers around reader and target, which most attempts do not have. Hot path: everything between a socket read
- * and the target is a plain synchronous call.
+ * Attempt: one try at one endpoint. The handler of its transport: has the reply read, tells the deltas to its target,
+ * and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more are wrappers,
+ * which most attempts do not have. Hot path: between a socket read and the target are plain synchronous calls.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
@@ -10,7 +9,6 @@ import type { Delta } from '../formats/format.ts'
 import type { WholeMessage } from '../formats/whole-message.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { DebugTimings } from '../protocol/response.ts'
 import type {
   Transport,
   UpstreamCall,
@@ -18,7 +16,7 @@ import type {
   UpstreamHead,
   UpstreamRequest,
 } from '../upstream/transport.ts'
-import { type AbandonedReplies, AbandonedReply, LeftTarget, READING_ON } from './abandoned-replies.ts'
+import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
 import type { Meter } from './accounting/account.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { DebugNotes } from './debug.ts'
@@ -67,7 +65,6 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   #target: AttemptTarget | null = null
   #call: UpstreamCall | null = null
   #sentMs = 0
-  /** The provider has ended its reply. */
   #ended = false
   /** The reader is slow, and has not taken all that was read. */
   #paused = false
@@ -83,8 +80,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#debug = terms.debug
     this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
     const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
-    const reading = { format, body, takeMessage, clock: deps.clock }
-    this.reader = new ReplyReading(reading, exchange, record, this.#metered?.take ?? this.take)
+    const take = this.#metered?.take ?? this.take
+    this.reader = new ReplyReading({ format, body, takeMessage, clock: deps.clock }, exchange, record, take)
   }
 
   /**
@@ -106,7 +103,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       this.#sentMs = clock.monotonicMs()
       record.health?.sent(this.#sentMs)
       watch.enter('upstream_first_byte', this.#sentMs)
-      this.#noteTime('adapter_request')
+      this.#debug?.note('adapter_request', clock, watch.startedMs)
     }
     this.#call = client.start(request, this)
     return this.#reply.promise
@@ -146,12 +143,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#record.error = error
     this.#target?.close()
     this.#call?.abort()
-    try {
-      this.reader.relay?.settle()
-    } catch (thrown) {
-      this.#deps.log.fault('relayed events not understood', thrown)
-    }
-    this.reader.bounds.drop()
+    this.reader.drop(this.#deps.log)
     this.#reply.reject(error)
   }
 
@@ -173,10 +165,11 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   onHead(head: UpstreamHead): void {
     const { clock, metrics } = this.#deps
+    const { watch } = this.#exchange
     const nowMs = clock.monotonicMs()
     this.#record.status = head.status
-    this.#exchange.watch.enter('first_token', nowMs)
-    this.#noteTime('upstream_headers_received')
+    watch.enter('first_token', nowMs)
+    this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
     if (this.figures.sentBytes > 0) {
       metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((nowMs - this.#sentMs) / 1000)
     }
@@ -267,36 +260,27 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
 
+  /** Without its caller an attempt may read on, as the provider's row says. */
   readonly #onAbort = (): void => {
-    if (!this.#readsOn(this.#exchange.signal.reason as GatewayError)) this.#giveUp()
-  }
-
-  /** True if the attempt reads on without its caller, as the provider's row says. */
-  #readsOn(reason: GatewayError): boolean {
-    if (reason.code !== 'client_closed' || this.isOver) return false
-    const { abandoned, clock } = this.#deps
-    const { figures, reader } = this
-    const policy = READING_ON[this.#record.endpoint.provider.onAbort]
-    const hasSaid = figures.outputQuarters + (reader.relay?.untold.length ?? 0) > 0
-    if (policy === null || (policy.needsContent && !hasSaid)) return false
-    if (!abandoned.enter(this.#giveUp, policy.bounded)) return false
-    reader.relay?.settle()
-    reader.endRelay()
-    if (policy.endsAtContent && this.#target !== null && !this.isSaid) {
-      this.#target = new LeftTarget(this.#target, this.#giveUp)
+    const { code } = this.#exchange.signal.reason as GatewayError
+    if (code === 'client_closed' && !this.isOver) {
+      const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
+      const { onAbort } = this.#record.endpoint.provider
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, this.#deps.clock, this.#giveUp)
     }
-    this.#abandoned = new AbandonedReply(policy, clock, this.#giveUp)
-    this.resume()
-    return true
+    if (this.#abandoned === null) this.#giveUp()
+    else {
+      this.reader.endRelay()
+      if (this.#target !== null && !this.isSaid) this.#target = this.#abandoned.targetOf(this.#target)
+      this.resume()
+    }
   }
 
   /** The outcome is known: lets go of what could still change it. */
   #leave(): void {
     this.#exchange.signal.removeEventListener('abort', this.#onAbort)
     this.#trailing?.cancel()
-    if (this.#abandoned === null) return
-    this.#abandoned.end()
-    this.#deps.abandoned.leave(this.#giveUp)
+    this.#abandoned?.end()
   }
 
   #complete(finish: Finish): void {
@@ -305,15 +289,11 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#leave()
     if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.figures.finish = finish
-    this.#noteTime('upstream_body_ended')
+    this.#debug?.note('upstream_body_ended', this.#deps.clock, this.#exchange.watch.startedMs)
     this.#reply.resolve(finish)
   }
 
   #failBy(thrown: unknown): void {
     this.fail(thrown instanceof ErrorReply ? thrown.error : failureOf(thrown, this.#record, this.#deps.log))
-  }
-
-  #noteTime(event: DebugTimings['event']): void {
-    this.#debug?.note(event, this.#deps.clock, this.#exchange.watch.startedMs)
   }
 }

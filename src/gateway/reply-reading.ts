@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Decoder, Delta, Format } from '../formats/format.ts'
 import type { WholeMessage } from '../formats/whole-message.ts'
+import type { Log } from '../log/log.ts'
 import { AwsEventParser } from '../upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../upstream/body.ts'
 import { SseParser } from '../upstream/sse.ts'
@@ -110,8 +111,19 @@ export class ReplyReading {
 
   /** Ends the relay, and decodes every frame from here on. */
   endRelay(): void {
+    this.relay?.settle()
     this.relays = false
     this.relay = null
+  }
+
+  /** The attempt has failed: what was relayed is told, and nothing is kept. */
+  drop(log: Pick<Log, 'fault'>): void {
+    try {
+      this.relay?.settle()
+    } catch (thrown) {
+      log.fault('relayed events not understood', thrown)
+    }
+    this.bounds.drop()
   }
 
   /** No dialect of clients has another framing. */
