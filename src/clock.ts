@@ -59,15 +59,25 @@ const DAYS_TO_EPOCH = 719_468
  * two, and a `Date` for each takes longer than the rest of its summary.
  */
 export function isoInstant(unixMs: number): string {
-  const day = Math.floor(unixMs / 86_400_000)
-  const ms = Math.floor(unixMs - day * 86_400_000)
-  const second = Math.floor(ms / 1000)
+  const second = Math.floor(unixMs / 1000)
+  if (second !== lastSecond) {
+    lastText = isoSecond(second)
+    lastSecond = second
+  }
+  const rest = Math.floor(unixMs - second * 1000)
+  return `${lastText}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`
+}
+
+/** The last one asked for: many of them are of the same second. */
+let lastSecond = Number.NaN
+let lastText = ''
+
+function isoSecond(unixSecond: number): string {
+  const day = Math.floor(unixSecond / 86_400)
+  const second = unixSecond - day * 86_400
   const minute = Math.floor(second / 60)
   const hour = Math.floor(minute / 60)
-  const rest = ms - second * 1000
-  return `${isoDay(day)}T${TWO_DIGITS[hour]}:${TWO_DIGITS[minute - hour * 60]}:${TWO_DIGITS[second - minute * 60]}.${
-    rest < 10 ? '00' : rest < 100 ? '0' : ''
-  }${rest}Z`
+  return `${isoDay(day)}T${TWO_DIGITS[hour]}:${TWO_DIGITS[minute - hour * 60]}:${TWO_DIGITS[second - minute * 60]}.`
 }
 
 /** Howard Hinnant's `civil_from_days`: years begin in March, so that a leap day is their last day. */

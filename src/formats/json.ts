@@ -64,6 +64,8 @@ export function count(value: unknown): number | null {
 }
 
 export function countOrZero(value: unknown): number {
+  // The form in which nearly all of them come.
+  if (typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER) return Math.floor(value)
   return count(value) ?? 0
 }
 

@@ -36,7 +36,7 @@ export function jsonOf(text: string, document: string, name: 'text' | 'content')
     // Behind a backslash it is the end of another name.
     if (document.charCodeAt(at - 1) === BACKSLASH) continue
     let from = at + key.length
-    while (isBlank(document.charCodeAt(from))) from++
+    if (document.charCodeAt(from) !== QUOTE) from = afterBlanks(document, from)
     if (document.charCodeAt(from) !== QUOTE) continue
     const to = closingQuote(document, from + 1)
     const json = document.slice(from, to + 1)
@@ -54,8 +54,11 @@ function isAsWritten(json: string, text: string): boolean {
   return !json.includes('\\u') && !json.includes('\\/') && JSON.parse(json) === text
 }
 
-function isBlank(code: number): boolean {
-  return code === SPACE || code === LF || code === CR || code === TAB
+function afterBlanks(document: string, from: number): number {
+  for (let at = from; ; at++) {
+    const code = document.charCodeAt(at)
+    if (code !== SPACE && code !== LF && code !== CR && code !== TAB) return at
+  }
 }
 
 /** The quote that ends the string whose content begins at `from`. */

@@ -176,12 +176,12 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.reader.head(head)
   }
 
-  onData(chunk: Buffer): void {
+  onData(chunk: Buffer, isLast = false): void {
     if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
     if (this.isOver) return
     this.#target?.sink?.hold()
     try {
-      this.#read(chunk)
+      this.#read(chunk, isLast)
     } catch (thrown) {
       this.#failBy(thrown)
     }
@@ -242,11 +242,13 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   /** Has a read decoded or relayed, counts what the reply holds, and ends one that says more than it may. */
-  #read(chunk: Buffer): void {
+  #read(chunk: Buffer, isLast: boolean): void {
     const { figures, reader } = this
     const { bounds } = reader
     const relay = reader.relay
-    if (!(relay === null ? reader.push(chunk, this.#target) : relay.push(chunk))) this.pause()
+    // An end that has to wait for counters would find other bytes there.
+    const stays = isLast && this.#metered === null
+    if (!(relay === null ? reader.push(chunk, this.#target, stays) : relay.push(chunk))) this.pause()
     // Relayed texts count, which the decoder has not seen.
     const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
     const piece = quarters - figures.quartersBefore

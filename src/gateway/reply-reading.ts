@@ -81,16 +81,17 @@ export class ReplyReading {
   }
 
   /**
-   * Takes a read. False: the reader of the answer is slow. `target`: may take a relay.
+   * Takes a read. False: the reader of the answer is slow. `target`: may take a relay. `stays`: it is the last one, and
+   * its bytes stay until the end.
    * @throws whatever decoding throws; and the refusal that an error reply tells, once it is too long to be read on
    */
-  push(chunk: Buffer, target: AttemptTarget | null): boolean {
+  push(chunk: Buffer, target: AttemptTarget | null, stays: boolean): boolean {
     if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
     if (this.#kind === 'frames') {
       if (this.relays && this.relay === null) this.#openRelay(target)
       if (this.relay !== null) return this.relay.push(chunk)
       this.#parser.push(chunk)
-    } else if (this.#kind === 'document') this.#body.push(chunk)
+    } else if (this.#kind === 'document') this.#body.push(chunk, stays)
     else if (this.#kind === 'refusal' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES))
       throw new ErrorReply(this.#refusal())
     return true

@@ -4,7 +4,7 @@
  * value. The door of this folder. Leaf.
  */
 import { Gauge, Registry } from 'prom-client'
-import { type Count, Counter, type Distribution, Histogram } from './series.ts'
+import { type Count, Counter, Distribution, Histogram } from './series.ts'
 import { STAGES, type Stopwatch } from './stages.ts'
 import { type BreakerChange, type Declaration, type EndpointChoice, METRICS } from './table.ts'
 
@@ -189,10 +189,7 @@ export function observeStages(
 ): void {
   if (!watch.isExchange) return
   watch.read(endedMs, spentMs)
-  for (let stage = 0; stage < durations.length; stage++) {
-    const ms = spentMs[stage] ?? Number.NaN
-    if (!Number.isNaN(ms)) durations[stage]?.observe(ms / 1000)
-  }
+  Distribution.observeAll(durations, spentMs, 1000)
 }
 
 /** An entry for each known value, and one that all others share. */

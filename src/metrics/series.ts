@@ -171,6 +171,21 @@ export class Distribution implements Series {
     this.count++
   }
 
+  /** Adds a value to each of some distributions, in one pass; NaN adds nothing. Values are in parts, `parts` of them a unit. */
+  static observeAll(all: readonly Distribution[], values: Float64Array, parts: number): void {
+    for (let at = 0; at < all.length; at++) {
+      const value = (values[at] ?? Number.NaN) / parts
+      if (!Number.isFinite(value)) continue
+      const one = all[at] as Distribution
+      const bounds = one.#bounds
+      let bucket = 0
+      while (bucket < bounds.length && value > (bounds[bucket] ?? 0)) bucket++
+      one.counts[bucket] = (one.counts[bucket] ?? 0) + 1
+      one.sum += value
+      one.count++
+    }
+  }
+
   clear(): void {
     this.counts.fill(0)
     this.sum = 0

@@ -7,12 +7,17 @@ import { GatewayError } from '../errors.ts'
 /** First buffer size. Most replies fit, and Node allocates this size from its pool. */
 const START_BYTES = 2 * 1024
 
+const EMPTY = Buffer.alloc(0)
+
 /** Collects the body of one reply. */
 export interface ReplyBody {
   /** Bytes that are kept. */
   readonly lengthBytes: number
-  /** Copies the chunk. @throws GatewayError if the body exceeds its bounds */
-  push(chunk: Buffer): void
+  /**
+   * Copies the chunk. `isLast`: it is the last one, and stays valid for as long as the body is read.
+   * @throws GatewayError if the body exceeds its bounds
+   */
+  push(chunk: Buffer, isLast?: boolean): void
   /** Copies the part that fits under `limitBytes`, as of an error page. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean
   /** The document, or the error page. Valid until the next push. */
@@ -24,19 +29,19 @@ export interface ReplyBody {
 export class TextBody implements ReplyBody {
   readonly #limitBytes: number
   /** Grows by doubling, so that a body in single bytes does not cost an object for each. */
-  #bytes: Buffer = Buffer.alloc(0)
+  #bytes: Buffer = EMPTY
   #length = 0
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes
   }
 
-  /**
-   * Copies the chunk.
-   * @throws GatewayError `provider_unavailable` if the body exceeds the limit.
-   */
-  push(chunk: Buffer): void {
-    if (!this.tryPush(chunk, this.#limitBytes)) {
+  /** A body of one chunk is not copied. @throws GatewayError `provider_unavailable` if the body exceeds the limit. */
+  push(chunk: Buffer, isLast = false): void {
+    if (isLast && this.#length === 0 && chunk.length <= this.#limitBytes) {
+      this.#bytes = chunk
+      this.#length = chunk.length
+    } else if (!this.tryPush(chunk, this.#limitBytes)) {
       throw new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
     }
   }

@@ -70,7 +70,8 @@ export abstract class RunningCall implements UpstreamCall {
   protected begin(): void {
     const now = this.#deps.clock.monotonicMs()
     this.#headDeadlineMs = now + this.#headersTimeoutMs
-    this.#expectBy(now + Math.min(this.#headersTimeoutMs, this.#deps.connectTimeoutMs))
+    this.#deadlineMs = now + Math.min(this.#headersTimeoutMs, this.#deps.connectTimeoutMs)
+    this.#arm(now)
   }
 
   /** The request goes out once more, on another connection; the deadline of the head stays. */
@@ -110,7 +111,10 @@ export abstract class RunningCall implements UpstreamCall {
       return
     }
     this.#headSeen = true
-    this.#expectBy(this.#deps.clock.monotonicMs() + this.#idleTimeoutMs)
+    const deadlineMs = this.#deps.clock.monotonicMs() + this.#idleTimeoutMs
+    // The timer looks at the deadline when it fires.
+    if (this.#timer !== null && this.#timerAtMs <= deadlineMs) this.#deadlineMs = deadlineMs
+    else this.#expectBy(deadlineMs)
     if (this.#paused) this.holdBody()
     try {
       this.#handler.onHead(head)
@@ -119,11 +123,11 @@ export abstract class RunningCall implements UpstreamCall {
     }
   }
 
-  onBody(bytes: Buffer): void {
+  onBody(bytes: Buffer, isLast = false): void {
     // The timer checks the deadline when it fires, so it is not reset here.
     this.#deadlineMs = this.#deps.clock.monotonicMs() + this.#idleTimeoutMs
     try {
-      this.#handler.onData(bytes)
+      this.#handler.onData(bytes, isLast)
     } catch (thrown) {
       this.fail(toGatewayError(thrown))
     }

@@ -26,8 +26,8 @@ export interface ConnectionUser {
   /** The request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
   onHead(head: ReplyHead): void
-  /** The bytes are only valid during the call. */
-  onBody(bytes: Buffer): void
+  /** As `ReplyReceiver.onBody`. */
+  onBody(bytes: Buffer, isLast: boolean): void
   /** The reply is complete. The connection is already back in its pool, or closed. */
   onDone(): void
   /**
@@ -97,12 +97,13 @@ export class Connection implements ReplyReceiver, Reader {
     this.#maxAgeMs = limits.maxAgeMs
     this.#keepMs = limits.keepAliveMs
     this.#parser = new ReplyParser(this, limits)
+    const { readTurns } = pool
     const reading = {
       buffer,
       callback: (length: number) => {
         this.#read(buffer, length)
         if (length >= LONG_READ_BYTES) return this.#mayGoOn(length)
-        pool.readTurns.shortBytes += length
+        readTurns.shortBytes += length
         return true
       },
     }
@@ -179,8 +180,8 @@ export class Connection implements ReplyReceiver, Reader {
     if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
   }
 
-  onBody(bytes: Buffer): void {
-    this.#user?.onBody(bytes)
+  onBody(bytes: Buffer, isLast: boolean): void {
+    this.#user?.onBody(bytes, isLast)
   }
 
   onDone(isReusable: boolean): void {

@@ -22,8 +22,8 @@ export interface ReplyHead {
 export interface ReplyReceiver {
   /** Not called for interim replies such as 100 and 103. */
   onHead(head: ReplyHead): void
-  /** The bytes are only valid during the call. */
-  onBody(bytes: Buffer): void
+  /** The bytes are only valid during the call; with `isLast`, `onDone` follows at once, and they stay valid in it. */
+  onBody(bytes: Buffer, isLast: boolean): void
   /** `reusable`: the connection can carry another request. */
   onDone(reusable: boolean): void
 }
@@ -61,6 +61,8 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 /** Control characters, and line ends that are not CRLF. */
 const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
 const LENGTH = /^\d{1,15}$/
+/** One of the options of a connection. */
+const CLOSES = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
 /** Enough for 4 GiB in one chunk, more than any reply may have. */
 const SIZE_DIGITS = 8
 /** The value of a hexadecimal digit by its byte; -1 for every other byte. */
@@ -134,7 +136,7 @@ export class ReplyParser {
     this.#bodyBytes += to - from
     if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
     const isLast = this.#state === SIZED && this.#missing === 0
-    if (to > from) this.#receiver.onBody(bytes.subarray(from, to))
+    if (to > from) this.#receiver.onBody(bytes.subarray(from, to), isLast)
     if (isLast && this.#state !== OVER) this.#done(to === length)
   }
 
@@ -176,7 +178,7 @@ export class ReplyParser {
       fault = thrown
     }
     const isWhole = this.#state === WHOLE
-    if (end > start) this.#receiver.onBody(bytes.subarray(start, end))
+    if (end > start) this.#receiver.onBody(bytes.subarray(start, end), isWhole)
     if (this.#state === OVER) return
     if (fault !== null) throw fault
     if (isWhole) this.#done(at === length)
@@ -325,47 +327,52 @@ export class ReplyParser {
   }
 }
 
+/** One pass over the lines, without a list of them: every reply has a head. */
 function parseHead(text: string) {
   if (FORBIDDEN.test(text)) throw invalid()
-  const lines = text.split('\r\n')
-  const status = STATUS_LINE.exec(lines[0] ?? '')
+  const first = text.indexOf('\r\n')
+  const status = STATUS_LINE.exec(first === -1 ? text : text.slice(0, first))
   if (status === null) throw invalid()
   const headers: Record<string, string> = Object.create(null)
   let length: number | null = null
   let encoding: string | null = null
   let isClosing = false
-  for (let n = 1; n < lines.length; n++) {
-    const line = lines[n] ?? ''
-    const colon = line.indexOf(':')
-    const name = line.slice(0, Math.max(0, colon)).toLowerCase()
-    if (!TOKEN.test(name)) throw invalid()
-    const value = trimmed(line, colon + 1)
+  for (let at = first, next = first; next !== -1; at = next) {
+    at += 2
+    next = text.indexOf('\r\n', at)
+    const end = next === -1 ? text.length : next
+    const colon = text.indexOf(':', at)
+    if (colon === -1 || colon >= end) throw invalid()
+    const name = nameOf(text.slice(at, colon))
+    let [from, to] = [colon + 1, end]
+    // Spaces and tabs; other white space belongs to the value.
+    while (from < to && (text.charCodeAt(from) === SPACE || text.charCodeAt(from) === TAB)) from++
+    while (to > from && (text.charCodeAt(to - 1) === SPACE || text.charCodeAt(to - 1) === TAB)) to--
+    const value = text.slice(from, to)
     headers[name] = value
     if (name === 'content-length') {
       if (length !== null || !LENGTH.test(value)) throw wrongLength()
       length = Number(value)
     } else if (name === 'transfer-encoding') {
       encoding = encoding === null ? value.toLowerCase() : `${encoding},${value}`
-    } else if (name === 'connection') {
-      isClosing ||= value
-        .toLowerCase()
-        .split(',')
-        .some(token => trimmed(token, 0) === 'close')
-    }
+    } else if (name === 'connection') isClosing ||= CLOSES.test(value)
   }
   return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
 }
 
-/** The text from `start` on without spaces and tabs around it. Other white space belongs to a value. */
-function trimmed(text: string, start: number): string {
-  let [from, to] = [start, text.length]
-  while (from < to && isBlank(text.charCodeAt(from))) from++
-  while (to > from && isBlank(text.charCodeAt(to - 1))) to--
-  return text.slice(from, to)
-}
+/** Names of headers in lower case, by their spelling: providers repeat a few dozen. */
+const names = new Map<string, string>()
+const NAMES_MAX = 512
+const NAME_MAX_CHARS = 64
 
-function isBlank(code: number): boolean {
-  return code === SPACE || code === TAB
+/** @throws GatewayError for a name that is none */
+function nameOf(written: string): string {
+  const known = names.get(written)
+  if (known !== undefined) return known
+  if (!TOKEN.test(written)) throw invalid()
+  const name = written.toLowerCase()
+  if (names.size < NAMES_MAX && written.length <= NAME_MAX_CHARS) names.set(written, name)
+  return name
 }
 
 /** Refuses at once what can no longer become a head. @param from where the text was not looked at yet */

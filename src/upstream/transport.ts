@@ -39,8 +39,8 @@ export interface UpstreamHead {
  */
 export interface UpstreamHandler {
   onHead(head: UpstreamHead): void
-  /** The bytes are only valid during the call. */
-  onData(chunk: Buffer): void
+  /** The bytes are only valid during the call or, with `isLast`, until `onEnd` has returned, which follows at once. */
+  onData(chunk: Buffer, isLast?: boolean): void
   onEnd(): void
   /** Timeouts are `upstream_timeout`, all other failures `provider_unavailable`. Not called after `abort()`. */
   onError(error: GatewayError): void

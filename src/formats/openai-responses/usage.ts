@@ -27,11 +27,16 @@ export function usageOf(response: Json, searches: number): Usage | null {
   }
 }
 
-function webSearches(response: Json, usage: Json): number | null {
+function webSearches(
+  { tool_usage: tools }: Json,
+  { server_side_tool_usage_details: atServer, server_tool_use_details: details }: Json,
+): number | null {
+  // Most replies tell none of them.
+  if (tools === undefined && atServer === undefined && details === undefined) return null
   const told =
-    recordOrEmpty(recordOrEmpty(response['tool_usage'])['web_search'])['num_requests'] ??
-    recordOrEmpty(usage['server_side_tool_usage_details'])['web_search_calls'] ??
-    recordOrEmpty(usage['server_tool_use_details'])['web_search_requests']
+    recordOrEmpty(recordOrEmpty(tools)['web_search'])['num_requests'] ??
+    recordOrEmpty(atServer)['web_search_calls'] ??
+    recordOrEmpty(details)['web_search_requests']
   return told === undefined ? null : countOrZero(told)
 }
 
