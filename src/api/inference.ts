@@ -11,6 +11,7 @@ import type { Gateway } from '../gateway/respond.ts'
 import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import { carryList } from '../protocol/raw-list.ts'
 import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
@@ -153,11 +154,9 @@ function openCall(
   reply: Reply,
   dataRegionOf: DataRegionOf,
 ): ClientRequest {
-  return {
-    ...factsOf(request, dataRegionOf),
-    dialect: dialect.name,
-    request: parseBody(dialect, request, reply),
-  }
+  const parsed = parseBody(dialect, request, reply)
+  carryList(request.body, parsed)
+  return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
 }
 
 /** Terms of a request beside its body, for the pipeline. */

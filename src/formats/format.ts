@@ -24,6 +24,8 @@ export interface WireRequest {
   /** Headers that the format itself needs (a version, a beta flag), without authentication. Absent: none. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body: Readonly<Record<string, unknown>>
+  /** A field of the body as JSON, to be sent in place of it; null or absent: all of the body is written. */
+  readonly raw?: { readonly name: string; readonly json: string } | null
 }
 
 /** How the bytes of a reply divide into frames. `aws-events`: binary messages of AWS. */

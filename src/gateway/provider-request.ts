@@ -5,6 +5,7 @@
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../formats/outgoing.ts'
+import { takeList } from '../protocol/raw-list.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../providers/address.ts'
 import { type Endpoint, type OutgoingKey, ownKeyScheme } from '../providers/provider.ts'
@@ -13,7 +14,7 @@ import { signatureIn } from '../upstream/aws-signature.ts'
 import { holdsSecret } from '../upstream/failure.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
-import { requestJson } from './request-json.ts'
+import { requestJson, withRawList } from './request-json.ts'
 import { fitRequest } from './routing/rank.ts'
 
 export interface ProviderRequestDeps {
@@ -42,7 +43,7 @@ export class ProviderRequests {
     const fitted = inTier(fitRequest(prompt, endpoint), attempt)
     const outgoing = outgoingRequest(fitted, format, exchange.dialect)
     if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
-    return format.encode(
+    const wire = format.encode(
       {
         request: this.#hashed(outgoing, exchange, attempt),
         stream: exchange.request.stream === true,
@@ -50,6 +51,8 @@ export class ProviderRequests {
       },
       endpoint,
     )
+    const raw = takeList(exchange.request, wire.body)
+    return raw === null ? wire : { ...wire, raw }
   }
 
   /** The account of an own credential is the caller's, who may know the key there. */
@@ -80,13 +83,17 @@ export class ProviderRequests {
     return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
   }
 
-  #plain(attempt: AttemptRecord, { path, headers, body }: WireRequest, heldBytes: number): UpstreamRequest {
+  #plain(
+    attempt: AttemptRecord,
+    { path, headers, body, raw }: WireRequest,
+    heldBytes: number,
+  ): UpstreamRequest {
     const { endpoint, credential } = attempt
     const usual = this.#headersOf(attempt)
     return {
       url: this.#urlOf(attempt, path),
       headers: headers === undefined ? usual : { ...usual, ...headers },
-      body: requestJson(body, heldBytes),
+      body: raw == null ? requestJson(body, heldBytes) : withRawList(body, raw),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
       isolation: credential?.id,

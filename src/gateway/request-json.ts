@@ -4,6 +4,7 @@
  * Pure. Hot path for short requests: they go to the engine as they are.
  */
 import { randomUUID } from 'node:crypto'
+import type { WireRequest } from '../formats/format.ts'
 
 /** A request that holds less has no text for which the search pays. */
 const LARGE_BYTES = 1024 * 1024
@@ -12,6 +13,17 @@ const PIECE_CHARS = 64 * 1024
 
 /** Characters that JSON escapes, and surrogates: a pair is not escaped, so the engine has to look. */
 const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
+
+/** Stands for a list that is JSON already. Nobody else knows it. */
+const RAW = randomUUID()
+
+/** The request with a list of it as its client wrote it. */
+export function withRawList(
+  body: Readonly<Record<string, unknown>>,
+  { name, json }: NonNullable<WireRequest['raw']>,
+): string {
+  return JSON.stringify({ ...body, [name]: RAW }).replace(`"${RAW}"`, () => json)
+}
 
 /** @param heldBytes memory that the request holds, which tells how long its texts may be */
 export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {

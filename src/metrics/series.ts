@@ -171,7 +171,7 @@ export class Distribution implements Series {
     this.count++
   }
 
-  /** Adds a value to each of some distributions, in one pass; NaN adds nothing. Values are in parts, `parts` of them a unit. */
+  /** Adds a value to each distribution, in one pass; NaN adds nothing. `parts`: how many of them make a unit. */
   static observeAll(all: readonly Distribution[], values: Float64Array, parts: number): void {
     for (let at = 0; at < all.length; at++) {
       const value = (values[at] ?? Number.NaN) / parts

@@ -3,6 +3,7 @@
  * but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Pure.
  */
 import { isAscii } from 'node:buffer'
+import type { ListFinder } from './raw-list.ts'
 
 /** Upper bounds of one document. */
 export interface JsonBounds {
@@ -39,8 +40,15 @@ export function excessOf(document: Uint8Array, bounds: JsonBounds): JsonCount['e
   return countJson(document, bounds).excess
 }
 
-/** Counts what a document has. Every byte of a longer UTF-8 sequence is above 0x7f, so bytes are enough. */
-export function countJson(document: Uint8Array, bounds: JsonBounds): JsonCount {
+/**
+ * Counts what a document has. Every byte of a longer UTF-8 sequence is above 0x7f, so bytes are enough. `finder`: is
+ * told of the fields of the document itself; null: nobody is.
+ */
+export function countJson(
+  document: Uint8Array,
+  bounds: JsonBounds,
+  finder: ListFinder | null = null,
+): JsonCount {
   const bytes = Buffer.from(document.buffer, document.byteOffset, document.byteLength)
   let excess: JsonCount['excess'] = null
   let depth = 0
@@ -48,14 +56,23 @@ export function countJson(document: Uint8Array, bounds: JsonBounds): JsonCount {
   let commas = 0
   for (let index = 0; index < bytes.length && excess === null; index++) {
     const byte = bytes[index]
-    if (byte === QUOTE) index = closingQuote(bytes, index + 1)
-    else if (byte === COMMA) {
+    if (byte === QUOTE) {
+      const from = index + 1
+      index = closingQuote(bytes, from)
+      if (finder !== null && depth === 1) finder.text(bytes, from, index)
+    } else if (byte === COMMA) {
       if (++commas > bounds.commas) excess = 'commas'
     } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
       if (++depth > bounds.depth) excess = 'depth'
       else if (++parts > bounds.parts) excess = 'parts'
-    } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) depth--
-    else if (byte === COLON && ++parts > bounds.parts) excess = 'parts'
+      else if (finder !== null && depth === 2) finder.opens(byte === OPEN_BRACKET, index, parts - 1)
+    } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) {
+      depth--
+      if (finder !== null && depth === 1) finder.closes(index + 1, parts)
+    } else if (byte === COLON) {
+      if (finder !== null && depth === 1) finder.fields++
+      if (++parts > bounds.parts) excess = 'parts'
+    }
   }
   return { excess, parts, commas }
 }

@@ -2,6 +2,7 @@
 import { GatewayError } from '../errors.ts'
 import { countJson, type JsonBounds, structureBytes, textBytes } from './json-bounds.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from './limits.ts'
+import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 
@@ -28,7 +29,9 @@ export interface JsonWeigher {
  */
 export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
-  const count = countJson(bytes, BODY_BOUNDS)
+  const { byteLength } = bytes
+  const finder = byteLength < RAW_MIN_BYTES || byteLength > RAW_MAX_BYTES ? null : new ListFinder()
+  const count = countJson(bytes, BODY_BOUNDS, finder)
   if (count.excess !== null)
     throw new GatewayError('invalid_request', `The request body ${TOO_MUCH[count.excess]}`)
   let text: string
@@ -39,10 +42,12 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
   }
   if (weigher !== null) {
     const texts = textBytes(bytes, text.length)
-    weigher.weigh(texts + structureBytes(count), texts)
+    weigher.weigh(texts + structureBytes(count) + (finder?.listBytes ?? 0), texts)
   }
   try {
-    return JSON.parse(text)
+    const value: unknown = JSON.parse(text)
+    finder?.keep(value, bytes)
+    return value
   } catch {
     throw new GatewayError('invalid_request', 'The request body is not valid JSON')
   }

@@ -1,0 +1,116 @@
+/**
+ * The long list of a request body (`input` or `messages`) as its client wrote it. It goes to a provider in these bytes
+ * where the encoded list says the same: to write a text takes some ten times as long as to copy it. Two parsers must
+ * not see two lists, so no member name may be there twice, and no number, which the other may round otherwise. Pure.
+ */
+import { isObject } from './schema.ts'
+
+const NAMES = ['input', 'messages'] as const
+export type RawListName = (typeof NAMES)[number]
+
+/** Shorter bodies are written faster than compared; longer ones would be held twice for too long. */
+export const RAW_MIN_BYTES = 16 * 1024
+export const RAW_MAX_BYTES = 256 * 1024
+
+interface RawList {
+  readonly name: RawListName
+  readonly list: readonly unknown[]
+  readonly bytes: Uint8Array
+  /** Arrays, objects and fields, as its bytes have them. */
+  readonly parts: number
+}
+
+/** By the body, later by the request that was made of it. */
+const lists = new WeakMap<object, RawList>()
+
+/** Finds the list while the parts of a body are counted. */
+export class ListFinder {
+  /** Fields of the body itself. */
+  fields = 0
+  #name: RawListName | null = null
+  #last: RawListName | null = null
+  #start = 0
+  #end = 0
+  #parts = 0
+  #isInside = false
+  #isTwice = false
+
+  /** A text of the body itself: the name of a field, or its value. */
+  text(bytes: Buffer, from: number, to: number): void {
+    const text = to - from > 'messages'.length ? '' : bytes.toString('latin1', from, to)
+    this.#last = NAMES.find(name => name === text) ?? null
+  }
+
+  /** A value of the body begins; `parts`: those before it. */
+  opens(isList: boolean, at: number, parts: number): void {
+    if (!isList || this.#last === null) return
+    if (this.#name !== null) this.#isTwice = true
+    this.#name = this.#last
+    this.#start = at
+    this.#parts = -parts
+    this.#isInside = true
+  }
+
+  /** A value of the body has ended. */
+  closes(end: number, parts: number): void {
+    if (!this.#isInside) return
+    this.#isInside = false
+    this.#end = end
+    this.#parts += parts
+  }
+
+  /** Bytes that are held for the list; 0: there is none. */
+  get listBytes(): number {
+    return this.#isTwice ? 0 : this.#end - this.#start
+  }
+
+  /** Keeps the list, where there is one only. `value`: the parsed body. */
+  keep(value: unknown, bytes: Uint8Array): void {
+    const name = this.#name
+    if (name === null || this.#isTwice || !isObject(value)) return
+    const list: unknown = value[name]
+    if (!Array.isArray(list) || Object.keys(value).length !== this.fields) return
+    lists.set(value, { name, list, bytes: bytes.subarray(this.#start, this.#end), parts: this.#parts })
+  }
+}
+
+/** The list of the body belongs to the request from here on. */
+export function carryList(body: unknown, request: object): void {
+  const list = isObject(body) ? lists.get(body) : undefined
+  if (list !== undefined) lists.set(request, list)
+}
+
+/** The list as JSON in place of the one in an encoded body, once; null: it has to be written. */
+export function takeList(
+  request: object,
+  encoded: Readonly<Record<string, unknown>>,
+): { readonly name: RawListName; readonly json: string } | null {
+  const found = lists.get(request)
+  if (found === undefined) return null
+  lists.delete(request)
+  const { name, list, bytes, parts } = found
+  if (partsOfBoth(list, encoded[name]) !== parts) return null
+  return { name, json: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString() }
+}
+
+/** Arrays, objects and fields of two values that are the same; NaN if they differ, or have a number. */
+function partsOfBoth(one: unknown, other: unknown): number {
+  if (typeof one !== 'object' || one === null)
+    return one === other && typeof one !== 'number' ? 0 : Number.NaN
+  if (Array.isArray(one)) {
+    if (!Array.isArray(other) || other.length !== one.length) return Number.NaN
+    let parts = 1
+    for (let at = 0; at < one.length && parts > 0; at++) parts += partsOfBoth(one[at], other[at])
+    return parts
+  }
+  if (!isObject(other)) return Number.NaN
+  const fields = one as Readonly<Record<string, unknown>>
+  const names = Object.keys(fields)
+  if (names.length !== Object.keys(other).length) return Number.NaN
+  let parts = 1
+  for (const name of names) {
+    if (!Object.hasOwn(other, name)) return Number.NaN
+    parts += 1 + partsOfBoth(fields[name], other[name])
+  }
+  return parts
+}
