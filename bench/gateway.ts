@@ -16,7 +16,7 @@ const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
-function configuration(bench: Bench, { limits, transport }: Extras): object {
+function configuration(bench: Bench, { limits, transport, front }: Extras): object {
   const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
@@ -38,7 +38,7 @@ function configuration(bench: Bench, { limits, transport }: Extras): object {
     })),
   )
   return {
-    listen: { host: '127.0.0.1', port: 0 },
+    listen: { host: '127.0.0.1', port: 0, ...(front === undefined ? {} : { front }) },
     admin: { host: '127.0.0.1', port: 0 },
     threads: { serve: 1, tasks: 1 },
     ...(limits === undefined ? {} : { limits }),
@@ -62,6 +62,8 @@ export interface Extras {
   readonly preload?: URL
   /** By which it asks the upstream. Default: directly. */
   readonly transport?: 'undici'
+  /** By which it serves. Default: the faster one. */
+  readonly front?: 'node'
   /** `limits` of its configuration. Default: its own. */
   readonly limits?: object
 }

@@ -57,6 +57,7 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
     }),
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
   'sluice-undici': bench => startGateway(bench, 'sluice-undici', '', { transport: 'undici' }),
+  'sluice-node': bench => startGateway(bench, 'sluice-node', '', { front: 'node' }),
   'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
   'sluice-patterns': bench => startGateway(bench, 'sluice-patterns', '', { prepare: setPatterns }),
   'sluice-many-patterns': bench =>

@@ -9,6 +9,7 @@ export const SUBJECTS = [
   'sluice',
   'sluice-again',
   'sluice-undici',
+  'sluice-node',
   'sluice-guarded',
   'sluice-patterns',
   'sluice-many-patterns',
@@ -23,6 +24,7 @@ export const SUBJECTS = [
  * Who stands between load and upstream. `direct` is nobody; `bare` is what the gateway is made of and nothing of the
  * gateway; `before` and `after` are the gateway of two revisions;
  * `sluice-undici` asks the upstream by undici, as it does behind a proxy;
+ * `sluice-node` serves by the front on `node:http`;
  * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-patterns` and
  * `sluice-many-patterns` have patterns of users alone on what goes in; `sluice-busy` has requests of another caller
  * beside the load, which its task workers look at, while those of the load are not guarded;
@@ -120,7 +122,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'json-64',
     title: 'JSON replies of 1.4 kB, 64 connections',
     load: { kind: 'json', connections: 64, plan: REPLY },
-    subjects: [...PEERS, 'sluice-undici', 'bare', 'portkey'],
+    subjects: [...PEERS, 'sluice-undici', 'sluice-node', 'bare', 'portkey'],
     rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,

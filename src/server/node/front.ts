@@ -68,11 +68,11 @@ class NodeFront implements Front {
     this.#http.on('clientError', (error, socket) => this.#refuse(error, socket))
   }
 
-  listen(host: string, port: number, shared: boolean): Promise<number> {
+  async listen(host: string, port: number, shared: boolean): Promise<number> {
     const { tls } = this.#host
     if (tls !== null) this.#context = contextOf(tls).context
     const listener = createListener({ noDelay: true }, raw => this.#accept(raw))
-    return new Promise((resolve, reject) => {
+    return await new Promise((resolve, reject) => {
       listener.once('error', () => reject(new ListenError(host, port)))
       listener.listen({ host, port, exclusive: true, reusePort: shared }, () => {
         this.#listener = listener
@@ -103,11 +103,21 @@ class NodeFront implements Front {
 
   close(): void {
     this.stop()
-    for (const connection of this.#connections.values()) connection.drop()
+    for (const [socket, connection] of this.#connections) {
+      connection.drop()
+      this.#closed(socket, connection)
+    }
+  }
+
+  /** A connection has closed. Later calls do nothing. */
+  #closed(socket: Duplex, connection: NodeConnection): void {
+    if (!this.#connections.delete(socket)) return
+    connection.closed()
+    this.#host.closed()
   }
 
   #accept(raw: Socket): void {
-    const { connections, log, closed } = this.#host
+    const { connections, log } = this.#host
     // The end of the connection tells of every error.
     raw.on('error', ignore)
     try {
@@ -121,11 +131,7 @@ class NodeFront implements Front {
               ALPNProtocols: ['http/1.1'],
             })
       this.#connections.set(socket, connection)
-      raw.once('close', () => {
-        this.#connections.delete(socket)
-        connection.closed()
-        closed()
-      })
+      raw.once('close', () => this.#closed(socket, connection))
       if (!connections.opened(connection)) {
         raw.destroy()
         return
