@@ -9,6 +9,8 @@ import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
 const NOTHING = new ArrayBuffer(0)
+/** Some clients take no head without a byte behind it. No event, for whichever reader. */
+const COMMENT = ':\n\n'
 
 /**
  * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
@@ -117,7 +119,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     headers: readonly string[],
     chunk: string | Buffer,
     close: boolean,
-    _form: StreamForm,
+    form: StreamForm,
   ): boolean {
     if (this.dead) return true
     this.#streaming = true
@@ -125,8 +127,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#guard(() => {
       this.#writeHead(status, headers, close, null)
       // The head leaves at once, and the stream may be silent for long.
-      if (chunk.length === 0) this.#response.flushHeaders()
-      else this.#put(chunk)
+      if (chunk.length > 0 || form === 'slices') this.#put(chunk.length > 0 ? chunk : COMMENT)
+      else this.#response.flushHeaders()
     })
     return this.#flowing
   }
