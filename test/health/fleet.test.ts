@@ -234,8 +234,10 @@ t.test('requests that the gateway ends itself say nothing about their endpoint',
     seeded(10),
   )
   for (let request = 0; request < 40; request++) {
-    const asked = fleet.ask({}, AbortSignal.abort(draining))
+    const stop = new AbortController()
+    const asked = fleet.ask({}, stop.signal)
     await nextTurn()
+    stop.abort(draining)
     fleet.clock.advance(EVERY_MS)
     await asked
   }
