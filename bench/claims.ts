@@ -41,6 +41,8 @@ const millis =
     return typeof micros === 'number' ? micros / 1000 : null
   }
 
+const delayP99 = millis(row => row.streams?.delay.p99)
+
 /** Milliseconds in which the upstream of the scenario says as much as a window holds. */
 export function windowMs(scenario: string): number {
   const load = SCENARIOS.find(({ name }) => name === scenario)?.load
@@ -293,6 +295,18 @@ export const CLAIMS: readonly Claim[] = [
         }).values(),
       ]
     },
+  },
+  {
+    text: 'delay of an event p99 beside 200 readers that never read, over twice that without them',
+    scenario: 'slow-readers',
+    limit: 5,
+    unit: 'ms',
+    values: run =>
+      paired(
+        series(run, 'slow-readers', 'sluice', delayP99),
+        series(run, 'relay-64', 'sluice', delayP99),
+        (beside, alone) => beside - 2 * alone,
+      ),
   },
   {
     text: 'memory over the idle process beside 200 readers that never read',

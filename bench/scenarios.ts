@@ -308,6 +308,17 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     ...PLAIN,
+    name: 'relay-64',
+    title: '64 streams, 20 ms apart: what those of slow-readers do without these readers',
+    load: { kind: 'streams', streams: 64, plan: paced(100, 20) },
+    subjects: ['nginx', 'sluice'],
+    rounds: 2,
+    rampSeconds: 1.5,
+    warmSeconds: 1.5,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
     name: 'slow-readers',
     title: '64 streams, 20 ms apart, beside 200 readers of 64 MiB that never read',
     load: {

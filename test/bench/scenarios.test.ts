@@ -31,6 +31,7 @@ t.test('the table holds what the results promise', async t => {
       'relay-5000',
       'relay-5000-fast',
       'translate-chat-256',
+      'relay-64',
       'slow-readers',
       'aborts',
     ],
