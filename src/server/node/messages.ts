@@ -113,9 +113,11 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     })
     const peer = connections.begin(this.#connection)
     const session: SocketSession = sockets.opened(messages, { path, headers, address, keyHash, peer })
-    socket.on('message', (data, isBinary) =>
-      sockets.guard(session, open => open.take(memoryOf(data), isBinary)),
-    )
+    socket.on('message', (data, isBinary) => {
+      // The answer to a message that meets the closing socket could not leave any more.
+      if (socket.readyState !== socket.OPEN) return
+      sockets.guard(session, open => open.take(memoryOf(data), isBinary))
+    })
     socket.on('ping', () => sockets.guard(session, open => open.pinged()))
     socket.on('pong', () => sockets.guard(session, open => open.ponged()))
     // It closes the socket too, which is told.
