@@ -12,12 +12,12 @@ export interface Failure {
   /** Canonical `error_type` as clients see it. */
   readonly errorType: string
   readonly retry: Retry
-  /** What it says about the health of the endpoint that was asked; absent: nothing. */
+  /** Verdict on the health of the endpoint that was asked; absent: none. */
   readonly health?: 'failed' | 'limited'
-  /** Whoever was asked has too much to do: it may say how long to wait, and is asked less. */
+  /** The one that was asked has too much to do: it may say how long to wait, and is asked less. */
   readonly isBusy?: true
   /**
-   * What becomes of a line of a batch; absent: it has failed. `again`: it is tried again where the request was sent,
+   * Fate of a line of a batch; absent: it has failed. `again`: it is tried again where the request was sent,
    * and else waits; `counts`: it is tried again, sent or not; `waits`: it waits, which is no try.
    */
   readonly line?: 'again' | 'counts' | 'waits'
@@ -97,11 +97,11 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** What a status of a provider means. */
+/** Meaning of a provider's status. */
 export interface ProviderStatus {
   readonly code: FailureCode
   /**
-   * What it says about the health of the endpoint, whatever the failure says; absent: as the failure says. `named`:
+   * Verdict on the health of the endpoint, whatever the failure says; absent: as the failure says. `named`:
    * nothing, if the request may name what does not exist.
    */
   readonly health?: 'failed' | 'limited' | 'none' | 'named'

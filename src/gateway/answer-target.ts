@@ -26,7 +26,7 @@ export interface AnswerTargetDeps {
     firstTokenMs: number | null
   }
   readonly answer: Answer
-  /** What the reply comes to. */
+  /** The outcome of the reply. */
   readonly figures: Pick<ReplyFigures, 'usage'>
   readonly record: AttemptRecord
   /** Null: no server tool is declared. */

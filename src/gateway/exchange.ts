@@ -26,7 +26,7 @@ export interface Held {
 /** For what is too little to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
-/** What the streams of one exchange may rely on. */
+/** The endpoints on which the streams of one exchange may rely. */
 export interface StreamTrust {
   /** True if a stream of this endpoint may reserve piece by piece. */
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean
@@ -262,7 +262,7 @@ export class Exchange implements ClientRequest {
   overLimit = false
   /** The reservation by the limits of the caller; null before admission. */
   reservation: Reservation | null = null
-  /** What its streams may rely on when they reserve piece by piece; null before admission, and without limits. */
+  /** Endpoints on which its streams may rely to reserve piece by piece; null before admission or without limits. */
   trust: StreamTrust | null = null
   /**
    * For a plugin that asks other models before routing: resolves when somebody may serve the request and the caller's

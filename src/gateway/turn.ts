@@ -91,7 +91,7 @@ function firstCandidate({
   return larger ?? candidate
 }
 
-/** What one attempt of a turn asks, and how. */
+/** The request of one attempt of a turn, and its form. */
 interface TurnTerms {
   readonly prompt: ResponsesRequest
   readonly format: Format

@@ -5,7 +5,7 @@ import type { PicoUsd } from '../money.ts'
 export interface Offer {
   /** Reading, and the fee of each request. */
   readonly base: PicoUsd
-  /** What its provider may read beside that, such as files behind links; reserved as far as money is unspent. */
+  /** Tokens that its provider may read beside that, such as files behind links; reserved as far as money is unspent. */
   readonly fetched?: PicoUsd
   /** For each token that is written. */
   readonly perToken: PicoUsd

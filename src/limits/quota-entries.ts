@@ -122,7 +122,7 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   }
 }
 
-/** What is reserved of an offer; negative: it is left out. */
+/** Reserved of an offer; negative: it is left out. */
 export type ReservedOf = (offer: Offer) => PicoUsd
 
 /** The amount for the dearest offer (or another by `pick`). */

@@ -60,7 +60,7 @@ const KEY_REFUSALS = {
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
 
-/** What is known of a request once its key is. */
+/** Facts of a request once its key is known. */
 interface Known {
   readonly match: RouteMatch
   readonly accepted: AcceptedHead

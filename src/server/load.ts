@@ -91,7 +91,7 @@ export class Load {
   readonly #meter = new LagMeter()
   readonly #lag: Threshold
   readonly #buffer: Threshold
-  /** What each key holds of the buffered bytes, by requests that hold more than a little and by slow readers. */
+  /** Buffered bytes that each key holds, by requests that hold more than a little and by slow readers. */
   readonly byKey: HeldShare
   /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
   bufferedBytes = 0
@@ -105,7 +105,7 @@ export class Load {
   #sampledMs = 0
   /** Requests that were refused for the load of the thread. */
   shed = 0
-  /** What `overloadReason` said last. */
+  /** The last result of `overloadReason`. */
   overload: OverloadReason | null = null
 
   constructor(limits: LoadLimits, clock: Clock) {

@@ -12,7 +12,7 @@ export interface LoopWork {
 
 /** Milliseconds of a turn that such work may always take. Work that has begun goes on beyond. */
 const LEAST_MS = 2
-/** Where it had to wait, it may take this part of what all other work of the last turn took: a third of the loop. */
+/** After a wait it may take this part of what all other work of the last turn took: a third of the loop. */
 const PART_OF_OTHERS = 0.5
 
 export class LoopShare {

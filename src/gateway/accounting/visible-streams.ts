@@ -57,7 +57,7 @@ export class VisibleStreams {
     return this.isPromised(endpoint, request) || this.isShown(endpoint, request)
   }
 
-  /** What an exchange of this key may rely on; `leave` when it ends. */
+  /** The endpoints on which an exchange of this key may rely; `leave` when it ends. */
   trustOf(keyHash: string): StreamTrust {
     return new KeyTrust(this, keyHash, this.#relying)
   }
@@ -123,8 +123,8 @@ export class VisibleStreams {
 }
 
 /**
- * What one exchange may rely on. An endpoint may have shown short replies to easy prompts, and think about others: two
- * keys can teach it, and a third one would have many streams that are reserved for a small part.
+ * The endpoints on which one exchange may rely. An endpoint may have shown short replies to easy prompts, and think
+ * about others: two keys can teach it, and a third one would have many streams that are reserved for a small part.
  */
 class KeyTrust implements StreamTrust {
   readonly #streams: VisibleStreams

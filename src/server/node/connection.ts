@@ -70,7 +70,7 @@ export class NodeConnection implements RemoteEnd {
     this.#idle = systemClock.after(IDLE_MS, this.#onIdle)
   }
 
-  /** What follows the request cannot be read. */
+  /** The bytes behind the request cannot be read. */
   break(): void {
     if (this.#answer === null) this.drop()
     else this.#answer.break()
