@@ -57,15 +57,23 @@ export function modelJson(model: Model): string {
   return JSON.stringify(modelDocument(model))
 }
 
+/** RFC 3339, of seconds since 1970. */
+export function createdAt({ created }: Pick<Model, 'created'>): string {
+  return new Date(created * 1000).toISOString().replace('.000Z', 'Z')
+}
+
 /** One model of a listing. */
 export function modelDocument(model: Model): object {
   const first = model.endpoints[0]
   return {
     id: model.id,
+    type: 'model',
     canonical_slug: model.id,
     hugging_face_id: null,
     name: model.name,
+    display_name: model.name,
     created: model.created,
+    created_at: createdAt(model),
     description: '',
     context_length: model.contextLength,
     architecture: architecture(model),

@@ -14,6 +14,7 @@ import { type MeasuredEndpoints, UNMEASURED } from '../providers/endpoint-figure
 import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
 import type { DataRegionOf } from './inference.ts'
+import { asksInMessagesShape, messagesModel, messagesPage } from './messages-models.ts'
 import {
   endpointDocument,
   endpointsDocument,
@@ -45,6 +46,8 @@ export interface ListingTerms {
   readonly region: DataRegion | null
   /** Null: models for everybody. */
   readonly allows: ((model: Model) => boolean) | null
+  /** See messages-models.ts. */
+  readonly inMessagesShape?: boolean
 }
 
 export interface Listing {
@@ -53,7 +56,7 @@ export interface Listing {
   /** How many models a listing without pages would have. @throws as `models` */
   count(query: URLSearchParams, terms?: ListingTerms): object
   /** One model, at top level and again as `data`; null when there is none. */
-  model(id: string): object | null
+  model(id: string, inMessagesShape?: boolean): object | null
   /** The endpoints of a model; null when there is no such model. */
   endpoints(id: string): object | null
   /** All endpoints that keep nothing. */
@@ -100,6 +103,10 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     const order = orderOf(query, measures)
     const indexes = found(query, terms)
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
+    if (terms.inMessagesShape === true) {
+      const listed = sorted.flatMap(index => models[index] ?? [])
+      return Buffer.from(JSON.stringify(messagesPage(listed, query)))
+    }
     const { from, to } = page(query)
     const next = to < sorted.length ? nextPage(query, to, to - from) : null
     const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
@@ -108,10 +115,10 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
   let retaining: WrittenDocument | null = null
   return {
     models(query, terms = EVERYBODY) {
-      const { region, allows } = terms
+      const { region, allows, inMessagesShape = false } = terms
       if (allows !== null) return { json: written(query, terms), etag: null }
-      const etag = `"${version}-${digest(`${region} ${query}`)}"`
-      if (query.size > 0) return { json: written(query, terms), etag }
+      const etag = `"${version}-${digest(`${region} ${inMessagesShape} ${query}`)}"`
+      if (query.size > 0 || inMessagesShape) return { json: written(query, terms), etag }
       let bytes = whole.get(region)
       if (bytes === undefined) {
         bytes = written(query, terms)
@@ -120,9 +127,10 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
       return { json: bytes, etag }
     },
     count: (query, terms = EVERYBODY) => ({ data: { count: found(query, terms).length } }),
-    model(id) {
+    model(id, inMessagesShape = false) {
       const model = catalog.model(id)
       if (model === undefined) return null
+      if (inMessagesShape) return messagesModel(model)
       const record = modelDocument(model)
       const owner = model.id.slice(0, model.id.indexOf('/'))
       return { ...record, object: 'model', owned_by: owner, data: record }
@@ -203,8 +211,8 @@ export class LiveListing implements Listing {
     return this.#now.count(query, terms)
   }
 
-  model(id: string): object | null {
-    return this.#now.model(id)
+  model(id: string, inMessagesShape?: boolean): object | null {
+    return this.#now.model(id, inMessagesShape)
   }
 
   endpoints(id: string): object | null {
@@ -229,7 +237,8 @@ export interface ListingDeps {
 
 export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return (request, reply) => {
-    const terms = { region: dataRegionOf(request.host), allows: null }
+    const inMessagesShape = asksInMessagesShape(request.headers)
+    const terms = { region: dataRegionOf(request.host), allows: null, inMessagesShape }
     sendWritten(request, reply, listing.models(request.query, terms))
   }
 }
@@ -252,7 +261,8 @@ export function listOwnModels(deps: ListingDeps): Handler {
         ? null
         : ({ endpoints }: Model) =>
             endpoints.some(endpoint => restrictions.excludedBy({ endpoint, credential: null }) === null)
-    const terms = { region: deps.dataRegionOf(request.host), allows }
+    const inMessagesShape = asksInMessagesShape(request.headers)
+    const terms = { region: deps.dataRegionOf(request.host), allows, inMessagesShape }
     sendWritten(request, reply, deps.listing.models(request.query, terms))
   }
 }
@@ -265,7 +275,10 @@ export function countModels({ listing, dataRegionOf }: ListingDeps): Handler {
 
 /** One model by author and slug, or by its whole id. */
 export function findModel({ listing }: ListingDeps): Handler {
-  return (request, reply) => reply.json(200, foundOr404(listing.model(idOf(request))))
+  return (request, reply) => {
+    const model = listing.model(idOf(request), asksInMessagesShape(request.headers))
+    reply.json(200, foundOr404(model))
+  }
 }
 
 export function listEndpoints({ listing }: ListingDeps): Handler {

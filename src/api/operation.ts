@@ -158,6 +158,10 @@ interface OperationBase {
   readonly method: Method
   /** Relative to the base path, with `{name}` for a segment that varies, e.g. `/models/{author}/{slug}/endpoints`. */
   readonly path: string
+  /** Base paths of the row, where they are not the usual ones; empty: the root. */
+  readonly bases?: readonly string[]
+  /** Clients ask it all the time and learn nothing from it: it has no line in the log. */
+  readonly isQuiet?: true
   /**
    * The parameter at the end of the path whose value may be any text, encoded separators included; absent
    * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.

@@ -137,6 +137,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...accountRows(withUsage),
     ...ruleRows(deps),
     interfaceRow(deps),
+    HELLO,
   ]
   deps.document.describe(rows)
   return rows
@@ -150,6 +151,17 @@ function interfaceRow({ document }: OperationDeps): Operation {
     bodyLimitBytes: 0,
     handler: showInterface(document),
   }
+}
+
+/** Claude Code asks at the root of its base URL, which may end in /v1. */
+const HELLO: Operation = {
+  ...described('GET /api/hello', 'sayHello', 'Learn that the gateway can be reached'),
+  bases: ['', '/v1'],
+  isQuiet: true,
+  key: 'none',
+  accept: 'none',
+  bodyLimitBytes: 0,
+  handler: (_, reply) => reply.json(200, { status: 'ok' }),
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {

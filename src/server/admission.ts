@@ -43,6 +43,8 @@ export interface AdmissionOwner {
   readonly reply: AdmittedReply
   /** True if a client waits for the answer: the times of its stages are observed. */
   readonly isAwaited: boolean
+  /** It has no line in the log. Absent: it has one. */
+  readonly isQuiet?: boolean
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
   /** Ends a request whose handler does not answer: reports the reason if still possible, else drops the client. */
@@ -344,7 +346,7 @@ export class Admission implements Chained<Admission> {
       organization: key?.organizationId,
       client,
     }
-    log.exchange(line)
+    if (this.#owner.isQuiet !== true) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
     this.#control.remove(this)
   }

@@ -76,6 +76,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   /** Null before it was accepted. */
   key: KeyRecord | null = null
   readonly generates: boolean
+  readonly isQuiet: boolean
+  readonly dialect: Operation['dialect']
   readonly bodiless: boolean
   readonly reply: HttpReply
   readonly isAwaited = true
@@ -124,6 +126,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.route = this.#match?.resource.template ?? OTHER
     this.path = this.#match === null ? shownPath(head.path) : undefined
     this.generates = this.#match?.resource.generates === true
+    this.isQuiet = this.#match?.resource.isQuiet === true
+    this.dialect = this.#match === null ? deps.router.dialectAbove(head.path) : this.#match.resource.dialect
     this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
     const anyMedia = this.#operation?.accept === 'raw' && this.#operation.media === 'any'
@@ -136,10 +140,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       verdict instanceof GatewayError ? verdict : mismatch(head, verdict, this.#match, deps.router)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
-  }
-
-  get dialect(): Operation['dialect'] {
-    return this.#match?.resource.dialect ?? null
   }
 
   get client(): string {

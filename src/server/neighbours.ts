@@ -62,8 +62,6 @@ function messageFor(path: string, router: Router): string {
   }
   const whole = below.slice(1)
   if (isOfOthers(path) && Object.hasOwn(BELOW, whole)) return `${NONE}: ${BELOW[whole]}`
-  const doubled = known(below.replace(/^(?:\/api)?\/v1(?=\/)/, ''), router)
-  if (doubled !== null) return `${NONE}${didYouMean(doubled)} The base URL has /v1 twice`
   const [, first = '', ...rest] = below.split('/')
   // `hasOwn`: the path is the client's.
   if (rest.length > 0 && Object.hasOwn(BELOW, first)) return `${NONE}: ${BELOW[first]}`

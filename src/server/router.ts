@@ -4,6 +4,8 @@ import { GatewayError } from '../errors.ts'
 
 /** Every operation answers under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']
+/** Clients that prepend /v1 to a base URL that ends in it. */
+const DOUBLED = /^((?:\/api)?\/v1)(?:\/api)?\/v1(?=\/)/
 
 export interface Resource {
   /** The template that all operations here share; the label of metrics and logs. */
@@ -16,6 +18,8 @@ export interface Resource {
   readonly dialect: Operation['dialect']
   /** True where a model is asked: every answer has a generation id. */
   readonly generates: boolean
+  /** True where requests have no line in the log. */
+  readonly isQuiet: boolean
 }
 
 export interface RouteMatch {
@@ -31,6 +35,8 @@ export interface Router {
   readonly resources: readonly Resource[]
   /** The resource under an undecoded path, or null. A trailing slash makes no difference. */
   find(path: string): RouteMatch | null
+  /** The dialect of the nearest operation above an undecoded path that has none itself. */
+  dialectAbove(path: string): Operation['dialect']
 }
 
 interface Pattern {
@@ -50,28 +56,42 @@ export function createRouter(operations: readonly Operation[]): Router {
     const resource = resourceOf(template, byMethod)
     const freeParam = freeParamOf(template, byMethod)
     resources.push(resource)
-    for (const base of BASE_PATHS) {
+    for (const base of basesOf(byMethod)) {
       if (template.includes('{'))
         patterns.push({ segments: `${base}${template}`.split('/'), freeParam, resource })
       else fixed.set(base + template, { resource, params: NO_PARAMS, freeText: '' })
     }
   }
+  const find = (path: string): RouteMatch | null => {
+    const match = fixed.get(path)
+    if (match !== undefined) return match
+    const segments = path.split('/')
+    for (const pattern of patterns) {
+      const params = fit(pattern.segments, segments)
+      if (params === null) continue
+      const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
+      return { resource: pattern.resource, params, freeText }
+    }
+    const once = path.replace(DOUBLED, '$1')
+    return once === path ? null : find(once)
+  }
   return {
     resources,
-    find(sent) {
-      const path = sent.endsWith('/') ? sent.slice(0, -1) : sent
-      const match = fixed.get(path)
-      if (match !== undefined) return match
-      const segments = path.split('/')
-      for (const pattern of patterns) {
-        const params = fit(pattern.segments, segments)
-        if (params === null) continue
-        const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
-        return { resource: pattern.resource, params, freeText }
-      }
-      return null
+    find: sent => find(sent.endsWith('/') ? sent.slice(0, -1) : sent),
+    dialectAbove(path) {
+      const [, base = '', below = ''] = BELOW_BASE.exec(path.replace(DOUBLED, '$1')) ?? []
+      return fixed.get(base + below)?.resource.dialect ?? null
     },
   }
+}
+
+/** The base of a path, and the first segment below it. */
+const BELOW_BASE = /^((?:\/api)?\/v1)(\/[^/]*)/
+
+/** All methods of a path must agree. */
+function basesOf(byMethod: ReadonlyMap<string, Operation>): readonly string[] {
+  const [operation] = byMethod.values()
+  return operation?.bases ?? BASE_PATHS
 }
 
 /** @throws GatewayError `invalid_request` when an escape is not UTF-8. */
@@ -108,7 +128,9 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
   const spoken = [...byMethod.values()].find(operation => operation.dialect !== null)
   const dialect = spoken?.dialect ?? null
   const allow = [...operations.keys(), 'OPTIONS'].join(', ')
-  return { template, operations, allow, dialect, generates: dialect !== null && spoken?.generates !== false }
+  const generates = dialect !== null && spoken?.generates !== false
+  const isQuiet = [...byMethod.values()].every(operation => operation.isQuiet === true)
+  return { template, operations, allow, dialect, generates, isQuiet }
 }
 
 /** All methods of a path must agree, because the gate checks the path before the method. */

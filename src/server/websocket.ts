@@ -41,7 +41,10 @@ export interface WebSocketDeps {
 }
 
 /** Paths that take a handshake; others answer it as a GET. */
-export const SOCKET_PATHS = ['/v1/responses', '/api/v1/responses', '/v1/responses/', '/api/v1/responses/']
+export const SOCKET_PATHS = ['/v1', '/api/v1', '/v1/v1', '/api/v1/v1'].flatMap(base => [
+  `${base}/responses`,
+  `${base}/responses/`,
+])
 
 /** A handshake that waits for its answer, in the hands of a front. Each call may throw; `drop` does not. */
 export interface WaitingHandshake {

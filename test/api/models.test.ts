@@ -54,10 +54,13 @@ const ids = (query: string): string[] => models(query).data.map(model => model.i
 t.test('a model has every documented field', async t => {
   t.same(models('').data[0], {
     id: 'acme/fast-1',
+    type: 'model',
     canonical_slug: 'acme/fast-1',
     hugging_face_id: null,
     name: 'Fast One',
+    display_name: 'Fast One',
     created: 1_760_000_000,
+    created_at: '2025-10-09T08:53:20Z',
     description: '',
     context_length: 128_000,
     architecture: {

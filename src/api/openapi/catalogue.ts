@@ -46,10 +46,13 @@ const orNoCount = nullable(count)
 
 const model = {
   id: text,
+  type: Type.Literal('model'),
   canonical_slug: text,
   hugging_face_id: Type.Null(),
   name: text,
+  display_name: text,
   created: unixSeconds,
+  created_at: text,
   description: text,
   context_length: orNoCount,
   architecture: Architecture,
@@ -71,10 +74,13 @@ export const ModelAnswer = Type.Object(model)
 
 const MODEL = {
   id: 'acme/fast-1',
+  type: 'model',
   canonical_slug: 'acme/fast-1',
   hugging_face_id: null,
   name: 'Fast 1',
+  display_name: 'Fast 1',
   created: 1795373585,
+  created_at: '2026-11-22T18:53:05Z',
   description: '',
   context_length: 128000,
   architecture: {
@@ -184,18 +190,56 @@ const SORTING: readonly ParameterDescription[] = [
 const KNOWN = header('If-None-Match', text, 'The ETag of an earlier answer: 304 if it is still the same.')
 const UNCHANGED = { text: 'The client has the document already.', content: null }
 
+const VERSIONED: readonly ParameterDescription[] = [
+  header('anthropic-version', text, 'Asks for records and pages in the shape of the Messages API.'),
+]
+const MESSAGES_PAGES: readonly ParameterDescription[] = [
+  ...VERSIONED,
+  query('after_id', text, 'With anthropic-version: the page after this model.'),
+  query('before_id', text, 'With anthropic-version: the page before this model.'),
+]
+
+const capabilities = Type.Object({}, { additionalProperties: true })
+const MessagesModelAnswer = Type.Object({
+  type: Type.Literal('model'),
+  id: text,
+  display_name: text,
+  created_at: text,
+  capabilities,
+  max_input_tokens: orNoCount,
+  max_tokens: orNoCount,
+  lifecycle: text,
+  line: Type.Null(),
+  deprecated_at: Type.Null(),
+  retires_at: Type.Null(),
+})
+
 const models = answer(
-  Type.Object({
-    data: Type.Array(ModelAnswer),
-    total_count: count,
-    links: Type.Object({ next: orNoText }),
-  }),
+  Type.Union([
+    Type.Object({
+      data: Type.Array(ModelAnswer),
+      total_count: count,
+      links: Type.Object({ next: orNoText }),
+    }),
+    Type.Object(
+      {
+        data: Type.Array(MessagesModelAnswer),
+        has_more: Type.Boolean(),
+        first_id: orNoText,
+        last_id: orNoText,
+      },
+      { description: 'With anthropic-version' },
+    ),
+  ]),
   'Models, and how many there are.',
   { data: [MODEL], total_count: 1, links: { next: null } },
 )
 
 const oneModel = answer(
-  Type.Object({ ...model, object: Type.Literal('model'), owned_by: text, data: ModelAnswer }),
+  Type.Union([
+    Type.Object({ ...model, object: Type.Literal('model'), owned_by: text, data: ModelAnswer }),
+    MessagesModelAnswer,
+  ]),
   'The model, with its fields at top level and also in data.',
   { ...MODEL, object: 'model', owned_by: 'acme', data: MODEL },
 )
@@ -225,7 +269,7 @@ const ENDPOINT = {
 export const CATALOGUE: Descriptions = {
   listModels: {
     tag: 'Models',
-    parameters: [...FILTERS, ...SORTING, KNOWN],
+    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
   countModels: {
@@ -238,7 +282,7 @@ export const CATALOGUE: Descriptions = {
   listUserModels: {
     tag: 'Models',
     text: 'The listing with the models that the guardrails of the key allow.',
-    parameters: [...FILTERS, ...SORTING, KNOWN],
+    parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
   listEmbeddingModels: {
@@ -246,9 +290,9 @@ export const CATALOGUE: Descriptions = {
     parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
-  getModelById: { tag: 'Models', answers: { 200: oneModel } },
-  getModel: { tag: 'Models', answers: { 200: oneModel } },
-  getModelByAlias: { tag: 'Models', answers: { 200: oneModel } },
+  getModelById: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
+  getModel: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
+  getModelByAlias: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
   listEndpoints: {
     tag: 'Models',
     answers: {

@@ -27,7 +27,16 @@ import { RULES } from './rules.ts'
 /** The part of a row that the document is made of. */
 export type DescribedRow = Pick<
   Operation,
-  'id' | 'summary' | 'method' | 'path' | 'key' | 'accept' | 'dialect' | 'generates' | 'bodyLimitBytes'
+  | 'id'
+  | 'summary'
+  | 'method'
+  | 'path'
+  | 'bases'
+  | 'key'
+  | 'accept'
+  | 'dialect'
+  | 'generates'
+  | 'bodyLimitBytes'
 >
 
 const INTERFACE: Descriptions = {
@@ -49,6 +58,16 @@ const INTERFACE: Descriptions = {
         },
       },
       304: { text: 'The client has the document already.', content: null },
+    },
+  },
+  sayHello: {
+    tag: 'Interface',
+    text: 'Some clients ask this at their start, without a key, also at the root. It has no line in the log.',
+    answers: {
+      200: {
+        text: 'The gateway can be reached.',
+        content: { schema: Type.Object({ status: text }), examples: { ok: { status: 'ok' } } },
+      },
     },
   },
 }
@@ -161,6 +180,9 @@ function operation(
     summary,
     ...(about === undefined ? {} : { description: about }),
     tags: [tag],
+    ...(row.bases === undefined
+      ? {}
+      : { servers: row.bases.flatMap(base => (base === '' ? [] : [{ url: base }])) }),
     security: SCHEMES[row.key],
     ...(all.length === 0 ? {} : { parameters: all }),
     ...(body === undefined || accept === 'none'
