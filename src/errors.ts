@@ -38,6 +38,7 @@ export const FAILURES = {
   content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
   invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
   model_not_found: { status: 400, errorType: 'invalid_request', retry: 'never' },
+  unknown_model: { status: 404, errorType: 'not_found', retry: 'never' },
   wrong_endpoint: { status: 400, errorType: 'invalid_request', retry: 'never' },
   authentication: { status: 401, errorType: 'authentication', retry: 'never' },
   payment_required: { status: 402, errorType: 'payment_required', retry: 'never' },

@@ -5,6 +5,7 @@
 import type { Dialect } from '../dialects/dialect.ts'
 import { GatewayError } from '../errors.ts'
 import { inputTokensOf } from '../gateway/accounting/account.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { isObject } from '../protocol/schema.ts'
 import type { Listing } from './models.ts'
 import type { Handler } from './operation.ts'
@@ -21,7 +22,7 @@ export function countTokens(dialect: Dialect, { listing }: CountTokensDeps): Han
     const { model } = request
     if (model !== undefined && listing.model(model) === null)
       throw new GatewayError(
-        'model_not_found',
+        DIALECT_ABILITIES[dialect.name].unknownModel,
         'model: is not a valid model ID: GET /v1/models lists all ids',
       )
     reply.json(200, { input_tokens: inputTokensOf(request), estimated: true })

@@ -62,10 +62,12 @@ const ModelId = Type.String({
       ? 'at most one star, at the end and behind the vendor, such as openai/*'
       : undefined,
 })
+/** As an id; the vendor may be missing. */
+const ALIAS = '~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*(?::[A-Za-z0-9][A-Za-z0-9._-]*)*'
 const Alias = Type.String({
-  pattern: `^${MODEL_ID}$`,
+  pattern: `^${ALIAS}$`,
   maxLength: 256,
-  expected: 'the form vendor/model, such as openai/gpt-5-mini',
+  expected: 'the form vendor/model or model, such as openai/gpt-5-mini or gpt-5-mini',
 })
 
 export const ProviderSchema = Type.Object(
@@ -242,7 +244,7 @@ export const ModelSchema = Type.Object(
     name: field(ModelName, 'display name; default: the id'),
     aliases: field(
       Type.Array(Alias, { minItems: 1, maxItems: 100 }),
-      'further ids by which requests may name the model',
+      'further names by which requests may name the model, with or without a vendor; they are asked before [names without a vendor](models.md#names-without-a-vendor)',
     ),
     created: field(
       Type.Integer({ minimum: 0, maximum: 99_999_999_999 }),

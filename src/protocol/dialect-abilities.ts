@@ -34,6 +34,8 @@ export interface DialectAbilities {
   readonly nativeFields: boolean
   /** Providers that speak it may be sent fields of chat completions that it does not document. */
   readonly takesChatFields: boolean
+  /** How its clients are told that there is no model of a name. */
+  readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
 
 export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> = {
@@ -51,6 +53,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: false,
+    unknownModel: 'model_not_found',
   },
   'chat-completions': {
     embeds: false,
@@ -66,6 +69,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: true,
+    unknownModel: 'model_not_found',
   },
   messages: {
     embeds: false,
@@ -81,6 +85,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: true,
     nativeFields: true,
     takesChatFields: true,
+    unknownModel: 'unknown_model',
   },
   embeddings: {
     embeds: true,
@@ -96,5 +101,6 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: true,
+    unknownModel: 'model_not_found',
   },
 }

@@ -4,6 +4,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { Faults, type ModelRow } from '../config/config.ts'
+import { type BareNames, createBareNames, type NamedRow } from './bare-names.ts'
 import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
@@ -25,8 +26,10 @@ export interface CatalogConfig extends ProvidersConfig {
 }
 
 export interface Catalog {
-  /** The model with this id or alias, or one that a wildcard row covers. */
+  /** The model with this id or alias, one that a wildcard row covers, or the one that a name without vendor means. */
   model(id: string): Model | undefined
+  /** The ids that a name without vendor may mean; several: it means none. */
+  meanings(name: string): readonly string[]
   /** Up to three ids that are similar to an unknown one, the nearest first. */
   similar(id: string): readonly string[]
   /** In the order of the configuration; further ones follow. Without wildcards. */
@@ -42,6 +45,8 @@ export interface Catalog {
 export interface CatalogParts {
   readonly providers: ReadonlyMap<string, Provider>
   readonly models: readonly Model[]
+  /** Those of the configuration, which come first. */
+  readonly configured: number
   /** Ids of models by further names. */
   readonly aliases: ReadonlyMap<string, string>
   /** Models whose id ends in a star, each for all ids that begin with the text before the star. */
@@ -82,6 +87,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
       else aliases.set(name, id)
     }
   }
+  const configured = models.size
   for (const row of added) {
     const own = new Faults()
     const model = modelOf(row, { path: '', providers, faults: own, created })
@@ -90,6 +96,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
   const parts: CatalogParts = {
     providers: new Map([...providers].filter(([, provider]) => provider !== FAULTY)),
     models: [...models.values()],
+    configured,
     aliases,
     wildcards: [...wildcards.values()],
     defaultModel,
@@ -102,7 +109,8 @@ export function readParts(config: CatalogConfig): CatalogParts {
 const COVERED_MAX = 512
 
 /** The lookups over parts that fit together. */
-export function catalogOf({ providers, models, aliases, wildcards, defaultModel }: CatalogParts): Catalog {
+export function catalogOf(parts: CatalogParts): Catalog {
+  const { providers, models, aliases, wildcards, defaultModel } = parts
   const byId = new Map(models.map(model => [model.id, model]))
   for (const [name, id] of aliases) {
     const model = byId.get(id)
@@ -122,8 +130,22 @@ export function catalogOf({ providers, models, aliases, wildcards, defaultModel 
     covered.set(id, model)
     return model
   }
+  const ofId = (id: string): Model | undefined =>
+    byId.get(id) ?? (starred.length === 0 ? undefined : ofWildcard(id))
+  let bare: BareNames | null = null
+  const meanings = (name: string): readonly string[] => {
+    // Made for the first bare name: a name with a vendor never needs it.
+    bare ??= createBareNames(namedRows(parts), id => starred.length > 0 && ofWildcard(id) !== undefined)
+    return bare(name)
+  }
+  const ofBare = (name: string): Model | undefined => {
+    if (name.includes('/')) return undefined
+    const [only, other] = meanings(name)
+    return only === undefined || other !== undefined ? undefined : ofId(only)
+  }
   return {
-    model: id => byId.get(id) ?? (starred.length === 0 ? undefined : ofWildcard(id)),
+    model: id => ofId(id) ?? ofBare(id),
+    meanings,
     similar(id) {
       // Made for the first unknown id: most threads never see one.
       similar ??= createSimilar([...byId.keys()])
@@ -134,6 +156,12 @@ export function catalogOf({ providers, models, aliases, wildcards, defaultModel 
     providers: () => providerList,
     defaultModel,
   }
+}
+
+/** Rows of the configuration by their ids and by aliases with a vendor. */
+function* namedRows({ models, configured, aliases }: CatalogParts): Generator<NamedRow> {
+  for (const { id } of models.slice(0, configured)) yield { name: id, id }
+  for (const [name, id] of aliases) if (name.includes('/') && !name.startsWith('~')) yield { name, id }
 }
 
 /** The model of one id that a wildcard covers. */
@@ -162,6 +190,10 @@ export class LiveCatalog implements Catalog {
 
   model(id: string): Model | undefined {
     return this.#now.model(id)
+  }
+
+  meanings(name: string): readonly string[] {
+    return this.#now.meanings(name)
   }
 
   similar(id: string): readonly string[] {

@@ -19,6 +19,8 @@ export interface PackedCatalogue {
   /** Models as JSON; those of wildcards come last. */
   readonly models: PackedTexts
   readonly wildcardCount: number
+  /** Models of the configuration, which come first. */
+  readonly configured: number
   /** The public document of each model without a star, as the API writes it. */
   readonly documents: PackedTexts
   /** Changes with the documents. */
@@ -56,6 +58,7 @@ export function packCatalogue(parts: CatalogParts, { documentsOf, digest }: Pack
     defaultModel: parts.defaultModel,
     models,
     wildcardCount: parts.wildcards.length,
+    configured: parts.configured,
     documents,
     version: digest(new Uint8Array(documents.bytes)),
   }
@@ -144,6 +147,7 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
     parts: {
       providers,
       models,
+      configured: packed.configured,
       aliases: new Map(packed.aliases),
       wildcards,
       defaultModel: packed.defaultModel,

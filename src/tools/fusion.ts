@@ -227,7 +227,7 @@ function reasonOf({ codes }: PanelOutcome): FailureReason {
   const all = (...wanted: readonly string[]): boolean => codes.every(code => wanted.includes(code))
   if (all('payment_required')) return 'insufficient_credits'
   if (all('rate_limit_exceeded')) return 'rate_limited'
-  if (all('model_not_found')) return 'invalid_model'
+  if (all('model_not_found', 'unknown_model')) return 'invalid_model'
   return 'all_panels_failed'
 }
 

@@ -1,5 +1,7 @@
 /** Refusals of routing: the errors of requests that no endpoint may serve, each with a way out. Pure. */
 import { type FailureCode, GatewayError } from '../../errors.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
 import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
@@ -19,9 +21,19 @@ export function wrongEndpoint(model: Model): GatewayError {
   return unavailable('wrong_endpoint', message, [model.id], [])
 }
 
-export function unknownModel(id: string, catalog: Catalog): GatewayError {
-  return unavailable('model_not_found', `${id} is not a valid model ID${adviceFor(id, catalog)}`, [id], [])
+/** @param dialect of the caller, whose clients have a failure of their own for it */
+export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
+  const meanings = catalog.meanings(id)
+  if (meanings.length > 1) {
+    const message = `${id} may be ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
+    return unavailable('model_not_found', message, [id], [])
+  }
+  const message = `${id} is not a valid model ID${adviceFor(id, catalog)}`
+  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [id], [])
 }
+
+/** Meanings of an ambiguous name that its refusal tells. */
+const MEANINGS_SHOWN = 10
 
 /** Additions to the name of a model, which the search for similar ids ignores. */
 const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
@@ -130,8 +142,12 @@ function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string 
     : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
 }
 
-/** Failures that say more exactly what no endpoint of the model has. */
-const CONSTRAINED: ReadonlySet<FailureCode> = new Set(['context_length_exceeded', 'invalid_request'])
+/** Codes of availability whose failures say more exactly what no endpoint has, or in the words of a dialect. */
+const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
+  context_length_exceeded: 'constraint_filtered',
+  invalid_request: 'constraint_filtered',
+  unknown_model: 'model_not_found',
+}
 
 export function unavailable(
   code: FailureCode,
@@ -143,7 +159,7 @@ export function unavailable(
   return new GatewayError(code, message, {
     metadata: {
       availability: {
-        code: CONSTRAINED.has(code) ? 'constraint_filtered' : code,
+        code: AVAILABILITY[code] ?? code,
         retryable: false,
         requested_models: requestedModels,
         ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),

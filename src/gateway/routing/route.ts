@@ -69,10 +69,10 @@ function neutralTerms(): RankTerms {
 }
 
 /**
- * @throws GatewayError `model_not_found` for a model that the catalogue does not have, `wrong_endpoint` for one that
- * makes something else; `permission_denied` when guardrails leave nothing, `constraint_filtered` when preferences or
- * data region do, or when no endpoint takes the input or writes so long an answer, `context_length_exceeded` when none
- * has room for the prompt, `no_endpoints` when keys do.
+ * @throws GatewayError `model_not_found`, or what the dialect calls it, for a model that the catalogue does not have;
+ * `wrong_endpoint` for one that makes something else; `permission_denied` when guardrails leave nothing,
+ * `constraint_filtered` when preferences or data region do, or when no endpoint takes the input or writes so long an
+ * answer, `context_length_exceeded` when none has room for the prompt, `no_endpoints` when keys do.
  */
 export function route(
   request: ResponsesRequest,
@@ -80,7 +80,7 @@ export function route(
   scope: RouteScope = SHARED_ONLY,
   terms: RankTerms = neutralTerms(),
 ): Route {
-  const { models, skipped } = knownModels(request, catalog)
+  const { models, skipped } = knownModels(request, catalog, scope.dialect ?? 'responses')
   const embeds = scope.embeds === true
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const preferences: Preferences = request.provider ?? NO_PREFERENCES
@@ -170,12 +170,13 @@ export function ranked(groups: readonly Group[], terms: RankTerms): readonly Rou
 function knownModels(
   request: ResponsesRequest,
   catalog: Catalog,
+  dialect: DialectName,
 ): { models: readonly NamedModel[]; skipped: readonly string[] } {
   const mode = request.reasoning?.mode
   const { model, models: list } = request
   if (model !== undefined && (list === undefined || list.length === 0)) {
     const named = namedModel(model, catalog, mode)
-    if (named === null) throw unknownModel(model, catalog)
+    if (named === null) throw unknownModel(model, catalog, dialect)
     return { models: [named], skipped: NONE }
   }
   const models: NamedModel[] = []
@@ -184,11 +185,11 @@ function knownModels(
     const named = namedModel(id, catalog, mode)
     if (named !== null) {
       if (!models.some(known => known.model === named.model)) models.push(named)
-    } else if (id === request.model) throw unknownModel(id, catalog)
+    } else if (id === request.model) throw unknownModel(id, catalog, dialect)
     else skipped.push(id)
   }
   const [first = ''] = skipped
-  if (models.length === 0) throw unknownModel(first, catalog)
+  if (models.length === 0) throw unknownModel(first, catalog, dialect)
   return { models, skipped }
 }
 
