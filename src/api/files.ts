@@ -123,7 +123,7 @@ export function findFile(deps: FilesApiDeps): Handler {
 export function readFileContent(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
     const file = await found(deps, request)
-    const chunks = deps.files.read(file)[Symbol.asyncIterator]()
+    const chunks = deps.files.read(file, request.key.hash)[Symbol.asyncIterator]()
     try {
       // Before the answer begins, so that a failure has a status.
       const first = await chunks.next()
@@ -176,7 +176,7 @@ function disposition(filename: string): string {
 export function deleteFile({ files }: FilesApiDeps): Handler {
   return async ({ params, key }, reply) => {
     const id = params.get('id') ?? ''
-    if (!(await files.remove(placeOf(key), id))) throw unknown()
+    if (!(await files.remove(placeOf(key), id, key.hash))) throw unknown()
     reply.json(200, { id, object: 'file', deleted: true })
   }
 }

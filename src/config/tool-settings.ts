@@ -78,7 +78,7 @@ export const toolSettings = group({
     ),
     running: setting(
       Type.Integer({ minimum: 1, maximum: 256 }),
-      'runs at the same time; more wait, and workspaces take turns. Together they may take `running` times `memoryMb`',
+      'runs at the same time, of one workspace half of them; more wait, and workspaces take turns. Together they may take `running` times `memoryMb`',
       { default: 2 },
     ),
     outputBytes: setting(

@@ -45,6 +45,11 @@ export class FairQueue<Entry extends QueueEntry> {
     return this.#length === 0 && this.#running === 0
   }
 
+  /** Entries of a user that were taken and have not ended. */
+  running(endUser: string | null): number {
+    return this.#shares.get(endUser)?.running ?? 0
+  }
+
   /** Returns the entry that has to leave, if the queue is full: the newest of the user with the most for its weight. */
   add(entry: Entry): Entry | null {
     let share = this.#shares.get(entry.endUser)

@@ -7,14 +7,18 @@ export interface ContentSource {
   chunks(): AsyncIterable<Uint8Array>
 }
 
-/** Names are ids of ours alone: nothing that a caller says becomes part of a path. */
+/**
+ * Names are ids of ours alone: nothing that a caller says becomes part of a path. `keyHash`: of the API key for which
+ * it is done; absent for the gateway itself. A storage with few places may say `rate_limit_exceeded` to a key that has
+ * its share of them.
+ */
 export interface FileContents {
   /** Keeps all bytes or none. @throws GatewayError `service_unavailable`, or what the source throws */
-  put(id: string, source: ContentSource): Promise<void>
+  put(id: string, source: ContentSource, keyHash?: string): Promise<void>
   /** The bytes as they are read, one chunk in memory at a time. Throws a GatewayError `service_unavailable`. */
-  read(id: string): AsyncIterable<Uint8Array>
+  read(id: string, keyHash?: string): AsyncIterable<Uint8Array>
   /** Does nothing if there are none. @throws GatewayError `service_unavailable` */
-  remove(id: string): Promise<void>
+  remove(id: string, keyHash?: string): Promise<void>
 }
 
 /** @throws TypeError for any other text: such a name must never reach a path, whoever passes it on. */

@@ -4,7 +4,7 @@
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
 import { fileId } from '../ids.ts'
 import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../storage/files.ts'
 import type { Store } from '../storage/store.ts'
@@ -101,14 +101,14 @@ export class Files {
     )
     if (full !== null) throw fullWorkspace(full, room)
     try {
-      await contents.put(id, source)
+      await contents.put(id, source, keyHash)
       const record = await this.#rows.complete(id, text === null ? 'none' : await readText(id, text, keyHash))
       if (record !== null) return record
     } catch (thrown) {
-      await this.#discard(id)
+      await this.#discard(id, keyHash)
       throw thrown
     }
-    await this.#discard(id)
+    await this.#discard(id, keyHash)
     throw new GatewayError('conflict', 'The workspace was removed meanwhile')
   }
 
@@ -122,13 +122,19 @@ export class Files {
 
   list: FileStore['list'] = (filter, limit) => this.#rows.list(filter, limit)
 
-  /** The bytes, one chunk in memory at a time. */
-  read({ id }: FileRecord): AsyncIterable<Uint8Array> {
-    return this.#deps.contents.read(id)
+  /** The bytes, one chunk in memory at a time. Throws `service_unavailable` for more or fewer than the file has. */
+  async *read({ id, bytes }: FileRecord, keyHash: string): AsyncIterable<Uint8Array> {
+    let left = bytes
+    for await (const chunk of this.#deps.contents.read(id, keyHash)) {
+      left -= chunk.byteLength
+      if (left < 0) break
+      yield chunk
+    }
+    if (left !== 0) throw serviceUnavailable(new Error('the storage of files has another number of bytes'))
   }
 
   /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */
-  async readWhole(file: FileRecord, maxBytes: number): Promise<Buffer> {
+  async readWhole(file: FileRecord, maxBytes: number, keyHash: string): Promise<Buffer> {
     if (file.bytes > maxBytes) {
       throw new GatewayError(
         'payload_too_large',
@@ -136,19 +142,14 @@ export class Files {
       )
     }
     const chunks: Uint8Array[] = []
-    let bytes = 0
-    for await (const chunk of this.read(file)) {
-      bytes += chunk.byteLength
-      if (bytes > file.bytes) break
-      chunks.push(chunk)
-    }
+    for await (const chunk of this.read(file, keyHash)) chunks.push(chunk)
     return Buffer.concat(chunks)
   }
 
   /** True if there was one. */
-  async remove(place: WorkspacePlace, id: string): Promise<boolean> {
+  async remove(place: WorkspacePlace, id: string, keyHash: string): Promise<boolean> {
     const removed = await this.#rows.remove(place, id)
-    if (removed) await this.#discard(id)
+    if (removed) await this.#discard(id, keyHash)
     return removed
   }
 
@@ -160,17 +161,17 @@ export class Files {
   }
 
   /** If this fails, the bytes are removed later. */
-  async #discard(id: string): Promise<void> {
+  async #discard(id: string, keyHash: string): Promise<void> {
     try {
-      await this.#drop(id)
+      await this.#drop(id, keyHash)
     } catch {
       // See sweep.
     }
   }
 
-  async #drop(id: string): Promise<void> {
+  async #drop(id: string, keyHash?: string): Promise<void> {
     // The row goes last: without it nobody would know of the bytes.
-    await this.#deps.contents.remove(id)
+    await this.#deps.contents.remove(id, keyHash)
     await this.#rows.forget(id)
   }
 }

@@ -6,7 +6,8 @@ import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
-import { serviceUnavailable } from '../errors.ts'
+import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { Places } from '../fairness/places.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { undici } from '../upstream/undici.ts'
@@ -35,6 +36,9 @@ const SILENCE_MS = 30_000
 /** A bucket that is busy, or a connection that has just ended, is asked once more. */
 const TRIES = 2
 const CONNECTIONS_MAX = 64
+/** Connections of one key: a reader of ours may be as slow as it likes. */
+const CONNECTIONS_PER_KEY = 16
+const RETRY_AFTER_SECONDS = 5
 /** Of an answer that is no object. */
 const ANSWER_MAX_BYTES = 64 * 1024
 /** The hash of the bytes, beside the object. */
@@ -53,6 +57,19 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   const base = baseOf(settings)
   const sign = s3Signer(clock, settings, settings.region)
   let dispatcher: Dispatcher | null = null
+  const places = new Places({
+    clock,
+    places: CONNECTIONS_MAX,
+    perKey: CONNECTIONS_PER_KEY,
+    waitMs: SILENCE_MS,
+  })
+
+  /** @throws GatewayError when it waits too long */
+  async function enter(keyHash: string): Promise<() => void> {
+    const leave = await places.enter(keyHash)
+    if (leave !== null) return leave
+    throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many files on their way'))
+  }
 
   /** Resolves with the head of a good answer. */
   async function ask(
@@ -84,40 +101,59 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
     }
   }
 
+  async function* readObject(id: string): AsyncIterable<Uint8Array> {
+    const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
+    const kept = reply.headers[KEPT_HASH]
+    const hash = createHash('sha256')
+    try {
+      for await (const chunk of silence.read(reply)) {
+        hash.update(chunk)
+        yield chunk
+      }
+      if (kept !== undefined && hash.digest('hex') !== kept)
+        throw new Error('the bucket sent other bytes than it was given')
+    } catch (error) {
+      throw serviceUnavailable(error)
+    } finally {
+      silence.end()
+      reply.body.destroy()
+    }
+  }
+
   return {
-    async put(id, source) {
+    async put(id, source, keyHash = '') {
       checkedId(id)
       const sha256 = await hashOf(source)
-      await tried(async () => {
-        const { reply, silence } = await ask('PUT', id, sha256, source)
-        await textOf(reply, silence)
-      })
-    },
-    async *read(id) {
-      checkedId(id)
-      const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
-      const kept = reply.headers[KEPT_HASH]
-      const hash = createHash('sha256')
+      const leave = await enter(keyHash)
       try {
-        for await (const chunk of silence.read(reply)) {
-          hash.update(chunk)
-          yield chunk
-        }
-        if (kept !== undefined && hash.digest('hex') !== kept)
-          throw new Error('the bucket sent other bytes than it was given')
-      } catch (error) {
-        throw serviceUnavailable(error)
+        await tried(async () => {
+          const { reply, silence } = await ask('PUT', id, sha256, source)
+          await textOf(reply, silence)
+        })
       } finally {
-        silence.end()
-        reply.body.destroy()
+        leave()
       }
     },
-    async remove(id) {
+    async *read(id, keyHash = '') {
       checkedId(id)
-      await tried(async () => {
-        const { reply, silence } = await ask('DELETE', id, NO_BYTES)
-        await textOf(reply, silence)
-      })
+      const leave = await enter(keyHash)
+      try {
+        yield* readObject(id)
+      } finally {
+        leave()
+      }
+    },
+    async remove(id, keyHash = '') {
+      checkedId(id)
+      const leave = await enter(keyHash)
+      try {
+        await tried(async () => {
+          const { reply, silence } = await ask('DELETE', id, NO_BYTES)
+          await textOf(reply, silence)
+        })
+      } finally {
+        leave()
+      }
     },
   }
 }
@@ -155,6 +191,14 @@ function connect(base: URL, proxy: string | null): Dispatcher {
     requestTls: tls,
     proxyTls: tls,
   })
+}
+
+function keyFull(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'This API key has as many files on their way as it may: send this request after one of them is done',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  )
 }
 
 async function hashOf(source: ContentSource): Promise<string> {

@@ -91,6 +91,7 @@ class HeldContainers implements Containers {
     this.#engine = engineOf(options)
     this.#queue = new RunQueue({
       running,
+      runningPerWorkspace: Math.ceil(running / 2),
       waitingPerWorkspace: Math.ceil((running * WAITING_FACTOR) / 2),
       waiting: running * WAITING_FACTOR,
     })

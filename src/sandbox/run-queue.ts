@@ -1,7 +1,11 @@
-/** Lets a bounded number of runs go at once. Workspaces take turns, and none can fill the queue alone. Pure. */
+/**
+ * Lets a bounded number of runs go at once. Workspaces take turns, and none can fill the queue alone, nor run more than
+ * its part: a run may last as long as its code likes. Pure.
+ */
 
 export interface RunQueueOptions {
   readonly running: number
+  readonly runningPerWorkspace: number
   /** Runs of one workspace that may wait. */
   readonly waitingPerWorkspace: number
   readonly waiting: number
@@ -24,7 +28,7 @@ export class RunQueue {
 
   /** Runs now or in turn. Null: too many wait. Rejects with the reason of the signal while it waits. */
   run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
-    if (this.#count < this.#options.running) return this.#begin(workspace, work)
+    if (this.#mayBegin(workspace)) return this.#begin(workspace, work)
     const own = this.#waiting.filter(each => each.workspace === workspace).length
     const { waiting, waitingPerWorkspace } = this.#options
     if (own >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
@@ -60,13 +64,18 @@ export class RunQueue {
     }
   }
 
+  #mayBegin(workspace: string): boolean {
+    const { running, runningPerWorkspace } = this.#options
+    return this.#count < running && (this.#running.get(workspace) ?? 0) < runningPerWorkspace
+  }
+
   /** The first one of the workspace that runs least. */
   #next(): void {
     let best: Waiting | null = null
     let least = Number.POSITIVE_INFINITY
     for (const entry of this.#waiting) {
       const running = this.#running.get(entry.workspace) ?? 0
-      if (running < least) {
+      if (running < least && this.#mayBegin(entry.workspace)) {
         best = entry
         least = running
       }

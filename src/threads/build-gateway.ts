@@ -443,9 +443,10 @@ function pluginsOf(
 }
 
 function storedFileReader(files: Files): ReadStoredFile {
-  return async ({ organizationId, workspaceId }, id, maxBytes) => {
+  return async ({ organizationId, workspaceId, keyHash }, id, maxBytes) => {
     const file = await files.find({ organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }, id)
-    return file === null ? null : { filename: file.filename, bytes: await files.readWhole(file, maxBytes) }
+    if (file === null) return null
+    return { filename: file.filename, bytes: await files.readWhole(file, maxBytes, keyHash) }
   }
 }
 

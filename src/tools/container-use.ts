@@ -128,7 +128,7 @@ export function useContainer(
   wanted: WantedContainer,
 ): ContainerUse {
   const place = placeOf(exchange)
-  const { organizationId, workspaceId } = exchange.caller
+  const { organizationId, workspaceId, keyHash } = exchange.caller
   const owner: ContainerOwner = { organizationId, workspaceId }
   let opening: Promise<Container> | null = null
   /** The files to bring, by their names in the container. */
@@ -145,7 +145,7 @@ export function useContainer(
     if (brought.size === 0) return
     const there = new Set((await container.list()).map(({ path }) => path))
     for (const [name, file] of brought) {
-      if (!there.has(name)) await container.write(name, await files.readWhole(file, maxBytes))
+      if (!there.has(name)) await container.write(name, await files.readWhole(file, maxBytes, keyHash))
     }
   }
 

@@ -54,7 +54,7 @@ export class StoredTexts {
     const limit = isPdf ? PDF_MAX_BYTES : READ_MAX_BYTES
     if (file.bytes > limit)
       throw new TextFault(`The file is too large to be read: it has ${file.bytes} bytes`)
-    const bytes = await this.#deps.files.readWhole(file, limit)
+    const bytes = await this.#deps.files.readWhole(file, limit, this.#exchange.caller.keyHash)
     if (isPdf && bytes.subarray(0, 1_024).includes('%PDF-')) return await this.#pdfText(bytes, signal)
     if (bytes.includes(0)) throw new TextFault('The file is not text')
     try {

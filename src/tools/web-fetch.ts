@@ -166,7 +166,7 @@ class WebFetchSession implements ToolSession {
   ): Promise<Read> {
     try {
       const found = await this.#deps.webEngines.page(engine, url, maxChars + 1, {
-        organizationId: this.#exchange.caller.organizationId,
+        keyHash: this.#exchange.caller.keyHash,
         signal,
       })
       if (found === null) return { error: `the engine ${engine.name} fetches no pages`, status: null }

@@ -72,18 +72,18 @@ interface Searching {
 
 class WebSearchSession implements ToolSession {
   readonly #deps: WebSearchDeps
-  readonly #organizationId: string
+  readonly #keyHash: string
   readonly #display: ToolDisplay
   readonly #searching: readonly Searching[]
 
   constructor(
     deps: WebSearchDeps,
     entries: readonly ToolEntry[],
-    { organizationId }: Exchange['caller'],
+    { keyHash }: Exchange['caller'],
     display: ToolDisplay,
   ) {
     this.#deps = deps
-    this.#organizationId = organizationId
+    this.#keyHash = keyHash
     this.#display = display
     this.#searching = entries.map(({ tool, path: entry }) => {
       const { fields, path } = fieldsOf(tool, entry)
@@ -145,7 +145,7 @@ class WebSearchSession implements ToolSession {
     const asked = askedOf({ settings, engine }, call, maxResults)
     try {
       const { results, cost } = await this.#deps.webEngines.search(engine, asked.query, asked.admits, {
-        organizationId: this.#organizationId,
+        keyHash: this.#keyHash,
         signal,
       })
       searching.resultsLeft += maxResults - results.length

@@ -6,8 +6,8 @@
 import { isIP, type LookupFunction, Socket } from 'node:net'
 import type { buildConnector, Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
+import { Places } from '../fairness/places.ts'
 import type { ProxyOf } from './egress.ts'
-import { PagePlaces } from './page-places.ts'
 import {
   type Address,
   createServerLookup,
@@ -87,6 +87,9 @@ export interface PageFetcherDeps extends LinkRules {
   readonly timeoutMs: number
 }
 
+/** Links that one thread follows at the same time: each may hold a whole page. */
+const PLACES = 16
+const PER_KEY = 4
 const REDIRECTS_MAX = 3
 const LINK_MAX_CHARS = 2_048
 const HEAD_MAX_BYTES = 16 * 1024
@@ -98,7 +101,7 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 /** Creates the fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
-  const places = new PagePlaces({ clock: deps.clock, waitMs: deps.timeoutMs })
+  const places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
   return async (address, terms) => {
     const { signal } = terms
     signal.throwIfAborted()

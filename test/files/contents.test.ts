@@ -289,3 +289,27 @@ t.test('a bucket is reached by the proxy of the environment', { skip: without('s
   const [, closed] = await startBucket(t, { proxyOf: () => proxy.url })
   await t.rejects(closed.put(fileId(), bytesSource(Buffer.from('x'))), { code: 'service_unavailable' })
 })
+
+t.test('a key that reads slowly has sixteen connections to the bucket, and others go on', async t => {
+  const clock = new TestClock()
+  const [server, contents] = await startBucket(t, { clock })
+  const id = fileId()
+  await contents.put(id, bytesSource(randomBytes(100_000)), 'slow')
+  const readings = Array.from({ length: 16 }, () => contents.read(id, 'slow')[Symbol.asyncIterator]())
+  for (const reading of readings) t.equal((await reading.next()).done, false)
+  const asked = server.requests.length
+  const waiting = contents.read(id, 'slow')[Symbol.asyncIterator]()
+  const served = waiting.next()
+  const late = t.rejects(contents.remove(id, 'slow'), { code: 'rate_limit_exceeded' })
+  const other = fileId()
+  await contents.put(other, bytesSource(Buffer.from('other')), 'other')
+  t.equal(String(await bytesOf(contents.read(other, 'other'))), 'other')
+  await contents.remove(other, 'other')
+  t.equal(server.requests.length, asked + 3, 'nothing more of the slow one was asked for')
+  await readings[0]?.return?.()
+  t.equal((await served).done, false, 'its next request comes when one has ended')
+  clock.advance(30_000)
+  await late
+  await Promise.all([...readings, waiting].map(reading => reading.return?.()))
+  t.equal(clock.armed, 0)
+})

@@ -66,7 +66,7 @@ t.test('bytes that cannot be removed are removed later', async t => {
   })
   t.ok(contents)
   const { id } = await create()
-  t.equal(await files.remove(PLACE, id), true)
+  t.equal(await files.remove(PLACE, id, 'key'), true)
   t.equal(await files.find(PLACE, id), null, 'gone for callers')
   t.same(readdirSync(folder), [id])
   await t.rejects(files.sweep(TOMORROW, 9))
@@ -105,6 +105,28 @@ t.test('bounds hold, and whole files are read within one', async t => {
   const file = await create('x'.repeat(100))
   await create('x'.repeat(100))
   await t.rejects(create('x'), { code: 'conflict', message: /200 bytes/ })
-  t.equal(String(await files.readWhole(file, 100)), 'x'.repeat(100))
-  await t.rejects(files.readWhole(file, 99), { code: 'payload_too_large' })
+  t.equal(String(await files.readWhole(file, 100, 'key')), 'x'.repeat(100))
+  await t.rejects(files.readWhole(file, 99, 'key'), { code: 'payload_too_large' })
 })
+
+for (const [what, chunks] of [
+  ['endless bytes', () => Array.from({ length: 1_000 }, () => Buffer.alloc(60))],
+  ['fewer bytes', () => [Buffer.alloc(99)]],
+] as const) {
+  t.test(`a storage that gives ${what} in place of a file fails, and none beyond its size leave`, async t => {
+    let given = 0
+    const { files, create } = await setUp(t, {
+      contents: {
+        async *read() {
+          for (const chunk of chunks()) {
+            given += chunk.length
+            yield chunk
+          }
+        },
+      },
+    })
+    const file = await create('x'.repeat(100))
+    await t.rejects(files.readWhole(file, 100, 'key'), { code: 'service_unavailable' })
+    t.ok(given <= 120)
+  })
+}

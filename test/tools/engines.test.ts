@@ -24,7 +24,7 @@ const QUERY: SearchQuery = {
 const ALL = createAdmits([], [])
 const NO_PROXIES = { https: null, http: null, except: null }
 const live = () => new AbortController().signal
-const terms = (signal = live(), organizationId = 'one') => ({ organizationId, signal })
+const terms = (signal = live(), keyHash = 'one') => ({ keyHash, signal })
 
 async function start(t: Test, listener: RequestListener, row: Partial<SearchEngineRow> = {}) {
   const asked: { path: string; headers: NodeJS.Dict<string | string[]> }[] = []
@@ -148,29 +148,41 @@ t.test('a slow engine ends at the deadline, and a caller who leaves ends the cal
   await ended
 })
 
-t.test('a thread asks so many at once, and others as soon as those have ended', async t => {
-  const waiting: (() => void)[] = []
-  const { engines, engine, clock } = await start(t, (_request, response) => {
-    waiting.push(() => response.end(results()))
-  })
-  const busy = { message: 'too many searches are running' }
-  const search = (organizationId: string) => engines.search(engine, QUERY, ALL, terms(live(), organizationId))
-  const running = Array.from({ length: 32 }, () => search('one'))
-  const ended = Promise.allSettled(running)
-  await t.rejects(search('one'), busy, 'half of the places, as long as nobody else is there')
-  const others = Promise.allSettled(Array.from({ length: 16 }, () => search('two')))
-  await t.rejects(search('two'), busy, 'another customer has half of the rest')
-  const third = Promise.allSettled([search('three')])
-  clock.advance(5_000)
-  t.ok(
-    [...(await others), ...(await third)].every(({ status }) => status === 'rejected'),
-    'in time',
-  )
-  t.ok((await ended).every(({ status }) => status === 'rejected'))
-  await t.rejects(engines.search(engine, QUERY, ALL, terms(AbortSignal.abort(new Error('gone')))), {
-    message: 'gone',
-  })
-})
+t.test(
+  'a key asks sixteen times at once, another one beside it, and who waits too long is refused',
+  async t => {
+    const waiting: (() => void)[] = []
+    let arrived: () => void = () => undefined
+    const { engines, engine, clock } = await start(t, (_request, response) => {
+      waiting.push(() => response.end(results()))
+      arrived()
+    })
+    const until = async (count: number) => {
+      while (waiting.length < count) await new Promise<void>(done => (arrived = done))
+    }
+    const search = (keyHash: string) =>
+      engines.search(engine, QUERY, ALL, terms(live(), keyHash)).then(
+        ({ results }) => results.length,
+        (thrown: Error) => thrown.message,
+      )
+    const slow = Array.from({ length: 20 }, () => search('slow'))
+    await until(16)
+    const other = search('other')
+    await until(17)
+    waiting[16]?.()
+    t.type(await other, 'number', 'it has a place at once')
+    waiting[0]?.()
+    t.type(await slow[0], 'number')
+    await until(18)
+    clock.advance(5_000)
+    const ended = await Promise.all(slow.slice(1))
+    t.equal(ended.filter(each => each === 'too many searches are running').length, 3)
+    t.equal(ended.filter(each => each === 'the engine own did not answer in time').length, 16)
+    await t.rejects(engines.search(engine, QUERY, ALL, terms(AbortSignal.abort(new Error('gone')))), {
+      message: 'gone',
+    })
+  },
+)
 
 t.test('requests name a kind of engine, and the operator the default', async t => {
   const row = (name: string, kind: SearchEngineRow['kind']) => ({ name, kind, baseUrl: 'http://x.test' })

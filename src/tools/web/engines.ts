@@ -4,12 +4,12 @@
  */
 import type { Clock } from '../../clock.ts'
 import type { SearchEngineRow } from '../../config/config.ts'
+import { Places } from '../../fairness/places.ts'
 import { type PicoUsd, parseUsd } from '../../money.ts'
 import type { Transport } from '../../upstream/transport.ts'
 import { type ConfiguredEngine, callEngine, EngineFailure, unreadable } from './call-engine.ts'
 import type { Admits } from './domains.ts'
 import type { EngineKind, EnginePage, SearchQuery, SearchResult } from './engine.ts'
-import { EnginePlaces } from './engine-places.ts'
 import { PAGE_ENGINES } from './page-engines.ts'
 import { SEARCH_ENGINES } from './search-engines.ts'
 import { cutText, shownText, shownTitle } from './shown-text.ts'
@@ -39,12 +39,14 @@ export interface EngineFindings {
 
 /** For whom an engine is called. */
 export interface EngineTerms {
-  readonly organizationId: string
+  /** Hash of the API key. */
+  readonly keyHash: string
   readonly signal: AbortSignal
 }
 
-/** Calls of a thread at once, for all customers: each may hold a reply of some megabytes. */
-const PLACES_MAX = 64
+/** Calls of a thread at once: each may hold a reply of some megabytes. */
+const PLACES = 64
+const PER_KEY = 16
 const URL_MAX_CHARS = 2_048
 const TITLE_MAX_CHARS = 300
 
@@ -53,11 +55,12 @@ const NONE: Pick<WebEngines, 'byDefault' | 'named'> = { byDefault: null, named: 
 export class WebEngines {
   readonly #deps: WebEnginesDeps
   readonly #engines: readonly WebEngine[]
-  readonly #places = new EnginePlaces(PLACES_MAX)
+  readonly #places: Places
 
   constructor(deps: WebEnginesDeps) {
     this.#deps = deps
     this.#engines = deps.engines.map(configured)
+    this.#places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
   }
 
   /** The engine that requests without one get; null: none is configured. */
@@ -122,16 +125,15 @@ export class WebEngines {
     return { page, cost: typeof page === 'number' ? 0 : this.pageFee(engine) }
   }
 
-  /** The deadline holds for the whole call, however slowly the reply comes. */
+  /** The deadline holds for the whole call, however slowly the reply comes; a place is waited for as long before. */
   async #within<T>(
     { name }: WebEngine,
-    { organizationId, signal }: EngineTerms,
+    { keyHash, signal }: EngineTerms,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const { clock, timeoutMs } = this.#deps
-    if (!this.#places.take(organizationId)) {
-      throw new EngineFailure('engine_busy', 'too many searches are running')
-    }
+    const leave = await this.#places.enter(keyHash, signal)
+    if (leave === null) throw new EngineFailure('engine_busy', 'too many searches are running')
     const late = new AbortController()
     const timer = clock.after(timeoutMs, () =>
       late.abort(new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`)),
@@ -140,7 +142,7 @@ export class WebEngines {
       return await work(AbortSignal.any([signal, late.signal]))
     } finally {
       timer.cancel()
-      this.#places.leave(organizationId)
+      leave()
     }
   }
 }

@@ -15,8 +15,8 @@ export interface OneSearch {
   /** Of the parameters, for errors. */
   readonly path: string
   readonly signal: AbortSignal
-  /** Its organization shares the engine with others. */
-  readonly caller: Pick<Caller, 'organizationId'>
+  /** Its key shares the engine with others. */
+  readonly caller: Pick<Caller, 'keyHash'>
   /** Only simulated models may answer. */
   readonly isSimulated: boolean
   /** Owes the fee as soon as the engine is asked. */
@@ -27,7 +27,7 @@ export interface OneSearch {
 export async function searchOnce(
   engines: WebEngines,
   log: Log,
-  { query, parameters, path, signal, bill, isSimulated, caller: { organizationId } }: OneSearch,
+  { query, parameters, path, signal, bill, isSimulated, caller: { keyHash } }: OneSearch,
 ): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines.servingModel(isSimulated))
@@ -41,7 +41,7 @@ export async function searchOnce(
   bill.holdFee(fee)
   try {
     const { results, cost } = await engines.search(engine, asked.query, asked.admits, {
-      organizationId,
+      keyHash,
       signal,
     })
     bill.dropFee(fee)

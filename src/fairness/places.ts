@@ -1,0 +1,88 @@
+/**
+ * Places of a room in which things are done at the same time, such as connections to one server. Keys take turns, and
+ * one key has only a part of the places: whoever is at the other end may be as slow as it likes.
+ */
+import { type EndUserShare, FairQueue } from './fair-queue.ts'
+
+export interface PlacesOptions {
+  readonly clock: { after(ms: number, act: () => void): { cancel(): void } }
+  readonly places: number
+  /** Places of one key. */
+  readonly perKey: number
+  /** How long one waits for its place at most. */
+  readonly waitMs: number
+}
+
+/** One that waits for its place. The key has the share that an end user has elsewhere. */
+interface Waiting {
+  /** Hash of the API key. */
+  readonly endUser: string
+  readonly settle: (share: EndUserShare<Waiting> | null) => void
+}
+
+/** Of all keys together; of the key with most of them the newest leaves. */
+const WAITING_MAX = 256
+const NEVER = new AbortController().signal
+
+export class Places {
+  readonly #options: PlacesOptions
+  readonly #queue = new FairQueue<Waiting>(WAITING_MAX)
+  #free: number
+
+  constructor(options: PlacesOptions) {
+    this.#options = options
+    this.#free = options.places
+  }
+
+  /** True if the key has all the places that it may have. */
+  isFull(keyHash: string): boolean {
+    return this.#queue.running(keyHash) >= this.#options.perKey
+  }
+
+  /**
+   * Resolves with the function that gives the place back, or with null if it waited too long. Rejects with the reason
+   * of the signal.
+   */
+  enter(keyHash: string, signal: AbortSignal = NEVER): Promise<(() => void) | null> {
+    const { clock, waitMs } = this.#options
+    const { promise, resolve, reject } = Promise.withResolvers<(() => void) | null>()
+    let timer: { cancel(): void } | null = null
+    const abort = (): void => {
+      this.#queue.remove(waiting)
+      waiting.settle(null)
+      reject(signal.reason as Error)
+    }
+    const waiting: Waiting = {
+      endUser: keyHash,
+      settle(share) {
+        timer?.cancel()
+        signal.removeEventListener('abort', abort)
+        if (share === null && !signal.aborted) resolve(null)
+        else if (share !== null) resolve(() => leave(share))
+      },
+    }
+    const leave = (share: EndUserShare<Waiting>): void => {
+      this.#free++
+      this.#queue.ended(share)
+      this.#start()
+    }
+    signal.throwIfAborted()
+    if (signal !== NEVER) signal.addEventListener('abort', abort, { once: true })
+    timer = clock.after(waitMs, () => {
+      this.#queue.remove(waiting)
+      waiting.settle(null)
+    })
+    this.#queue.add(waiting)?.settle(null)
+    this.#start()
+    return promise
+  }
+
+  #start(): void {
+    while (this.#free > 0) {
+      const next = this.#queue.next(this.#options.perKey)
+      if (next === null) return
+      this.#free--
+      next.entry.settle(next.share)
+    }
+  }
+}
