@@ -61,6 +61,7 @@ import { openSpool } from '../storage/spool.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import { createTaskPool, type GatewayTasks } from '../tasks/pool.ts'
 import { createFusionModels, type FusionModels } from '../tools/fusion/models.ts'
+import { McpLibrary } from '../tools/mcp/library.ts'
 import { createTools } from '../tools/table.ts'
 import type { ServerTool } from '../tools/tool.ts'
 import { WebEngines } from '../tools/web/engines.ts'
@@ -114,6 +115,8 @@ export interface GatewayOptions {
   readonly pins?: Pins
   /** The containers of the main thread; default: containers of this gateway alone. */
   readonly sandbox?: SandboxCalls
+  /** Default: one of this gateway alone. */
+  readonly mcpLibrary?: McpLibrary
   readonly clock?: Clock
   /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
   readonly draw?: () => number
@@ -198,6 +201,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     fetchPage: webFetcher(base),
     proxyOf: createProxyOf(proxiesOf(config)),
     sandbox: sandboxOf(containers.calls),
+    mcpLibrary: options.mcpLibrary ?? new McpLibrary(),
     fusionModels,
     seal: createTextSeal(options.vaultKeys, 'subagents'),
   })

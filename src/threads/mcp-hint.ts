@@ -3,18 +3,18 @@
  * file in the data folder says so to the other threads, and to the next start. Serve threads.
  */
 import { access, writeFile } from 'node:fs/promises'
-import { hasMcpLibrary, loadMcpLibrary } from '../tools/mcp/library.ts'
+import type { McpLibrary } from '../tools/mcp/library.ts'
 
 /** Called at the beginning of each quiet time; never rejects. `isExpected`: the configuration is reason enough. */
-export async function followMcpHint(file: string, isExpected: boolean): Promise<void> {
+export async function followMcpHint(library: McpLibrary, file: string, isExpected: boolean): Promise<void> {
   try {
     const isNoted = await access(file).then(
       () => true,
       () => false,
     )
-    if (hasMcpLibrary()) {
+    if (library.isLoaded) {
       if (!isNoted && !isExpected) await writeFile(file, '')
-    } else if (isNoted || isExpected) await loadMcpLibrary()
+    } else if (isNoted || isExpected) await library.load()
   } catch {
     // Without the hint, the library is loaded when it is first used.
   }

@@ -4,6 +4,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
 import { EndedRequests } from '../server/ended-requests.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
+import { McpLibrary } from '../tools/mcp/library.ts'
 import { buildServing } from './build.ts'
 import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './messages.ts'
@@ -13,6 +14,7 @@ const loop = new ThreadLoop('serve', parentPort, workerData)
 const { settings, log, counters, pins, transcripts, sandbox, health } = loop
 await warmUp({ ...settings, log })
 const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
+const mcpLibrary = new McpLibrary()
 const serving = await buildServing({
   ...settings,
   log,
@@ -22,6 +24,7 @@ const serving = await buildServing({
   sandbox,
   health,
   ended,
+  mcpLibrary,
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
@@ -37,7 +40,7 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   isIdle: () => server.openRequests === 0,
-  quiet: () => void followMcpHint(mcpHint, settings.config.tools.mcp.allowPrivate),
+  quiet: () => void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate),
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {

@@ -22,6 +22,7 @@ import {
 } from './mcp/connection.ts'
 import { contentText } from './mcp/content.ts'
 import { McpFailure, type McpItemError } from './mcp/failure.ts'
+import type { McpLibrary } from './mcp/library.ts'
 import { listTools, type McpTool, type ToolFilter, ToolListing } from './mcp/listing.ts'
 import { type NamedServer, namedServers } from './mcp/servers.ts'
 import type {
@@ -39,6 +40,7 @@ import type {
 export interface McpDeps {
   readonly clock: Clock
   readonly config: Pick<Config, 'tools'>
+  readonly mcpLibrary: McpLibrary
   /** The proxy of an address. Default: none. */
   readonly proxyOf?: ProxyOf
   /** Default: as the configuration says. */
@@ -63,11 +65,11 @@ export function createMcp(deps: McpDeps): ServerTool {
   }
 }
 
-function sessionDeps({ clock, config, proxyOf, rules: given }: McpDeps): SessionDeps {
+function sessionDeps({ clock, config, mcpLibrary: library, proxyOf, rules: given }: McpDeps): SessionDeps {
   const { allowPrivate } = config.tools.mcp
   const proxy = proxyOf === undefined ? {} : { proxyOf }
   const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
-  return { clock, rules, resolve: resolverOf(rules), oldServers: createOldServers(clock) }
+  return { clock, library, rules, resolve: resolverOf(rules), oldServers: createOldServers(clock) }
 }
 
 type SessionDeps = McpConnectionDeps

@@ -22,6 +22,7 @@ import { createFilesTool } from './files.ts'
 import type { FusionModels } from './fusion/models.ts'
 import { createFusion } from './fusion.ts'
 import { createImageGeneration } from './image-generation.ts'
+import type { McpLibrary } from './mcp/library.ts'
 import { createMcp } from './mcp.ts'
 import { createMemory } from './memory.ts'
 import { createSearchModels } from './search-models.ts'
@@ -49,6 +50,7 @@ export interface ToolDeps {
   /** The egress proxy of an address of a caller. */
   readonly proxyOf: ProxyOf
   readonly sandbox: Sandbox
+  readonly mcpLibrary: McpLibrary
   /** Asks a model on behalf of the caller of an exchange. */
   readonly askAs: AskAs
   readonly webEngines: WebEngines

@@ -13,9 +13,10 @@ function inThread(file: string, { isExpected = false, used = false } = {}): Prom
     const { parentPort, workerData } = require('node:worker_threads')
     const { file, isExpected, used } = workerData
     Promise.all([import(${JSON.stringify(HINT)}), import(${JSON.stringify(LIBRARY)})]).then(async ([hint, library]) => {
-      if (used) await library.loadMcpLibrary()
-      await hint.followMcpHint(file, isExpected)
-      parentPort.postMessage(library.hasMcpLibrary())
+      const mine = new library.McpLibrary()
+      if (used) await mine.load()
+      await hint.followMcpHint(mine, file, isExpected)
+      parentPort.postMessage(mine.isLoaded)
     })`
   return new Promise((resolve, reject) => {
     const worker = new Worker(code, { eval: true, workerData: { file, isExpected, used } })

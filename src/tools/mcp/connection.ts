@@ -10,7 +10,7 @@ import { type CheckedFetch, openCheckedFetch } from '../../upstream/checked-fetc
 import type { LinkRules } from '../../upstream/fetch-page.ts'
 import type { ResolveName } from '../../upstream/resolve-name.ts'
 import { failureOf, McpFailure } from './failure.ts'
-import { loadMcpLibrary } from './library.ts'
+import type { McpLibrary } from './library.ts'
 import type { McpTool } from './listing.ts'
 import { mcpFetch } from './network.ts'
 
@@ -26,6 +26,7 @@ export interface McpServer {
 
 export interface McpConnectionDeps {
   readonly clock: Clock
+  readonly library: McpLibrary
   readonly rules: LinkRules
   readonly resolve: ResolveName
   readonly oldServers: OldServers
@@ -84,7 +85,7 @@ interface Opened {
 }
 
 export function createMcpConnection(deps: McpConnectionDeps, server: McpServer): McpConnection {
-  const { clock } = deps
+  const { clock, library } = deps
   /** Marks the errors that stand for a reply without an answer; no server can know it. */
   const mark = randomUUID()
   let opening: Promise<Opened> | null = null
@@ -112,7 +113,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
       )
     } catch (thrown) {
       signal.throwIfAborted()
-      throw await failureOf(thrown, server.secrets, mark)
+      throw failureOf(await library.load(), thrown, server.secrets, mark)
     }
   }
   return {
@@ -147,13 +148,13 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
 }
 
 async function open(
-  { rules, resolve, clock, oldServers }: McpConnectionDeps,
+  { library, rules, resolve, clock, oldServers }: McpConnectionDeps,
   { url, headers }: McpServer,
   mark: string,
   signal: AbortSignal,
 ): Promise<Opened> {
   const [{ Client, StreamableHTTPClientTransport }, network] = await Promise.all([
-    loadMcpLibrary(),
+    library.load(),
     openCheckedFetch(
       rules,
       resolve,

@@ -1,7 +1,7 @@
 /** Failures of MCP servers, in the three kinds that an mcp_call item knows, or as a text. Pure. */
 import { PageError } from '../../upstream/fetch-page.ts'
 import { scrub } from '../../upstream/scrub.ts'
-import { loadMcpLibrary } from './library.ts'
+import type { McpClient } from './library.ts'
 
 /** The error of an item `mcp_call` or `mcp_list_tools`. */
 export type McpItemError =
@@ -24,13 +24,14 @@ export class McpFailure extends Error {
 const MESSAGE_MAX_CHARS = 500
 
 /** `mark`: data of an error that stands for a reply without an answer. */
-export async function failureOf(
+export function failureOf(
+  client: McpClient,
   thrown: unknown,
   secrets: readonly string[],
   mark: string,
-): Promise<McpFailure> {
+): McpFailure {
   if (thrown instanceof McpFailure) return thrown
-  const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = await loadMcpLibrary()
+  const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = client
   const cause = thrown instanceof SdkError ? (thrown.cause ?? thrown) : thrown
   if (cause instanceof PageError) return new McpFailure(sentence(cause.message))
   const said = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)

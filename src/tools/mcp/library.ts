@@ -1,18 +1,20 @@
 /**
  * The client library of MCP, loaded when it is first used: it takes some tenths of a second, in which the thread does
- * nothing else, and some megabytes.
+ * nothing else, and some megabytes. One for each thread.
  */
-export type McpLibrary = typeof import('@modelcontextprotocol/client')
+export type McpClient = typeof import('@modelcontextprotocol/client')
 
-const state: { library: McpLibrary | null } = { library: null }
+export class McpLibrary {
+  #client: McpClient | null = null
 
-/** Loads the library; the second call costs nothing. */
-export async function loadMcpLibrary(): Promise<McpLibrary> {
-  state.library ??= await import('@modelcontextprotocol/client')
-  return state.library
-}
+  /** True once this thread has the library. */
+  get isLoaded(): boolean {
+    return this.#client !== null
+  }
 
-/** True once this thread has the library. */
-export function hasMcpLibrary(): boolean {
-  return state.library !== null
+  /** Loads the library; the second call costs nothing. */
+  async load(): Promise<McpClient> {
+    this.#client ??= await import('@modelcontextprotocol/client')
+    return this.#client
+  }
 }

@@ -9,6 +9,7 @@ import {
   type OldServers,
 } from '../../../src/tools/mcp/connection.ts'
 import { McpFailure } from '../../../src/tools/mcp/failure.ts'
+import { McpLibrary } from '../../../src/tools/mcp/library.ts'
 import { listTools } from '../../../src/tools/mcp/listing.ts'
 import { type LinkRules, resolverOf } from '../../../src/upstream/fetch-page.ts'
 import {
@@ -25,6 +26,7 @@ import { TestClock } from '../../support/test-clock.ts'
 
 const OPEN: LinkRules = { allowHttp: true, allowPrivate: true }
 const SECRET = 'Bearer a-very-secret-token'
+const LIBRARY = new McpLibrary()
 const live = () => new AbortController().signal
 
 interface ConnectOptions {
@@ -39,7 +41,7 @@ function connectTo(
   { clock = systemClock, rules = OPEN, oldServers = createOldServers(clock) }: ConnectOptions = {},
 ): McpConnection {
   const connection = createMcpConnection(
-    { clock, rules, resolve: resolverOf(rules), oldServers },
+    { clock, library: LIBRARY, rules, resolve: resolverOf(rules), oldServers },
     { url: new URL(url), headers: { authorization: SECRET, 'x-team': 'blue' }, secrets: [SECRET] },
   )
   t.teardown(() => connection.close(false))
