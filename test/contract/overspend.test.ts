@@ -24,7 +24,9 @@ interface Way {
   /** Of the endpoint's row. */
   readonly pricing?: Readonly<Record<string, unknown>>
   /** Default: Chat Completions. */
-  readonly format?: 'openai-chat' | 'anthropic-messages'
+  readonly format?: 'openai-chat' | 'anthropic-messages' | 'openai-responses'
+  /** Default: Responses. */
+  readonly path?: string
   readonly row?: Readonly<Record<string, unknown>>
   readonly ask: Readonly<Record<string, unknown>>
   /** Answers one request. */
@@ -192,6 +194,42 @@ const WAYS: readonly Way[] = [
   },
 ]
 
+const MESSAGE = { max_tokens: 16, stream: true, messages: [{ role: 'user', content: 'Hi' }] }
+const SEARCHED = {
+  pricing: { prompt: usd(INPUT_USD) },
+  row: { contextLength: 200_000 },
+  format: 'anthropic-messages' as const,
+  reply: (reply: ToldReply) => reply.raw(messageOf({ input_tokens: 60_000, output_tokens: 1 })),
+  costs: 60_000 * INPUT_USD,
+}
+/** A whole stream of the Responses API that has read this much. */
+const responseOf = (usage: object): string => {
+  const response = {
+    id: 'resp_1',
+    object: 'response',
+    created_at: 1,
+    status: 'completed',
+    model: 'm',
+    output: [
+      {
+        id: 'msg_1',
+        type: 'message',
+        role: 'assistant',
+        status: 'completed',
+        content: [{ type: 'output_text', text: 'yes', annotations: [] }],
+      },
+    ],
+    usage,
+  }
+  return [
+    { type: 'response.created', response: { ...response, status: 'in_progress', output: [], usage: null } },
+    { type: 'response.completed', response },
+  ]
+    .map(
+      (event, at) => `event: ${event.type}\ndata: ${JSON.stringify({ ...event, sequence_number: at })}\n\n`,
+    )
+    .join('')
+}
 const link = (part: object) => ({ ...ONE_WORD, input: [{ role: 'user', content: [part] }] })
 const FETCHED: readonly Way[] = [
   {
@@ -219,20 +257,68 @@ const FETCHED: readonly Way[] = [
     reply: reply => reply.raw(messageOf({ input_tokens: 900_000, output_tokens: 1 })),
     costs: 900_000 * INPUT_USD,
   },
-  ...[{ type: 'web_search' }, { type: 'gateway:web_search', parameters: { engine: 'native' } }].map(
-    (tool, at) => ({
-      name: `a search of the provider, in spelling ${at}`,
-      pricing: { prompt: usd(INPUT_USD) },
-      row: { contextLength: 200_000 },
-      ask: { ...ONE_WORD, tools: [tool] },
-      format: 'anthropic-messages' as const,
-      reply: (reply: ToldReply) => reply.raw(messageOf({ input_tokens: 60_000, output_tokens: 1 })),
-      costs: 60_000 * INPUT_USD,
-    }),
-  ),
+  ...[
+    { type: 'web_search' },
+    { type: 'gateway:web_search', parameters: { engine: 'native' } },
+    { type: 'gateway:web_search' },
+    { type: 'openrouter:web_search', parameters: { engine: 'auto' } },
+    { type: 'gateway:web_fetch', parameters: { engine: 'native' } },
+    { type: 'gateway:web_fetch' },
+    { type: 'code_interpreter', container: { type: 'auto' } },
+  ].map((tool, at) => ({
+    ...SEARCHED,
+    name: `a tool that the provider runs, in spelling ${at}`,
+    ask: { ...ONE_WORD, tools: [tool] },
+  })),
+  ...[
+    {
+      tools: [
+        { type: 'mcp', server_label: 'a', server_url: 'https://example.com/', require_approval: 'never' },
+      ],
+    },
+    { tools: [{ type: 'mcp', server_label: 'a', connector_id: 'connector_gmail' }] },
+    {
+      input: [
+        { type: 'additional_tools', role: 'developer', tools: [{ type: 'web_search' }] },
+        { role: 'user', content: 'Hi' },
+      ],
+    },
+  ].map((fields, at) => ({
+    ...SEARCHED,
+    name: `a server that the provider asks, in spelling ${at}`,
+    format: 'openai-responses' as const,
+    ask: { ...ONE_WORD, ...fields },
+    reply: (reply: ToldReply) => reply.raw(responseOf({ input_tokens: 60_000, output_tokens: 1 })),
+  })),
+  {
+    ...SEARCHED,
+    name: 'servers of a client of Messages',
+    path: '/messages',
+    ask: {
+      ...MESSAGE,
+      mcp_servers: [{ type: 'url', name: 'a', url: 'https://example.com/' }],
+    },
+  },
+  {
+    ...SEARCHED,
+    name: 'a search of a client of Messages',
+    path: '/messages',
+    ask: { ...MESSAGE, tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
+  },
+  {
+    ...SEARCHED,
+    name: 'the search options of a client of Chat Completions',
+    path: '/chat/completions',
+    format: 'openai-chat' as const,
+    ask: { max_tokens: 16, stream: true, messages: MESSAGE.messages, web_search_options: {} },
+    reply: say(usageOf(60_000, 1)),
+  },
 ]
 
-async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }: Partial<Way>) {
+async function start(
+  t: Test,
+  { pricing = {}, row = {}, format = 'openai-chat', path = '/responses' }: Partial<Way>,
+) {
   const provider = await startToldProvider(t)
   const prices = { completion: usd(OUTPUT_USD), ...pricing }
   const gateway = await startGateway({
@@ -260,10 +346,15 @@ async function start(t: Test, { pricing = {}, row = {}, format = 'openai-chat' }
     gateway,
     newKey,
     async ask(key: string, body: object): Promise<{ status: number; text: string }> {
-      const answer = await gateway.respond(
-        { model: 'told/model', input: 'Hi', ...body },
-        { headers: { authorization: `Bearer ${key}` } },
-      )
+      const answer = await fetch(`${gateway.url}${path}`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({
+          model: 'told/model',
+          ...('messages' in body ? {} : { input: 'Hi' }),
+          ...body,
+        }),
+      })
       return { status: answer.status, text: await answer.text() }
     },
     async spent(): Promise<number> {
@@ -301,6 +392,7 @@ for (const way of [...WAYS, ...FETCHED]) {
     const spent = await s.spent()
     t.comment(`${served} of ${AT_ONCE} served, ${spent.toFixed(2)} USD spent`)
     t.ok(spent <= LIMIT_USD + way.costs, `${spent} USD`)
+    t.ok(spent >= way.costs * 0.99, 'what the provider has read is charged')
   })
 }
 

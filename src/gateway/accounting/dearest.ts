@@ -8,6 +8,7 @@ import { pricesFor } from '../../providers/pricing.ts'
 import type { Endpoint, Pricing, TokenPrices } from '../../providers/provider.ts'
 import { imagesIn } from './cost.ts'
 import { attachmentTokens } from './estimate.ts'
+import { type FetchingEndpoint, fetchedTokens } from './fetched.ts'
 
 /** A prompt may have so many tokens for each of our estimate: a price for long prompts may hold for it. */
 const LENGTH_MARGIN = 4 / 3
@@ -27,9 +28,10 @@ export interface DearestPrices {
 /** `inputTokens`: the estimate of the request. */
 export function dearestPrices(
   request: ResponsesRequest,
-  { pricing, contextLength }: Pick<Endpoint, 'pricing' | 'contextLength'>,
+  endpoint: FetchingEndpoint & Pick<Endpoint, 'pricing'>,
   inputTokens: number,
 ): DearestPrices {
+  const { pricing } = endpoint
   const near = pricesFor(pricing, inputTokens)
   const far = pricesFor(pricing, Math.ceil(inputTokens * LENGTH_MARGIN))
   const hasHourMark = writesForAnHour(pricing) && marksAnHour(request)
@@ -40,7 +42,7 @@ export function dearestPrices(
   return {
     input:
       Math.max(0, inputTokens - counted) * perInputToken + heard * perAudioToken + images + pricing.request,
-    fetched: fetchedTokens(request, inputTokens, contextLength) * perAudioToken,
+    fetched: fetchedTokens(request, inputTokens, endpoint) * perAudioToken,
     perInputToken,
     perOutputToken: Math.max(outputPrice(near), outputPrice(far)),
   }
@@ -121,77 +123,4 @@ function audioOf(data: unknown): Audio {
   const counted = attachmentTokens(data)
   const chars = WAV.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
   return { counted, heard: Math.max(counted, Math.ceil(data.length / chars)) }
-}
-
-/** An image in full detail has no more at any provider of today. */
-const IMAGE_TOKENS = 5_000
-/** The longest context of a model whose row does not say. */
-const CONTEXT_TOKENS = 1_000_000
-
-/** Providers show a model no more of what they have searched for one request. */
-const SEARCHED_TOKENS = 128_000
-/** Tools in the spelling of providers, which run them themselves and read what they find. */
-const SEARCHING =
-  /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
-
-/** Tokens that may come out of links and searches beside the estimate of the input: a file may fill the context. */
-function fetchedTokens(
-  { input, tools }: ResponsesRequest,
-  inputTokens: number,
-  contextLength: number | null,
-): number {
-  const { images, files } = linksIn(input)
-  const searched = (tools ?? []).some(searchesThere) ? SEARCHED_TOKENS : 0
-  if (images + files + searched === 0) return 0
-  const room = Math.max(0, (contextLength ?? CONTEXT_TOKENS) - inputTokens)
-  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searched)
-}
-
-/** True for a tool that the provider runs, or may run. */
-function searchesThere(tool: NonNullable<ResponsesRequest['tools']>[number]): boolean {
-  if (SEARCHING.test(tool.type)) return true
-  return 'parameters' in tool && isNative(tool.parameters)
-}
-
-/** A tool of the gateway that the caller wants to be the provider's. */
-function isNative(parameters: unknown): boolean {
-  return (parameters as { readonly engine?: unknown } | null | undefined)?.engine === 'native'
-}
-
-interface Links {
-  readonly images: number
-  readonly files: number
-}
-
-const NO_LINKS: Links = { images: 0, files: 0 }
-
-function linksIn(value: unknown): Links {
-  if (typeof value !== 'object' || value === null) return NO_LINKS
-  if (Array.isArray(value)) {
-    let [images, files] = [0, 0]
-    for (const each of value) {
-      const links = linksIn(each)
-      images += links.images
-      files += links.files
-    }
-    return { images, files }
-  }
-  const part = value as Readonly<Record<string, unknown>>
-  switch (part['type']) {
-    case 'input_image':
-      return { images: isLink(part['image_url']) ? 1 : 0, files: 0 }
-    case 'input_file':
-      return { images: 0, files: isLink(part['file_url']) || isLink(part['file_data']) ? 1 : 0 }
-    case 'input_video':
-      return { images: 0, files: isLink(part['video_url']) ? 1 : 0 }
-    default: {
-      const [content, output] = [linksIn(part['content']), linksIn(part['output'])]
-      return { images: content.images + output.images, files: content.files + output.files }
-    }
-  }
-}
-
-/** Data URLs bring their bytes, and Gemini's `gs:` addresses are links too. */
-function isLink(address: unknown): boolean {
-  return typeof address === 'string' && /^(?!data:)[a-z][a-z0-9+.-]*:/i.test(address)
 }

@@ -6,6 +6,7 @@ import type { Usage } from '../../formats/format.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { estimateUsage, inputTokensOf, reasoningBudget, type Said } from './estimate.ts'
+import { hasSearchFields } from './fetched.ts'
 
 /** Allowance for text that providers add: templates, their own instructions, and those of tools. */
 const TEMPLATE_TOKENS = 4_096
@@ -77,10 +78,20 @@ export const TEXT_ESTIMATES: UsageEstimates = { estimate: estimateUsage, plausib
 
 /** Tokens beside the bytes of the request that its provider may have read. */
 function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): number {
-  const searches = webSearchRequests > 0 || (request.tools ?? []).some(({ type }) => type !== 'function')
+  const searches = webSearchRequests > 0 || hasToolsBeyond(request) || hasSearchFields(request)
   if (searches || hasLink(request.input)) return FETCHED_TOKENS
   // Media are worth less than the bytes that carry them.
   return inputTokensOf(request)
+}
+
+/** True for tools that somebody else than the client may run, also those that an item adds. */
+function hasToolsBeyond({ tools, input }: ResponsesRequest): boolean {
+  const isOther = ({ type }: { readonly type: string }): boolean => type !== 'function'
+  if (tools?.some(isOther) === true) return true
+  return (
+    typeof input !== 'string' &&
+    input.some(item => item.type === 'additional_tools' && item.tools.some(isOther))
+  )
 }
 
 /** True if a part of the input names a file or an image by its address. */

@@ -1,0 +1,116 @@
+/**
+ * Tokens that may come to a request beside its own: what its provider fetches behind links, and what the tools that the
+ * provider runs find. Pure.
+ */
+import { FORMATS } from '../../formats/table.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { type Endpoint, textFormat } from '../../providers/provider.ts'
+import { placeOf } from '../tool-calls.ts'
+
+export type FetchingEndpoint = Pick<Endpoint, 'contextLength' | 'format' | 'provider'>
+
+/** An image in full detail has no more at any provider of today. */
+const IMAGE_TOKENS = 5_000
+/** The longest context of a model whose row does not say. */
+const CONTEXT_TOKENS = 1_000_000
+
+/** Providers show a model no more of what they have searched for one request. */
+const SEARCHED_TOKENS = 128_000
+/** Tools in the spelling of providers, which run them themselves and read what they find. */
+const SEARCHING =
+  /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
+/** Fields by which a provider searches, or asks servers, without a tool. */
+const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search', 'mcp_servers'] as const
+
+/** Tokens that may come out of links and searches beside the estimate of the input: a file may fill the context. */
+export function fetchedTokens(
+  request: ResponsesRequest,
+  inputTokens: number,
+  endpoint: FetchingEndpoint,
+): number {
+  const { images, files } = linksIn(request.input)
+  const searched = searchesThere(request, endpoint) ? SEARCHED_TOKENS : 0
+  if (images + files + searched === 0) return 0
+  const room = Math.max(0, (endpoint.contextLength ?? CONTEXT_TOKENS) - inputTokens)
+  return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searched)
+}
+
+function searchesThere(request: ResponsesRequest, endpoint: FetchingEndpoint): boolean {
+  const { tools, input } = request
+  if (tools?.some(tool => runsThere(tool, endpoint)) === true) return true
+  if (hasSearchFields(request)) return true
+  if (typeof input === 'string') return false
+  return input.some(
+    item => item.type === 'additional_tools' && item.tools.some(tool => runsThere(tool, endpoint)),
+  )
+}
+
+/** True if a field of the request asks its provider to search, or to ask servers. */
+export function hasSearchFields(request: ResponsesRequest): boolean {
+  return SEARCH_FIELDS.some(field => isAsked((request as Readonly<Record<string, unknown>>)[field]))
+}
+
+function isAsked(value: unknown): boolean {
+  return value != null && value !== false && !(Array.isArray(value) && value.length === 0)
+}
+
+/** True for a tool that the provider runs, or may run. */
+function runsThere(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
+  const { type } = tool
+  if (SEARCHING.test(type)) return true
+  if (type === 'mcp') return hosts(endpoint, type)
+  if (type === 'shell') return runsInContainer(tool)
+  const name = serverToolName(type)
+  if (name !== 'web_search' && name !== 'web_fetch') return false
+  const { engine = null } = ((tool as { parameters?: unknown }).parameters ?? {}) as { engine?: unknown }
+  return engine === 'native' || ((engine === null || engine === 'auto') && hosts(endpoint, name))
+}
+
+function hosts(endpoint: FetchingEndpoint, type: string): boolean {
+  return placeOf(endpoint, FORMATS[textFormat(endpoint)]).hosts(type)
+}
+
+/** Another shell is that of the client. */
+function runsInContainer(tool: object): boolean {
+  const { environment } = tool as { readonly environment?: { readonly type?: unknown } | null }
+  return typeof environment?.type === 'string' && environment.type.startsWith('container')
+}
+
+interface Links {
+  readonly images: number
+  readonly files: number
+}
+
+const NO_LINKS: Links = { images: 0, files: 0 }
+
+function linksIn(value: unknown): Links {
+  if (typeof value !== 'object' || value === null) return NO_LINKS
+  if (Array.isArray(value)) {
+    let [images, files] = [0, 0]
+    for (const each of value) {
+      const links = linksIn(each)
+      images += links.images
+      files += links.files
+    }
+    return { images, files }
+  }
+  const part = value as Readonly<Record<string, unknown>>
+  switch (part['type']) {
+    case 'input_image':
+      return { images: isLink(part['image_url']) ? 1 : 0, files: 0 }
+    case 'input_file':
+      return { images: 0, files: isLink(part['file_url']) || isLink(part['file_data']) ? 1 : 0 }
+    case 'input_video':
+      return { images: 0, files: isLink(part['video_url']) ? 1 : 0 }
+    default: {
+      const [content, output] = [linksIn(part['content']), linksIn(part['output'])]
+      return { images: content.images + output.images, files: content.files + output.files }
+    }
+  }
+}
+
+/** Data URLs bring their bytes, and Gemini's `gs:` addresses are links too. */
+function isLink(address: unknown): boolean {
+  return typeof address === 'string' && /^(?!data:)[a-z][a-z0-9+.-]*:/i.test(address)
+}
