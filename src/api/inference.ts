@@ -34,6 +34,10 @@ export function createInference(dialect: Dialect, deps: InferenceDeps): Handler 
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
+    if (call.request.generate === false) {
+      answerEmpty(dialect, deps, call, reply)
+      return
+    }
     const waiting = request.waitForPlace(call.request)
     if (waiting === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
     return whenReady(waiting, () => prove(dialect, deps, request, call, reply))
@@ -75,6 +79,22 @@ function run(
       ? new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
       : new EventSink(reply, null, provenFrames(dialect, call, proof), deps.stream)
   return stream(gateway, call, sink, reply)
+}
+
+/** Answers a request that asks for nothing: no model is called, and nothing is counted but the request. */
+function answerEmpty(dialect: Dialect, deps: InferenceDeps, call: ClientRequest, reply: Reply): void {
+  if (call.request.stream === true) {
+    const sink = new EventSink(reply, null, dialect.frames(call.request), deps.stream)
+    try {
+      deps.gateway.answerEmpty(call, sink)
+    } finally {
+      sink.close()
+    }
+    return
+  }
+  const sink = new DocumentSink(false)
+  deps.gateway.answerEmpty(call, sink)
+  if (sink.response !== null) reply.json(200, dialect.body(sink.response, call.request))
 }
 
 function stream(

@@ -11,6 +11,8 @@ export interface TextSeal {
   seal(text: string, owner: readonly string[]): string
   /** Null: it was changed, belongs to somebody else, or was sealed by keys that are not in the ring. */
   open(sealed: string, owner: readonly string[]): string | null
+  /** False: it was sealed by a key that is not in the ring, or was never sealed. */
+  knows(sealed: string): boolean
 }
 
 const CIPHER = 'aes-256-gcm'
@@ -36,6 +38,7 @@ export function createTextSeal(keys: readonly VaultKey[], purpose: string): Text
       const box = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
       return `${current.id}.${Buffer.concat([nonce, cipher.getAuthTag(), box]).toString('base64url')}`
     },
+    knows: sealed => ring.has(FORM.exec(sealed)?.[1] ?? ''),
     open(sealed, owner) {
       const [, id = '', encoded = ''] = FORM.exec(sealed) ?? []
       const key = keyOf(id)

@@ -47,6 +47,7 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   previous_response_id: 'gateway',
   store: 'gateway',
   stream: 'encoded',
+  generate: 'gateway',
   service_tier: 'encoded',
   session_id: 'gateway',
   // Encoders get a hash of the end user apart from the request.

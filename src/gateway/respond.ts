@@ -17,6 +17,7 @@ import { noteCalls } from './call-faults.ts'
 import { collecting } from './collection.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
+import { answerEmpty } from './empty-answer.ts'
 import type { Candidate, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
 import type { Plan, Plans } from './plans.ts'
@@ -40,6 +41,8 @@ import { runTurns, type TurnsDeps } from './turns.ts'
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
+  /** Answers a validated request that asks for nothing; see `empty-answer.ts`. @throws GatewayError */
+  answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
 }
@@ -79,6 +82,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
         thrown => failed(deps, exchange, thrown),
       )
     },
+    answerEmpty: (call, sink) => answerEmpty(shared, call, sink),
     embed: call => embed(shared, call),
   }
 }

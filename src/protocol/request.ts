@@ -228,6 +228,8 @@ export const ResponsesRequest = Type.Object({
   previous_response_id: Type.Optional(Type.Unknown()),
   store: maybe(Type.Boolean()),
   stream: maybe(Type.Boolean()),
+  /** False: nothing is asked; over a WebSocket the next request continues from here. */
+  generate: maybe(Type.Boolean()),
   service_tier: maybe(oneOf('auto', 'default', 'fast', 'flex', 'priority', 'scale', 'ultrafast')),
   session_id: identifier,
   user: identifier,

@@ -60,6 +60,12 @@ const KEY_REFUSALS = {
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
 
+/**
+ * Makes the body of the operation from what the transport brought. `weigher`: counts what it holds beyond that.
+ * @throws GatewayError
+ */
+export type AdaptBody = (body: unknown, weigher: JsonWeigher) => unknown
+
 /** Facts of a request once its key is known. */
 interface Known {
   readonly match: RouteMatch
@@ -82,7 +88,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly reply: HttpReply
   readonly isAwaited = true
   readonly #deps: HttpRequestDeps
-  readonly #adapt: ((body: unknown) => unknown) | null
+  readonly #adapt: AdaptBody | null
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #admission: Admission
@@ -106,13 +112,13 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /**
    * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
-   * @param adapt makes the body of the operation from what the transport brought; it may throw a GatewayError
+   * @param adapt null: the body of the operation is what the transport brought
    */
   constructor(
     deps: HttpRequestDeps,
     head: RequestHead,
     socket: ResponseSocket,
-    adapt: ((body: unknown) => unknown) | null = null,
+    adapt: AdaptBody | null = null,
   ) {
     this.#deps = deps
     this.#adapt = adapt
@@ -311,7 +317,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       return operation.handler(this.#request(known.match, known.accepted, known.key, body), this.reply)
     }
     if (!(body instanceof BodyBuffer)) {
-      const adapted = this.#adapt === null ? undefined : this.#adapt(undefined)
+      const adapted = this.#adapt === null ? undefined : this.#adapt(undefined, this)
       return this.#call(operation, known, adapted, nowMs)
     }
     // A short body has arrived with its head.
@@ -360,7 +366,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#admission.watch.enter('parse', nowMs)
     if (accepted.headers.has(PROOF_HEADER)) this.#bodyDigest = sha256(bytes)
     const body = parseJson(bytes, this)
-    return this.#adapt === null ? body : this.#adapt(body)
+    return this.#adapt === null ? body : this.#adapt(body, this)
   }
 
   /** Calls the handler. The time since `sinceMs` that this takes at once is the key's. */

@@ -5,12 +5,16 @@
 import type { MoreChunks } from '../api/operation.ts'
 import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
+import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'
 
 /** Above this many unsent bytes the reader is slow. */
 const SLOW_BYTES = 64 * 1024
 
 /** The reason in an error of a request that continues a response. */
 export const NO_PREVIOUS = 'previous_response_not_found'
+
+/** Events after which a response may be continued. */
+const KEPT = /^\{"type":"response\.(?:completed|incomplete)"/
 
 /** The socket that an answer leaves by. */
 export interface AnsweringSocket {
@@ -20,6 +24,8 @@ export interface AnsweringSocket {
   /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
   send(texts: readonly string[]): void
+  /** All messages of the answer are made. */
+  settled(answer: MessageAnswer): void
   /** The answer is complete, and has left. */
   over(answer: MessageAnswer): void
   /** Drops the connection. */
@@ -39,10 +45,30 @@ export class MessageAnswer implements ResponseSocket {
   /** The last chunks, which are not made yet. */
   #more: MoreChunks | null = null
   #progress: ((drained: boolean) => void) | null = null
+  #isSettled = false
+  /** The last event. */
+  #last = ''
+  /** The message, as it came. */
+  readonly message: ArrayBuffer
+  /** Of the message; null before it was read. */
+  lane: string | null = null
+  /** The conversation that the request continues; null: none. */
+  continued: Continued | null = null
 
-  constructor(session: AnsweringSocket, observer: SocketObserver) {
+  constructor(session: AnsweringSocket, observer: SocketObserver, message: ArrayBuffer) {
     this.#session = session
     this.#observer = observer
+    this.message = message
+  }
+
+  /** The id of the response. */
+  get id(): string {
+    return this.#request?.id ?? ''
+  }
+
+  /** The last event of a response that may be continued; null: it may not. */
+  get lastEvent(): string | null {
+    return KEPT.test(this.#last) ? this.#last : null
   }
 
   get address(): string {
@@ -63,7 +89,9 @@ export class MessageAnswer implements ResponseSocket {
 
   send(status: string, _headers: readonly string[], body: string | Buffer): void {
     if (this.dead) return
-    this.#session.send([errorText(Number.parseInt(status, 10), body.toString())])
+    // Refused before it was read.
+    this.lane ??= laneIn(this.message)
+    this.#tell([errorText(Number.parseInt(status, 10), body.toString())])
     this.#complete(null)
   }
 
@@ -80,13 +108,13 @@ export class MessageAnswer implements ResponseSocket {
 
   write(chunk: string | Buffer): boolean {
     if (this.dead) return true
-    this.#session.send(this.#textsOf(chunk.toString()))
+    this.#tell(this.#textsOf(chunk.toString()))
     return this.#isFlowing
   }
 
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
     if (this.dead) return
-    this.#session.send(this.#textsOf(chunk.toString()))
+    this.#tell(this.#textsOf(chunk.toString()))
     this.#complete(more)
   }
 
@@ -138,12 +166,25 @@ export class MessageAnswer implements ResponseSocket {
     while (this.#more !== null && this.#isFlowing && !this.#session.isClosed) {
       const next = this.#more.next()
       if (next === null) this.#setMore(null)
-      else this.#session.send(this.#textsOf(next))
+      else this.#tell(this.#textsOf(next))
     }
-    if (this.#isOver || this.#more !== null || this.#session.unsentBytes > 0) return
+    if (this.#more !== null) return
+    if (!this.#isSettled) {
+      this.#isSettled = true
+      this.#session.settled(this)
+    }
+    if (this.#isOver || this.#session.unsentBytes > 0) return
     this.#isOver = true
     // In a later turn: the request counts itself first.
     setImmediate(() => this.#session.over(this))
+  }
+
+  #tell(texts: readonly string[]): void {
+    const last = texts.at(-1)
+    if (last === undefined) return
+    this.#last = last
+    const { lane } = this
+    this.#session.send(lane === null || lane === NO_LANE ? texts : texts.map(text => inLane(text, lane)))
   }
 
   #setMore(more: MoreChunks | null): void {
@@ -182,6 +223,11 @@ function dataOf(frame: string): string {
     if (line.startsWith('data:')) lines.push(line.slice(line.startsWith('data: ') ? 6 : 5))
   }
   return lines.join('\n')
+}
+
+/** The event with the name of its lane. */
+function inLane(text: string, lane: string): string {
+  return `${text.slice(0, -1)},"stream_id":${JSON.stringify(lane)}}`
 }
 
 /** The envelope of an error as a message. */

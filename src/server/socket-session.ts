@@ -4,12 +4,21 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { type JsonWeigher, parseJson } from '../protocol/json.ts'
 import { isObject } from '../protocol/schema.ts'
 import type { Peer } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import { HttpRequest, type HttpRequestDeps } from './http-request.ts'
 import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'
 import type { SocketObserver } from './response-socket.ts'
+import {
+  laneIn,
+  NO_LANE,
+  namesLane,
+  type SocketMemories,
+  type SocketMemory,
+  withEarlier,
+} from './socket-memory.ts'
 
 /** A socket is closed after this time, as the protocol says; a running response may end first. */
 const LIFETIME_MS = 60 * 60_000
@@ -20,6 +29,12 @@ const LIFETIME_MS = 60 * 60_000
 const WATCH_MS = 30_000
 /** Pings and refused messages of a client that has not read what it was sent. One more, and the socket is dropped. */
 const UNREAD_MAX = 16
+/** Messages of lanes that wait for the response in flight, and their bytes together. */
+const WAITING_MAX = 8
+const WAITING_MAX_BYTES = 8 * 1024 * 1024
+/** A message that only tells of a response is shorter. */
+const NOTE_MAX_BYTES = 1024
+const LANE_MAX_CHARS = 256
 
 /** Close codes of RFC 6455. */
 const GOING_AWAY = 1001
@@ -52,6 +67,7 @@ export interface SocketSessionDeps {
   readonly clock: Clock
   readonly requests: HttpRequestDeps
   readonly observer: SocketObserver
+  readonly memories: SocketMemories
 }
 
 /** The head of a request in a message: that of the handshake as a POST. */
@@ -72,6 +88,10 @@ export class SocketSession implements AnsweringSocket {
   readonly #socket: MessageSocket
   readonly #handshake: Handshake
   readonly #lifetime: Timer
+  readonly #memory: SocketMemory
+  /** Messages of lanes, in their order. */
+  readonly #waiting: ArrayBuffer[] = []
+  #waitingBytes = 0
   #watch: Timer
   /** The answer in flight, until it has left. */
   #running: MessageAnswer | null = null
@@ -93,6 +113,7 @@ export class SocketSession implements AnsweringSocket {
     this.#socket = socket
     this.#handshake = handshake
     this.keyHash = handshake.keyHash
+    this.#memory = deps.memories.open(handshake.keyHash)
     this.#heardMs = clock.monotonicMs()
     this.#watch = clock.after(WATCH_MS, this.#look)
     this.#lifetime = clock.after(LIFETIME_MS, () => {
@@ -127,24 +148,81 @@ export class SocketSession implements AnsweringSocket {
       this.#socket.end(NO_TEXT, 'Messages are JSON text')
       return
     }
+    if (isNote(message)) return
     // A client may be faster than the end of its last answer, which is counted in a later turn.
-    if (this.#running?.isComplete === false) {
-      const error = new GatewayError(
-        'conflict',
-        'A response is in flight on this connection; wait for its end',
-      )
-      this.#tell(error.status, error, 'response_in_flight')
-      this.#boundUnread()
+    if (this.#waiting.length === 0 && this.#running?.isComplete !== false) this.#start(message.slice(0))
+    else if (namesLane(message)) this.#wait(message)
+    else this.#refuse('A response is in flight on this connection; wait for its end', NO_LANE)
+  }
+
+  #wait(message: ArrayBuffer): void {
+    const bytes = message.byteLength
+    if (this.#waiting.length >= WAITING_MAX || this.#waitingBytes + bytes > WAITING_MAX_BYTES) {
+      this.#refuse(`${this.#waiting.length} messages wait on this connection already`, laneIn(message))
       return
     }
+    this.#waiting.push(message.slice(0))
+    this.#waitingBytes += bytes
+    this.#deps.observer.hold(bytes, this.keyHash)
+  }
+
+  #nextWaiting(): ArrayBuffer | null {
+    const message = this.#waiting.shift()
+    if (message === undefined) return null
+    this.#waitingBytes -= message.byteLength
+    this.#deps.observer.hold(-message.byteLength, this.keyHash)
+    return message
+  }
+
+  #refuse(message: string, lane: string): void {
+    const error = new GatewayError('conflict', message)
+    this.#tell(error.status, error, 'response_in_flight', lane)
+    this.#boundUnread()
+  }
+
+  /** Begins the request of a message, which is the session's own. */
+  #start(message: ArrayBuffer): void {
     const { path, headers } = this.#handshake
     const head = messageHead({ method: 'GET', path, query: '', headers }, message.byteLength)
-    const answer = new MessageAnswer(this, this.#deps.observer)
+    const answer = new MessageAnswer(this, this.#deps.observer, message)
     this.#running = answer
-    const request = new HttpRequest(this.#deps.requests, head, answer, creationOf)
+    const request = new HttpRequest(this.#deps.requests, head, answer, (body, weigher) =>
+      this.#creationOf(body, answer, weigher),
+    )
     answer.attach(request)
     if (request.hasBody) request.chunk(message, true)
     request.begin()
+  }
+
+  /**
+   * Makes the body of a request over HTTP from that of a message: the conversation that it continues stands before its
+   * own items, so that whatever reads the request sees all of it.
+   * @throws GatewayError `invalid_request`
+   */
+  #creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown {
+    if (!isObject(body) || body['type'] !== 'response.create') {
+      throw new GatewayError('invalid_request', 'type: must be response.create')
+    }
+    const { type: _type, stream_id: lane, previous_response_id: previous, generate, ...rest } = body
+    answer.lane = laneNamed(lane)
+    // It is kept as it came until the response has ended.
+    weigher.weigh(answer.message.byteLength, 0)
+    const asks = generate == null || generate === true
+    const own = { ...rest, ...(asks ? {} : { generate }), stream: true }
+    if (previous == null) return own
+    answer.continued = typeof previous === 'string' ? this.#memory.continue(previous) : null
+    if (answer.continued === null) throw noPrevious()
+    return withEarlier(own, answer.continued, part => parseJson(part, weigher))
+  }
+
+  settled(answer: MessageAnswer): void {
+    if (this.#isClosed) return
+    const { id, lane, message, lastEvent, continued } = answer
+    if (lastEvent !== null) {
+      this.#memory.remember(id, lane ?? NO_LANE, continued, new Uint8Array(message), lastEvent)
+    }
+    // The client tries again with the whole conversation.
+    else if (continued !== null) this.#memory.forget(continued.id)
   }
 
   /** The client has sent a ping, which the library has answered. */
@@ -162,6 +240,9 @@ export class SocketSession implements AnsweringSocket {
     if (this.#running !== answer) return
     this.#running = null
     if (this.#isEnding) this.end()
+    if (this.#isEnding || this.#isClosed) return
+    const next = this.#nextWaiting()
+    if (next !== null) this.#start(next)
   }
 
   /** Sends the texts of events. */
@@ -204,14 +285,17 @@ export class SocketSession implements AnsweringSocket {
     this.#watch.cancel()
     this.#handshake.peer?.ended(true)
     this.#setUnsent(0)
+    this.#memory.clear()
+    while (this.#nextWaiting() !== null);
     const running = this.#running
     this.#running = null
     running?.gone()
   }
 
   /** Tells of a failure outside of a response. */
-  #tell(status: number, { message }: GatewayError, code: string): void {
-    this.send([JSON.stringify({ type: 'error', status, error: { code, message } })])
+  #tell(status: number, { message }: GatewayError, code: string, lane = NO_LANE): void {
+    const of = lane === NO_LANE ? {} : { stream_id: lane }
+    this.send([JSON.stringify({ type: 'error', status, error: { code, message }, ...of })])
   }
 
   #heard(): void {
@@ -257,18 +341,29 @@ export class SocketSession implements AnsweringSocket {
   }
 }
 
-/** Makes the body of a request over HTTP from that of a message. @throws GatewayError `invalid_request` */
-function creationOf(body: unknown): unknown {
-  if (!isObject(body) || body['type'] !== 'response.create') {
-    throw new GatewayError('invalid_request', 'type: must be response.create')
+function laneNamed(lane: unknown): string {
+  if (lane == null) return NO_LANE
+  if (typeof lane === 'string' && lane !== '' && lane.length <= LANE_MAX_CHARS) return lane
+  throw new GatewayError('invalid_request', `stream_id: must be a text of 1 to ${LANE_MAX_CHARS} characters`)
+}
+
+function noPrevious(): GatewayError {
+  return new GatewayError(
+    'invalid_request',
+    'previous_response_id: this connection remembers no such response; send the full history in input',
+    { metadata: { reason: NO_PREVIOUS } },
+  )
+}
+
+/** True for a message that tells what the client has done with a response, which needs no answer. */
+function isNote(message: ArrayBuffer): boolean {
+  if (message.byteLength > NOTE_MAX_BYTES) return false
+  const bytes = Buffer.from(message)
+  if (!bytes.includes('response.processed')) return false
+  try {
+    const body: unknown = JSON.parse(bytes.toString())
+    return isObject(body) && body['type'] === 'response.processed'
+  } catch {
+    return false
   }
-  if (body['previous_response_id'] != null) {
-    throw new GatewayError(
-      'invalid_request',
-      'previous_response_id: no such response: responses are not stored; send the full history in input',
-      { metadata: { reason: NO_PREVIOUS } },
-    )
-  }
-  const { type: _, ...rest } = body
-  return { ...rest, stream: true }
 }

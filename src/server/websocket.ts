@@ -13,6 +13,7 @@ import type { KeyedRequests } from './admission.ts'
 import { authorizationOf, inspect, type RequestHead } from './gate.ts'
 import type { Authenticator, HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
+import { SocketMemories } from './socket-memory.ts'
 import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
 
 /** Largest message of a client. Fronts collect it uncounted, so the sockets of a key have a bound. */
@@ -29,6 +30,7 @@ export interface WebSocketLimits {
   readonly socketsPerKey: number
   /** Connections, among which sockets are. */
   readonly maxConnections: number
+  readonly maxBufferedBytes: number
 }
 
 /** The parts of the server that sockets use. */
@@ -39,6 +41,10 @@ export interface WebSocketDeps {
   readonly requests: HttpRequestDeps
   readonly observer: SocketObserver
 }
+
+/** Parts of the buffer limit that all sockets of a thread may remember, and those of one key. */
+const MEMORY_SHARE = 1 / 4
+const KEY_MEMORY_SHARE = 1 / 16
 
 /** Paths that take a handshake; others answer it as a GET. */
 export const SOCKET_PATHS = ['/v1', '/api/v1', '/v1/v1', '/api/v1/v1'].flatMap(base => [
@@ -71,10 +77,15 @@ export class WebSockets implements KeyedRequests {
   readonly #sessions = new Set<SocketSession>()
   /** Places of the keys. */
   readonly #places: HeldShare
+  readonly #memories: SocketMemories
 
   constructor(deps: WebSocketDeps, limits: WebSocketLimits) {
     this.#deps = deps
     this.#places = new HeldShare({ total: limits.maxConnections, perKey: limits.socketsPerKey })
+    this.#memories = new SocketMemories({
+      perKey: Math.floor(limits.maxBufferedBytes * KEY_MEMORY_SHARE),
+      total: Math.floor(limits.maxBufferedBytes * MEMORY_SHARE),
+    })
   }
 
   /** Closes every socket as soon as no response is in flight on it. */
@@ -166,7 +177,7 @@ export class WebSockets implements KeyedRequests {
 
   /** A socket has opened for a handshake that was let in. */
   opened(socket: MessageSocket, handshake: Handshake): SocketSession {
-    const session = new SocketSession(this.#deps, socket, handshake)
+    const session = new SocketSession({ ...this.#deps, memories: this.#memories }, socket, handshake)
     this.#sessions.add(session)
     this.#deps.requests.admissions.deps.metrics.openSockets.inc()
     return session

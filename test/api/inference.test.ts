@@ -48,6 +48,9 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
       calls.push(call)
       return script(call, sink)
     },
+    answerEmpty() {
+      throw new Error('not asked for')
+    },
     embed: () => Promise.reject(new Error('not asked for')),
   }
   const store = await openStore('sqlite::memory:')

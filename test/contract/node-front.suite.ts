@@ -28,6 +28,7 @@ const FILES = [
   'unread-answers',
   'websocket',
   'websocket-bounds',
+  'websocket-memory',
 ]
 
 process.env['TEST_FRONT'] = 'node'

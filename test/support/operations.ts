@@ -26,6 +26,9 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
       respond() {
         throw new Error('not run')
       },
+      answerEmpty() {
+        throw new Error('not run')
+      },
       embed() {
         throw new Error('not run')
       },

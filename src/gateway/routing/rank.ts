@@ -38,6 +38,7 @@ export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
 export { createRoutableModels } from './routable.ts'
+export { modelAskedFor } from './route.ts'
 export { type Stay, Stickiness } from './sticky.ts'
 
 export interface RoutingOptions extends Measures {

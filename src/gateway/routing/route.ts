@@ -8,6 +8,7 @@ import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/cat
 import { has } from '../../formats/special.ts'
 import type { DataRegion } from '../../protocol/guardrails.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Endpoint, makesEmbeddings, textFormat } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
@@ -191,6 +192,14 @@ function knownModels(
   const [first = ''] = skipped
   if (models.length === 0) throw unknownModel(first, catalog, dialect)
   return { models, skipped }
+}
+
+/** The id of the model that a request names first, or its router. @throws GatewayError for an unknown model */
+export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, dialect: DialectName): string {
+  const router = routerOf(request)
+  if (router !== null) return router.slug
+  const [named] = knownModels(request, catalog, dialect).models
+  return (named as NamedModel).model.id
 }
 
 /** True: one order over all models of the request. False: model by model. `route: "sort"` is the older spelling. */

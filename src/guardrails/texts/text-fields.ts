@@ -197,6 +197,7 @@ export const REQUEST_FIELDS: Readonly<Record<keyof ResponsesRequest, RequestFiel
   model: 'internal',
   models: 'internal',
   max_output_tokens: 'internal',
+  generate: 'internal',
   max_tool_calls: 'internal',
   temperature: 'internal',
   top_p: 'internal',

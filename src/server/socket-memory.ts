@@ -1,0 +1,213 @@
+/**
+ * What sockets remember: the last response of each lane of a socket, with the conversation that led to it, so that the
+ * next request names it and sends its new items only. A cache in memory: bounded for a socket, for a key and for the
+ * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
+ */
+import { isObject } from '../protocol/schema.ts'
+
+/** Bytes of one socket. */
+export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024
+/** Lanes of one socket. */
+const LANES_MAX = 64
+
+/** The lane of requests that name none. */
+export const NO_LANE = ''
+
+/** A response that a request may continue. */
+interface Remembered {
+  readonly id: string
+  readonly lane: string
+  readonly memory: SocketMemory
+  /** JSON arrays of items, in their order: the conversation before its request. */
+  readonly earlier: readonly Uint8Array[]
+  /** The message that asked for it; only its new items are part of the conversation. */
+  readonly message: Uint8Array
+  /** Its last event. */
+  readonly end: string
+  readonly bytes: number
+}
+
+/** The conversation that a request continues. */
+export interface Continued {
+  readonly id: string
+  /** JSON arrays of items, in their order. */
+  readonly parts: readonly Uint8Array[]
+}
+
+export interface MemoryLimits {
+  /** One key. */
+  readonly perKey: number
+  /** All keys of a thread. */
+  readonly total: number
+}
+
+/** What the sockets of one key hold, the longest unused first. */
+interface KeyMemory {
+  readonly responses: Set<Remembered>
+  bytes: number
+}
+
+/** The memories of all sockets of a thread. */
+export class SocketMemories {
+  readonly #limits: MemoryLimits
+  readonly #ofKey = new Map<string, KeyMemory>()
+  bytes = 0
+
+  constructor(limits: MemoryLimits) {
+    this.#limits = limits
+  }
+
+  /** The memory of a new socket. */
+  open(keyHash: string): SocketMemory {
+    return new SocketMemory(this, keyHash)
+  }
+
+  /** For `SocketMemory` alone. Others make room, those of the key first; the response itself at last. */
+  add(keyHash: string, response: Remembered): void {
+    const { perKey, total } = this.#limits
+    let own = this.#ofKey.get(keyHash)
+    if (own === undefined) {
+      own = { responses: new Set(), bytes: 0 }
+      this.#ofKey.set(keyHash, own)
+    }
+    own.responses.add(response)
+    own.bytes += response.bytes
+    this.bytes += response.bytes
+    while (own.bytes > perKey) dropOldest(own)
+    while (this.bytes > total) dropOldest(this.#largest())
+  }
+
+  /** For `SocketMemory` alone. */
+  remove(keyHash: string, response: Remembered): void {
+    const own = this.#ofKey.get(keyHash)
+    if (own?.responses.delete(response) !== true) return
+    own.bytes -= response.bytes
+    this.bytes -= response.bytes
+    if (own.responses.size === 0) this.#ofKey.delete(keyHash)
+  }
+
+  /** The key that holds most; it holds something. */
+  #largest(): KeyMemory {
+    let largest: KeyMemory = { responses: new Set(), bytes: -1 }
+    for (const each of this.#ofKey.values()) if (each.bytes > largest.bytes) largest = each
+    return largest
+  }
+}
+
+function dropOldest({ responses }: KeyMemory): void {
+  for (const response of responses) {
+    response.memory.drop(response)
+    return
+  }
+}
+
+/** The last responses of one socket. */
+export class SocketMemory {
+  readonly #all: SocketMemories
+  readonly #keyHash: string
+  /** By lane, the longest unused first. */
+  readonly #lanes = new Map<string, Remembered>()
+  #bytes = 0
+
+  constructor(all: SocketMemories, keyHash: string) {
+    this.#all = all
+    this.#keyHash = keyHash
+  }
+
+  /** The conversation up to the response of any lane with this id; null: it is not remembered. */
+  continue(id: string): Continued | null {
+    for (const response of this.#lanes.values()) {
+      if (response.id === id) return { id, parts: partsOf(response) }
+    }
+    return null
+  }
+
+  /**
+   * Keeps the response as the last one of its lane.
+   * @param message the request, as it came
+   * @param end the last event of the response
+   */
+  remember(id: string, lane: string, before: Continued | null, message: Uint8Array, end: string): void {
+    this.#forgetLane(lane)
+    const earlier = before?.parts ?? []
+    const bytes =
+      earlier.reduce((sum, part) => sum + part.byteLength, 0) + message.byteLength + Buffer.byteLength(end)
+    if (bytes > SOCKET_MEMORY_MAX_BYTES) return
+    const response: Remembered = { id, lane, memory: this, earlier, message, end, bytes }
+    this.#lanes.set(lane, response)
+    this.#bytes += bytes
+    this.#all.add(this.#keyHash, response)
+    for (const oldest of this.#lanes.values()) {
+      if (this.#bytes <= SOCKET_MEMORY_MAX_BYTES && this.#lanes.size <= LANES_MAX) return
+      this.drop(oldest)
+    }
+  }
+
+  /** Forgets a response. */
+  forget(id: string): void {
+    for (const response of this.#lanes.values()) if (response.id === id) this.drop(response)
+  }
+
+  /** Forgets all of them. */
+  clear(): void {
+    for (const response of this.#lanes.values()) this.drop(response)
+  }
+
+  /** For `SocketMemories` alone, beside this class. */
+  drop(response: Remembered): void {
+    if (this.#lanes.get(response.lane) === response) {
+      this.#lanes.delete(response.lane)
+      this.#bytes -= response.bytes
+    }
+    this.#all.remove(this.#keyHash, response)
+  }
+
+  #forgetLane(lane: string): void {
+    const last = this.#lanes.get(lane)
+    if (last !== undefined) this.drop(last)
+  }
+}
+
+/** Work that only a request does which continues: the items of the message and those of the answer become one part. */
+function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
+  const asked = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
+  const told = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
+  const output = told.response?.output
+  const items = [...itemsOf(asked.input), ...(Array.isArray(output) ? output : [])]
+  return [...earlier, Buffer.from(JSON.stringify(items))]
+}
+
+/** The items of an input: a text is one message. */
+export function itemsOf(input: unknown): readonly unknown[] {
+  if (Array.isArray(input)) return input
+  return input == null ? [] : [{ type: 'message', role: 'user', content: input }]
+}
+
+/** The body with the conversation that it continues before its own items. `parse`: of JSON, within its bounds. */
+export function withEarlier(
+  body: Readonly<Record<string, unknown>>,
+  { parts }: Continued,
+  parse: (bytes: Uint8Array) => unknown,
+): Record<string, unknown> {
+  const items: unknown[] = []
+  for (const part of parts) for (const item of parse(part) as readonly unknown[]) items.push(item)
+  for (const item of itemsOf(body['input'])) items.push(item)
+  return { ...body, input: items }
+}
+
+/** The lane that a message names; NO_LANE where it names none, or is no JSON. */
+export function laneIn(message: ArrayBuffer): string {
+  if (!namesLane(message)) return NO_LANE
+  try {
+    const body: unknown = JSON.parse(Buffer.from(message).toString())
+    const lane = isObject(body) ? body['stream_id'] : undefined
+    return typeof lane === 'string' ? lane : NO_LANE
+  } catch {
+    return NO_LANE
+  }
+}
+
+/** True for a message that may name a lane. */
+export function namesLane(message: ArrayBuffer): boolean {
+  return Buffer.from(message).includes('"stream_id"')
+}
