@@ -1,30 +1,36 @@
 /**
- * POST /messages/count_tokens: the input tokens of a message that is not sent. No provider is asked, so the number is
- * an estimate by the length of texts, and says so.
+ * POST /messages/count_tokens: the input tokens of a message that is not sent. A header says whether the provider has
+ * counted, or the gateway has estimated by the length of texts.
  */
 import type { Dialect } from '../dialects/dialect.ts'
-import { GatewayError } from '../errors.ts'
-import { inputTokensOf } from '../gateway/accounting/account.ts'
-import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import type { Gateway } from '../gateway/respond.ts'
 import { isObject } from '../protocol/schema.ts'
-import type { Listing } from './models.ts'
+import { type DataRegionOf, openCall } from './inference.ts'
 import type { Handler } from './operation.ts'
 
 export interface CountTokensDeps {
-  readonly listing: Pick<Listing, 'model'>
+  readonly gateway: Pick<Gateway, 'count'>
+  readonly dataRegionOf: DataRegionOf
 }
 
+/** `provider` or `estimate`. */
+export const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
+
 /** `dialect`: the one whose bodies are counted. Their output limit may be missing here. */
-export function countTokens(dialect: Dialect, { listing }: CountTokensDeps): Handler {
-  return ({ body, headers }, reply) => {
-    const counted = isObject(body) ? { max_tokens: Number.MAX_SAFE_INTEGER, ...body } : body
-    const request = dialect.parse(counted, headers)
-    const { model } = request
-    if (model !== undefined && listing.model(model) === null)
-      throw new GatewayError(
-        DIALECT_ABILITIES[dialect.name].unknownModel,
-        'model: is not a valid model ID: GET /v1/models lists all ids',
-      )
-    reply.json(200, { input_tokens: inputTokensOf(request), estimated: true })
+export function countTokens(dialect: Dialect, { gateway, dataRegionOf }: CountTokensDeps): Handler {
+  return async (request, reply) => {
+    const counted = { ...request, body: withLimit(request.body) }
+    const call = openCall(dialect, counted, reply, dataRegionOf)
+    const { tokens, isEstimated } = await gateway.count(call)
+    reply.header(COUNTED_BY_HEADER, isEstimated ? 'estimate' : 'provider')
+    reply.json(200, { input_tokens: tokens, ...(isEstimated ? { estimated: true } : {}) })
   }
+}
+
+/** A limit that says nothing: the least that the thoughts of the request allow. */
+function withLimit(body: unknown): unknown {
+  if (!isObject(body) || body['max_tokens'] != null) return body
+  const thinking = body['thinking']
+  const budget = isObject(thinking) ? thinking['budget_tokens'] : undefined
+  return { ...body, max_tokens: typeof budget === 'number' ? budget + 1 : 1 }
 }

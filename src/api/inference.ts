@@ -168,7 +168,8 @@ export function failureDetails(
   }
 }
 
-function openCall(
+/** The request of the body. @throws GatewayError `invalid_request` */
+export function openCall(
   dialect: Dialect,
   request: ApiRequest,
   reply: Reply,

@@ -178,7 +178,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       ...row(
         'POST /messages/count_tokens',
         'countMessageTokens',
-        'Estimate the input tokens of a message',
+        'Count the input tokens of a message',
         countTokens(messages, deps),
         INFERENCE_BODY_MAX_BYTES,
       ),

@@ -4,6 +4,7 @@ import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
 import { messagesFailure } from './anthropic-messages/failure.ts'
 import { HOSTED_TOOLS } from './anthropic-messages/tools.ts'
+import { MESSAGES_COUNTING } from './counting.ts'
 import type { Format } from './format.ts'
 
 export const anthropicMessages: Format = {
@@ -14,6 +15,7 @@ export const anthropicMessages: Format = {
   hosts: HOSTED_TOOLS,
   customTools: false,
   computer: { name: COMPUTER, action: actionOf },
+  counting: MESSAGES_COUNTING,
   encode: encodeMessages,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: (emit, _, takeMessage) => new MessageDecoder(emit, takeMessage),

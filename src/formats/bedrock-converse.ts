@@ -2,6 +2,7 @@
 import { ConverseDecoder } from './bedrock-converse/decode.ts'
 import { encodeConverse } from './bedrock-converse/encode.ts'
 import { converseFailure } from './bedrock-converse/failure.ts'
+import { CONVERSE_COUNTING } from './counting.ts'
 import type { Format } from './format.ts'
 
 export const bedrockConverse: Format = {
@@ -11,6 +12,7 @@ export const bedrockConverse: Format = {
   truncates: false,
   hosts: new Set(),
   customTools: false,
+  counting: CONVERSE_COUNTING,
   encode: encodeConverse,
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, endpoint) => new ConverseDecoder(emit, endpoint),

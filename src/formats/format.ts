@@ -180,6 +180,14 @@ export interface ComputerUse {
   action(input: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>
 }
 
+/** The counting of one format. It is free of charge at all known providers. */
+export interface TokenCounting {
+  /** The call for a request that is encoded already. */
+  request(wire: WireRequest, endpoint: Endpoint): WireRequest
+  /** The tokens in a reply; null: it says none. */
+  tokens(reply: Readonly<Record<string, unknown>>): number | null
+}
+
 /** One wire format. */
 export interface Format {
   readonly name: FormatName
@@ -198,6 +206,8 @@ export interface Format {
   readonly customTools: boolean
   /** Absent: it has no computer use, or items for its calls. */
   readonly computer?: ComputerUse
+  /** Absent: its providers do not count tokens. */
+  readonly counting?: TokenCounting
   /** False: the search among them cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */

@@ -2,6 +2,7 @@
  * The wire format of the Gemini API and of Gemini on Vertex: `generateContent` and `streamGenerateContent`. Its parts
  * are the files in `google-gemini/`. Pure.
  */
+import { GEMINI_COUNTING } from './counting.ts'
 import type { Format } from './format.ts'
 import { GeminiDecoder } from './google-gemini/decode.ts'
 import { encodeGemini } from './google-gemini/encode.ts'
@@ -16,6 +17,7 @@ export const googleGemini: Format = {
   hosts: HOSTED_TOOLS,
   customTools: false,
   searchesDomains: false,
+  counting: GEMINI_COUNTING,
   encode: encodeGemini,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: emit => new GeminiDecoder(emit),

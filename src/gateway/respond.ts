@@ -16,6 +16,7 @@ import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answe
 import { noteCalls } from './call-faults.ts'
 import { collecting } from './collection.ts'
 import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
+import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import { answerEmpty } from './empty-answer.ts'
 import type { Candidate, ClientRequest } from './exchange.ts'
@@ -45,6 +46,11 @@ export interface Gateway {
   answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
+  /**
+   * Counts the tokens of a request that is not sent. Rejects with the error that the request would get before any model
+   * is asked.
+   */
+  count(call: ClientRequest): Promise<TokenCount>
 }
 
 export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, StoredFilesDeps {
@@ -65,6 +71,7 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, St
 }
 
 export function createGateway(shared: GatewayDeps): Gateway {
+  const counter = new TokenCounter(shared)
   return {
     respond(asked, sink) {
       const exchange = open(shared, asked, sink, shared.plans?.of(asked) ?? null)
@@ -84,7 +91,20 @@ export function createGateway(shared: GatewayDeps): Gateway {
     },
     answerEmpty: (call, sink) => answerEmpty(shared, call, sink),
     embed: call => embed(shared, call),
+    count: call => countTokens(shared, counter, call),
   }
+}
+
+/** Routers choose a model by the whole pipeline, so nobody is asked for them. */
+async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: ClientRequest) {
+  const exchange = open(deps, asked, new FinalSink(), null)
+  await guardRequest(deps, exchange)
+  exchange.plugins = deps.plugins.of(exchange.request)
+  if (routerOf(asked.request) === null) {
+    await fillStoredFiles(deps, exchange)
+    await route(deps, exchange)
+  }
+  return await counter.count(exchange)
 }
 
 async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {

@@ -100,6 +100,7 @@ export interface DataPolicy {
  * - `cache-breakpoints`: its models take `prompt_cache_breakpoint` on content parts; `cache_control` marks become these
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ * - `counts-contents`: counts tokens of the parts of a request, not of a whole one
  * - `simulated`: answers of its models are made up; simulated searches are for them alone
  * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
@@ -125,6 +126,7 @@ export const QUIRKS = [
   'no-user',
   'no-relay',
   'no-native-tools',
+  'counts-contents',
   'simulated',
   'output-dimension',
   'input-type',

@@ -52,6 +52,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
       throw new Error('not asked for')
     },
     embed: () => Promise.reject(new Error('not asked for')),
+    count: () => Promise.reject(new Error('not asked for')),
   }
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())

@@ -73,6 +73,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /embeddings': TAKES_NO_IDS,
   'POST /messages': TAKES_NO_IDS,
   'POST /messages/count_tokens': TAKES_NO_IDS,
+  'GET /api/hello': TAKES_NO_IDS,
   'POST /batches': TAKES_NO_IDS,
   'GET /batches': [ids => ({ path: `/batches?after=${ids.batchId}` })],
   'GET /batches/{id}': byId('/batches', ids => ids.batchId),

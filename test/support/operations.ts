@@ -32,6 +32,9 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
       embed() {
         throw new Error('not run')
       },
+      count() {
+        throw new Error('not run')
+      },
     },
     listing: createListing(createCatalog({ providers: [], models: [] })),
     restrictionsOf: () => null,

@@ -302,14 +302,17 @@ export const INFERENCE: Descriptions = {
   },
   countMessageTokens: {
     tag: 'Inference',
-    text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
+    text:
+      'The provider counts where its API can; else the number is an estimate by the length of texts. The header ' +
+      'X-Gateway-Counted-By says which: provider or estimate. Nothing is charged.',
     parameters: [BETAS],
     body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },
     answers: {
-      200: answer(Type.Object({ input_tokens: count, estimated: Type.Literal(true) }), 'The estimate.', {
-        input_tokens: 5,
-        estimated: true,
-      }),
+      200: answer(
+        Type.Object({ input_tokens: count, estimated: Type.Optional(Type.Literal(true)) }),
+        'The number of tokens.',
+        { input_tokens: 5, estimated: true },
+      ),
     },
     failures: ['unprocessable'],
   },

@@ -113,6 +113,7 @@ export const OWN_ROWS = {
     auth: 'google-service-account',
     keyForm: 'vertex',
     embeddings: 'vertex-embeddings',
+    quirks: ['counts-contents'],
     hosts: ['aiplatform.googleapis.com', '*-aiplatform.googleapis.com', 'aiplatform.*.rep.googleapis.com'],
     tokenUrl: 'https://oauth2.googleapis.com/token',
     policy: DOES_NOT_TRAIN,

@@ -1,0 +1,70 @@
+/** How providers count the tokens of a request before it is sent: the call of each format that has one. Pure. */
+import type { TokenCounting } from './format.ts'
+import { count, type Json, recordOrEmpty } from './json.ts'
+
+/** Fields of a message that the API reads when it counts; it refuses all others. */
+const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([
+  'model',
+  'messages',
+  'system',
+  'tools',
+  'tool_choice',
+  'thinking',
+  'mcp_servers',
+  'context_management',
+  'output_config',
+  'output_format',
+  'cache_control',
+])
+
+/** `POST /messages/count_tokens` of the Messages API. */
+export const MESSAGES_COUNTING: TokenCounting = {
+  request: ({ headers, body, raw }) => ({
+    path: '/messages/count_tokens',
+    ...(headers === undefined ? {} : { headers }),
+    body: only(body, COUNTED_OF_MESSAGE),
+    ...(raw == null ? {} : { raw }),
+  }),
+  tokens: reply => count(reply['input_tokens']),
+}
+
+const COUNTED_OF_VERTEX: ReadonlySet<string> = new Set([
+  'contents',
+  'systemInstruction',
+  'tools',
+  'generationConfig',
+])
+
+/** `:countTokens` of Gemini, which takes a whole request, and of Vertex, which takes its parts. */
+export const GEMINI_COUNTING: TokenCounting = {
+  request({ path, body }, { provider }) {
+    const model = path.slice(0, path.lastIndexOf(':'))
+    return {
+      path: `${model}:countTokens`,
+      body: provider.quirks.includes('counts-contents')
+        ? only(body, COUNTED_OF_VERTEX)
+        : { generateContentRequest: { model: decodeURIComponent(model.slice(1)), ...body } },
+    }
+  },
+  tokens: reply => count(reply['totalTokens']),
+}
+
+const COUNTED_OF_CONVERSE: ReadonlySet<string> = new Set([
+  'messages',
+  'system',
+  'toolConfig',
+  'additionalModelRequestFields',
+])
+
+/** `CountTokens` of Bedrock. */
+export const CONVERSE_COUNTING: TokenCounting = {
+  request: ({ path, body }) => ({
+    path: `${path.slice(0, path.lastIndexOf('/'))}/count-tokens`,
+    body: { input: { converse: only(recordOrEmpty(body), COUNTED_OF_CONVERSE) } },
+  }),
+  tokens: reply => count(reply['inputTokens']),
+}
+
+function only(body: Json, names: ReadonlySet<string>): Json {
+  return Object.fromEntries(Object.entries(body).filter(([name]) => names.has(name)))
+}

@@ -1,0 +1,95 @@
+/**
+ * Counts the tokens of a request without sending it: the provider that would be asked first counts, where its API can;
+ * else the count is an estimate by the length of texts. Nothing is charged, and no usage record is written. Serve
+ * threads.
+ */
+import { HeldShare } from '../fairness/held-share.ts'
+import type { TokenCounting } from '../formats/format.ts'
+import { parseJson, record } from '../formats/json.ts'
+import { FORMATS } from '../formats/table.ts'
+import { textFormat } from '../providers/provider.ts'
+import { abortSignalOf } from '../signal.ts'
+import { wholeReply } from '../upstream/whole-reply.ts'
+import { inputTokensOf } from './accounting/account.ts'
+import type { AttemptRecord } from './exchange.ts'
+import type { ModelCallDeps } from './model-call.ts'
+import type { RouteCandidate } from './routing/rank.ts'
+import type { RoutedExchange } from './running.ts'
+
+export interface TokenCount {
+  readonly tokens: number
+  readonly isEstimated: boolean
+}
+
+/** Clients ask for it between two requests, and go on by an estimate as well. */
+const COUNT_MS = 5_000
+const REPLY_MAX_BYTES = 64 * 1024
+/** Counts that run at once in a thread; above its share a key gets estimates. */
+const RUNNING_MAX = { total: 64, perKey: 8 }
+
+/** Counts at providers. One per thread. */
+export class TokenCounter {
+  readonly #deps: ModelCallDeps
+  readonly #running = new HeldShare(RUNNING_MAX)
+
+  constructor(deps: ModelCallDeps) {
+    this.#deps = deps
+  }
+
+  /** Rejects only with the reason of the exchange's signal: what fails at the provider is an estimate. */
+  async count(exchange: RoutedExchange): Promise<TokenCount> {
+    const [candidate] = exchange.candidates
+    const tokens = candidate === undefined ? null : await this.#shared(exchange, candidate)
+    exchange.signal.throwIfAborted()
+    return tokens === null
+      ? { tokens: inputTokensOf(exchange.prompt), isEstimated: true }
+      : { tokens, isEstimated: false }
+  }
+
+  async #shared(exchange: RoutedExchange, candidate: RouteCandidate): Promise<number | null> {
+    const format = FORMATS[textFormat(candidate.endpoint)]
+    const { keyHash } = exchange.caller
+    if (format.counting === undefined || this.#running.take(keyHash, 1) !== 'taken') return null
+    const late = new AbortController()
+    const timer = this.#deps.clock.after(COUNT_MS, () => late.abort(new Error('late')))
+    try {
+      return await this.#ask(exchange, candidate, format.counting, late.signal)
+    } catch {
+      return null
+    } finally {
+      timer.cancel()
+      this.#running.give(keyHash, 1)
+    }
+  }
+
+  async #ask(
+    exchange: RoutedExchange,
+    { endpoint, credential }: RouteCandidate,
+    counting: TokenCounting,
+    late: AbortSignal,
+  ): Promise<number | null> {
+    const { client, providerKeys, requests } = this.#deps
+    const providerKey =
+      credential === null ? await providerKeys.shared(endpoint) : await providerKeys.own(credential, endpoint)
+    const attempt: AttemptRecord = {
+      endpoint,
+      credential,
+      isByok: credential !== null,
+      providerKey,
+      upstreamId: null,
+      status: null,
+      error: null,
+      isRefused: false,
+      isStarted: false,
+    }
+    const format = FORMATS[textFormat(endpoint)]
+    const wire = requests.encode(exchange, attempt, format, exchange.prompt)
+    const request = await requests.address(attempt, counting.request(wire, endpoint), exchange.held.bytes)
+    const { status, text } = await wholeReply(client, request, {
+      maxBytes: REPLY_MAX_BYTES,
+      signal: AbortSignal.any([abortSignalOf(exchange.signal), late]),
+    })
+    const reply = status === 200 ? record(parseJson(text)) : null
+    return reply === null ? null : counting.tokens(reply)
+  }
+}
