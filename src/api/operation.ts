@@ -168,7 +168,7 @@ interface OperationBase {
    */
   readonly freeParam?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
-  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'idHeader'> | null
+  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'failureHeaders' | 'idHeader'> | null
   /**
    * False for an operation in a dialect that asks no model: its answers have no generation, and no limit counts them.
    */

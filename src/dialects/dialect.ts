@@ -49,4 +49,6 @@ export interface Dialect {
   body(response: ResponseResource, request: ResponsesRequest): unknown
   /** The error envelope that clients of this dialect expect. */
   failure(error: GatewayError, details: FailureDetails): unknown
+  /** Headers of the answer with that envelope. Absent: none. */
+  failureHeaders?(error: GatewayError): Readonly<Record<string, string>>
 }

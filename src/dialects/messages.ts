@@ -5,7 +5,7 @@
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Dialect } from './dialect.ts'
 import { messagesBody } from './messages/body.ts'
-import { messagesFailure } from './messages/failure.ts'
+import { failureHeaders, messagesFailure } from './messages/failure.ts'
 import { MessagesFrames } from './messages/frames.ts'
 import { createMessagesParser } from './messages/parse.ts'
 
@@ -17,5 +17,6 @@ export function createMessages(offered: Offered): Dialect {
     frames: request => new MessagesFrames(request),
     body: messagesBody,
     failure: messagesFailure,
+    failureHeaders,
   }
 }

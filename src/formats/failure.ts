@@ -11,10 +11,13 @@ export interface ProviderError {
   /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
   readonly code: string | null
   readonly message: string | null
+  /** Clients of its API act upon the words, which stay as they are. Absent: they become one line. */
+  readonly isQuoted?: boolean
 }
 
 /** Characters. A longer message helps no caller, and a page of HTML must not become one. */
-const MESSAGE_LIMIT = 500
+const LINE_LIMIT = 500
+const QUOTED_LIMIT = 2_000
 
 /** Codes of errors about an image in the request. */
 const IMAGE_CODES = [
@@ -132,14 +135,25 @@ export function tidyMessage(text: string): string {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
     .replace(/[\u0000-\u001f\u007f]+/g, ' ')
     .trim()
-  return line.length > MESSAGE_LIMIT ? `${line.slice(0, MESSAGE_LIMIT).toWellFormed()}…` : line
+  return cut(line, LINE_LIMIT)
+}
+
+/** The words of a provider as they are, without control characters that no text has. */
+function wordsOf(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
+  return cut(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]+/g, ' ').trim(), QUOTED_LIMIT)
+}
+
+function cut(text: string, limit: number): string {
+  return text.length > limit ? `${text.slice(0, limit).toWellFormed()}…` : text
 }
 
 /** The gateway's error for an error of a provider; its message is tidied, not yet scrubbed of secrets. */
 export function providerFailure(error: ProviderError): GatewayError {
   const code = failureCode(error)
-  const message =
-    error.message === null || error.message.trim() === '' ? NO_MESSAGE : tidyMessage(error.message)
+  const words = error.message?.trim() ?? ''
+  const told = error.isQuoted === true ? wordsOf(words) : tidyMessage(words)
+  const message = told === '' ? NO_MESSAGE : told
   const metadata: Record<string, unknown> = {}
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)

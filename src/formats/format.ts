@@ -16,6 +16,12 @@ export interface ModelRequest {
   readonly stream: boolean
   /** Keyed hash of the end user, or null; the raw `user` and `safety_identifier` are never forwarded. */
   readonly endUser: string | null
+  /** The caller speaks the provider's API, which judges the marks that the caller set. Absent: it does not. */
+  readonly isOwnApi?: boolean
+  /** The provider's account is the caller's. Absent: it is the gateway's. */
+  readonly isOwnAccount?: boolean
+  /** Features of the Messages API that the caller asks for, in order. Absent: none. */
+  readonly betas?: readonly string[]
 }
 
 /** The HTTP request to send. The path is relative to the provider's base URL and begins with a slash. */

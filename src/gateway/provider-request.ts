@@ -5,6 +5,7 @@
 import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../formats/outgoing.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { takeList } from '../protocol/raw-list.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../providers/address.ts'
@@ -48,6 +49,9 @@ export class ProviderRequests {
         request: this.#hashed(outgoing, exchange, attempt),
         stream: exchange.request.stream === true,
         endUser: this.endUserOf(exchange),
+        isOwnApi: format.dialect === exchange.dialect,
+        isOwnAccount: attempt.credential !== null,
+        ...(DIALECT_ABILITIES[exchange.dialect].nativeFields ? { betas: betasOf(prompt) } : undefined),
       },
       endpoint,
     )
@@ -122,6 +126,11 @@ export class ProviderRequests {
     }
     return url
   }
+}
+
+function betasOf(request: ResponsesRequest): readonly string[] {
+  const { betas } = request as { readonly betas?: unknown }
+  return Array.isArray(betas) ? betas.filter(beta => typeof beta === 'string') : []
 }
 
 /**

@@ -10,7 +10,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -121,6 +121,8 @@ export class HttpReply implements Reply {
     for (const [name, value] of Object.entries(error.headers ?? {})) this.header(name, value)
     this.error = error
     const { dialect, id } = this.#owner
+    const more = dialect?.failureHeaders?.(error) ?? {}
+    for (const [name, value] of Object.entries(more)) this.header(name, value)
     this.json(
       error.status,
       dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, ...context }),

@@ -303,7 +303,7 @@ t.test('failures are the classes that the client has for them', async t => {
     [
       create({ model: 'sim/messages-fail-status-413' }),
       ContentTooLargeError,
-      { status: 413, type: 'invalid_request_error' },
+      { status: 413, type: 'request_too_large' },
     ],
     [create({ provider: { only: ['nobody'] } }), NotFoundError, { status: 404, type: 'not_found_error' }],
     [
@@ -314,7 +314,7 @@ t.test('failures are the classes that the client has for them', async t => {
     [
       create({ model: 'sim/messages-fail-status-503' }),
       InternalServerError,
-      { status: 503, type: 'overloaded_error' },
+      { status: 503, type: 'api_error' },
     ],
     [
       create({ model: 'sim/messages-fail-status-500' }),
@@ -369,7 +369,7 @@ t.test('tokens are counted, and said to be an estimate', async t => {
   })
   t.ok(longer.input_tokens > counted.input_tokens + 50)
   const error = await thrownBy(client.messages.countTokens({ model: 'nobody/none', messages: user('x') }))
-  t.ok(error instanceof BadRequestError)
+  t.ok(error instanceof NotFoundError)
 })
 
 t.test('either kind of key, and flags of the client, are accepted', async t => {

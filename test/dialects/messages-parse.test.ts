@@ -200,7 +200,12 @@ t.test('messages and their blocks', async t => {
         ],
       },
       said({ type: 'output_text', text: 'One ' }, { type: 'output_text', text: 'two' }),
-      { type: 'message', role: 'system', content: [{ type: 'input_text', text: 's' }] },
+      {
+        type: 'message',
+        role: 'system',
+        content: [{ type: 'input_text', text: 's' }],
+        native: { in_place: true },
+      },
       { type: 'message', role: 'assistant', content: 'Three' },
       { type: 'message', role: 'user', content: '' },
     ],

@@ -9,6 +9,7 @@ import type { FailureDetails } from '../dialect.ts'
 import { type MessageFields, messagesUsage } from './answer.ts'
 import { contentOf } from './body.ts'
 import { inMessagesNames } from './paths.ts'
+import { tooLongMessage } from './too-long.ts'
 
 /** The types of the API by our error types; the rest follows from the status. */
 const TYPES: ReadonlyMap<string, string> = new Map([
@@ -25,6 +26,40 @@ function typeOf(errorType: string, status: number): string {
   return TYPES.get(errorType) ?? (status >= 400 && status < 500 ? 'invalid_request_error' : 'api_error')
 }
 
+/** The API's own types: a provider that speaks it says them itself. */
+const OWN_TYPES: ReadonlySet<unknown> = new Set([
+  'invalid_request_error',
+  'request_too_large',
+  'rate_limit_error',
+  'timeout_error',
+  'overloaded_error',
+  'api_error',
+])
+
+/** The provider's own type, where it refused the request or failed; null: ours is told. */
+function toldType({ provider_status: status, provider_code: code }: Metadata): string | null {
+  const isTold = typeof status === 'number' && (TOLD.has(status) || status >= 500)
+  return isTold && OWN_TYPES.has(code) ? String(code) : null
+}
+
+type Metadata = Readonly<Record<string, unknown>>
+
+/** Refusals of 401 to 404 are about the gateway's account, and not the caller's. */
+const TOLD: ReadonlySet<number> = new Set([400, 413, 422, 429])
+
+/** Waiting does not help: a client that tries again only waits. */
+export function failureHeaders({ status, metadata }: GatewayError): Readonly<Record<string, string>> {
+  const told = metadata?.['provider_status']
+  return isFinal(status) || isFinal(told) ? FINAL : NONE
+}
+
+function isFinal(status: unknown): boolean {
+  return typeof status === 'number' && status >= 401 && status <= 404
+}
+
+const FINAL = { 'X-Should-Retry': 'false' }
+const NONE = {}
+
 interface Fault {
   readonly errorType: string | null
   readonly message: string
@@ -33,13 +68,16 @@ interface Fault {
   readonly status: number
 }
 
-function messagesError({ errorType, message, metadata = {}, status }: Fault): MessageFields {
+function messagesError(fault: Fault): MessageFields {
+  const { errorType, metadata = {}, status } = fault
   if (status === 500) return { type: 'api_error', message: INTERNAL_MESSAGE, error_type: 'server' }
+  const isTooLong = errorType === 'context_length_exceeded'
+  const message = isTooLong ? tooLongMessage(fault.message) : fault.message
   const { error_code, ...rest } = metadata
   const more = inMessagesForm(rest)
   const param = status === 400 || status === 422 ? fieldIn(message) : undefined
   return {
-    type: typeOf(errorType ?? '', status),
+    type: toldType(metadata) ?? typeOf(errorType ?? '', status),
     message,
     error_type: errorType ?? 'unmapped',
     ...(param === undefined ? {} : { param }),

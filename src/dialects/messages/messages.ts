@@ -4,6 +4,7 @@
  * are items of their own.
  */
 import type { InputItem } from '../../protocol/items.ts'
+import { keepWritten } from '../../protocol/verbatim.ts'
 import { drawnItem } from '../hosted-items.ts'
 import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
 import {
@@ -18,6 +19,7 @@ import {
 } from './message-schema.ts'
 import { ReplayedCalls } from './replayed-tools.ts'
 import { thoughtOf } from './thinking.ts'
+import { isPlainContent } from './verbatim.ts'
 
 /** The origin of an item. */
 export interface BlockPlace {
@@ -29,6 +31,9 @@ export interface BlockPlace {
   readonly isDivided: boolean
 }
 
+/** Of a system message within the conversation: a provider of this API gets it where it stands. */
+const IN_PLACE = { in_place: true }
+
 /** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
 export class MessagesConversation {
   readonly items: Item[] = []
@@ -38,15 +43,24 @@ export class MessagesConversation {
 
   system(blocks: readonly TextBlock[]): void {
     if (blocks.length === 0) return
-    this.#push({ type: 'message', role: 'system', content: parts(blocks) }, null, 0, true)
+    const item = { type: 'message', role: 'system', content: parts(blocks) }
+    this.#push(item, null, 0, true)
+    if (isPlainContent(blocks)) keepWritten({ role: null, content: blocks, items: [item] })
   }
 
   add(message: MessageInput, index: number): void {
     const { role, content } = message
     if (typeof content === 'string' || content.length === 0) {
-      this.#push({ type: 'message', role, content: typeof content === 'string' ? content : '' }, index, null)
+      const item = { type: 'message', role, content: typeof content === 'string' ? content : '' }
+      this.#push(role === 'system' ? { ...item, native: IN_PLACE } : item, index, null)
       return
     }
+    const before = this.items.length
+    this.#blocks(message, index)
+    if (isPlainContent(content)) keepWritten({ role, content, items: this.items.slice(before) })
+  }
+
+  #blocks({ role, content }: MessageInput, index: number): void {
     switch (role) {
       case 'user':
         this.#user(content as readonly UserBlock[], index)
@@ -55,7 +69,12 @@ export class MessagesConversation {
         this.#assistant(content as readonly (AssistantBlock | ServerToolResult)[], index)
         return
       case 'system':
-        this.#push({ type: 'message', role, content: parts(content as readonly TextBlock[]) }, index, 0, true)
+        this.#push(
+          { type: 'message', role, content: parts(content as readonly TextBlock[]), native: IN_PLACE },
+          index,
+          0,
+          true,
+        )
     }
   }
 

@@ -63,11 +63,17 @@ const check = bodyCheck(MessagesBody)
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createMessagesParser(offered: Offered): Dialect['parse'] {
-  return (value, headers) => parseMessages(value, offered, headers?.get(BETA_HEADER) ?? '')
+  return (value, headers) => parseMessages(value, offered, headers ?? NO_HEADERS)
 }
 
-/** `betas`: names between commas. */
-function parseMessages(value: unknown, offered: Offered, betas: string): ResponsesRequest {
+const NO_HEADERS: ReadonlyMap<string, string> = new Map()
+
+function parseMessages(
+  value: unknown,
+  offered: Offered,
+  headers: ReadonlyMap<string, string>,
+): ResponsesRequest {
+  const betas = headers.get(BETA_HEADER) ?? ''
   refuseThread(value)
   const body = check(value)
   refuseForeign(body, FOREIGN, 'messages')
@@ -78,6 +84,7 @@ function parseMessages(value: unknown, offered: Offered, betas: string): Respons
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = asInput(conversation.items)
   if (betas.trim() !== '') fields['betas'] = [...(body.betas ?? []), ...betasIn(betas)]
+  fields[WORKSPACE] = workspaceIn(headers)
   translate(body, fields)
   const origin: FieldOrigin = {
     places: conversation.places,
@@ -93,7 +100,7 @@ function parseMessages(value: unknown, offered: Offered, betas: string): Respons
 
 /** Flags for features that are not out yet, which go on to a provider of this API. */
 const BETA_HEADER = 'anthropic-beta'
-const BETA = /^[a-zA-Z0-9._-]{1,100}$/
+const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
 const BETAS_MAX = 64
 
 function betasIn(header: string): readonly string[] {
@@ -104,9 +111,19 @@ function betasIn(header: string): readonly string[] {
   if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
     throw invalid(
       BETA_HEADER,
-      `must be at most ${BETAS_MAX} names of letters, digits, dots and hyphens, with commas between them`,
+      `must be at most ${BETAS_MAX} names of at most 100 visible characters, with commas between them`,
     )
   return names
+}
+
+/** A workspace of an account at Anthropic, for requests with an own credential. */
+const WORKSPACE_HEADER = 'anthropic-workspace-id'
+/** Only the header says it: a field of this name in the body is none. */
+const WORKSPACE = 'anthropic_workspace_id'
+
+function workspaceIn(headers: ReadonlyMap<string, string>): string | undefined {
+  const workspace = headers.get(WORKSPACE_HEADER)
+  return workspace !== undefined && /^[\x21-\x7e]{1,200}$/.test(workspace) ? workspace : undefined
 }
 
 /** Its client then sends the whole conversation; ignoring the field would lose the conversation in silence. */

@@ -18,6 +18,11 @@ const CLAUDE = 'anthropic-claude-v1'
 const REASONING_MARK = 'gateway-reasoning-v1.'
 const CALL_MARK = 'gateway-call-v1.'
 
+/** True for a seal in a form of ours, which no provider reads. */
+export function isSealedHere(seal: string): boolean {
+  return seal.startsWith(REASONING_MARK) || seal.startsWith(CALL_MARK)
+}
+
 /** The block of a finished item; null where there is nothing to tell. */
 export function thinkingBlock(item: ReasoningItem): Block | null {
   // The summary of a provider that says both only repeats the text.

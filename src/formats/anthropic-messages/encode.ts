@@ -22,7 +22,10 @@ const COMPACTION_BETA = 'compact-2026-01-12'
 
 /** The field with flags for features that are not out yet; they travel in a header. */
 const BETAS = 'betas'
-const BETA = /^[a-zA-Z0-9._-]{1,100}$/
+const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
+/** Where the work is billed in an account; it travels in a header. */
+const WORKSPACE = 'anthropic_workspace_id'
+const WORKSPACE_HEADER = 'anthropic-workspace-id'
 
 /** Service tiers by the caller's name. The API uses its default for others. */
 const TIERS: ReadonlyMap<string, string> = new Map([
@@ -34,7 +37,8 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
-export function encodeMessages({ request, stream, endUser }: ModelRequest, endpoint: Endpoint): WireRequest {
+export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
+  const { request, stream, endUser, isOwnApi = false } = model
   refuseUnknownModes(request)
   const { system, turns, effort, compacted } = conversation(request)
   const { quirks } = endpoint.provider
@@ -87,7 +91,9 @@ export function encodeMessages({ request, stream, endUser }: ModelRequest, endpo
   if (compacted) betas.add(COMPACTION_BETA)
   if (versioned.beta !== null) betas.add(versioned.beta)
   if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
-  return { path: '/messages', headers, body: withLastMarks(body) }
+  const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
+  if (workspace !== null) headers[WORKSPACE_HEADER] = workspace
+  return { path: '/messages', headers, body: isOwnApi ? body : withLastMarks(body) }
 }
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
@@ -100,6 +106,7 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   'output_format',
   'stop_sequences',
   BETAS,
+  WORKSPACE,
 ])
 
 /** Fields that neither a request nor the gateway knows: only a client of this API's own dialect has them here. */
@@ -114,6 +121,11 @@ function unknownFields(request: ResponsesRequest): MessagesBlock {
 /** The features of the API that a client of its dialect asks for. */
 function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
+}
+
+function workspaceOf(request: ResponsesRequest): string | null {
+  const workspace = (request as { readonly [WORKSPACE]?: unknown })[WORKSPACE]
+  return typeof workspace === 'string' ? workspace : null
 }
 
 function refuseUnknownModes(request: ResponsesRequest): void {
@@ -155,7 +167,8 @@ function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
  * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
  * results, or continues given words, must begin with its thought. Turns of another provider have none.
  */
-function isThoughtMissing(turns: readonly MessagesTurn[]): boolean {
+function isThoughtMissing(all: readonly MessagesTurn[]): boolean {
+  const turns = all.filter(turn => turn.role !== 'system')
   let at = turns.length - 1
   let first: MessagesTurn | undefined
   if (turns[at]?.role === 'assistant') first = turns[at--]

@@ -18,6 +18,7 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
     status: status ?? (claimed !== null && claimed >= 400 && claimed < 600 ? claimed : null),
     code,
     message,
+    isQuoted: true,
   })
 }
 

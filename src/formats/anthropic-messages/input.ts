@@ -2,8 +2,10 @@
  * Encodes input items and their content parts as Anthropic's `system` and turns. Pure.
  *
  * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
- * - Later system and developer messages join `system` too, in order. A user turn would take their authority away; they
- *   lose their place and the prompt cache after it instead.
+ * - A message of a client of this API leaves as it came, if it may (dialects/messages/verbatim.ts) and nothing has
+ *   changed it; the rules below are for all others.
+ * - Later system messages of such a client keep their place. Those of others, and of developers, join `system` in
+ *   order: not every model takes them in the conversation, and a user turn would take their authority away.
  * - The encoder omits items of tools that a provider ran (see outgoing.ts): the API accepts such blocks only with
  *   sealed contents that the items lack.
  * - It omits reasoning of other providers, which Anthropic cannot verify.
@@ -11,6 +13,7 @@
  */
 import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { writtenAt } from '../../protocol/verbatim.ts'
 import { inexpressible } from '../failure.ts'
 import { recordOrEmpty, records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
@@ -19,8 +22,8 @@ import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 
 export interface MessagesTurn {
-  readonly role: 'user' | 'assistant'
-  readonly content: MessagesBlock[]
+  readonly role: 'user' | 'assistant' | 'system'
+  readonly content: readonly MessagesBlock[]
 }
 
 interface MessagesConversation {
@@ -42,13 +45,24 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
   const writer = new Writer()
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
-  else
-    for (const [index, item] of request.input.entries()) {
-      for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
-    }
-  if (writer.turns.length === 0)
+  else writer.all(request.input)
+  if (!writer.turns.some(turn => turn.role !== 'system'))
     throw inexpressible('input', 'must hold at least one message that is neither empty nor a system message')
-  return { ...writer, turns: writer.turns.map(resultsFirst) }
+  return {
+    ...writer,
+    turns: writer.turns.map(turn => (turn instanceof OpenTurn ? resultsFirst(turn) : turn)),
+  }
+}
+
+/** A turn to which neighbours of its role are added. */
+class OpenTurn implements MessagesTurn {
+  readonly role: MessagesTurn['role']
+  readonly content: MessagesBlock[]
+
+  constructor(role: MessagesTurn['role'], content: readonly MessagesBlock[]) {
+    this.role = role
+    this.content = [...content]
+  }
 }
 
 class Writer {
@@ -62,8 +76,23 @@ class Writer {
   add(role: MessagesTurn['role'], blocks: readonly MessagesBlock[]): void {
     if (blocks.length === 0) return
     const last = this.turns.at(-1)
-    if (last?.role === role) last.content.push(...blocks)
-    else this.turns.push({ role, content: [...blocks] })
+    if (last?.role === role && last instanceof OpenTurn) last.content.push(...blocks)
+    else this.turns.push(new OpenTurn(role, blocks))
+  }
+
+  all(input: readonly InputItem[]): void {
+    for (let at = 0; at < input.length; at++) {
+      const written = writtenAt(input, at)
+      if (written !== null) {
+        const content = written.content as readonly MessagesBlock[]
+        if (written.role === null) this.system.push(...content)
+        else this.turns.push({ role: written.role, content })
+        at += written.items.length - 1
+        continue
+      }
+      const item = input[at] as InputItem
+      for (const one of replayAsCall(item, at) ?? [item]) this.item(one, `input[${at}]`)
+    }
   }
 
   item(item: InputItem, path: string): void {
@@ -143,7 +172,8 @@ class Writer {
     const other = blocks.findIndex(block => block['type'] !== 'text')
     if (other !== -1)
       throw inexpressible(`${path}.content`, 'this provider takes only text in system messages')
-    this.system.push(...blocks)
+    if (nativeFields(item)['in_place'] === true) this.add('system', blocks)
+    else this.system.push(...blocks)
   }
 
   #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
@@ -192,7 +222,7 @@ function partId(callId: string, at: number): string {
 
 /** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
 function resultsFirst(turn: MessagesTurn): MessagesTurn {
-  if (turn.role === 'assistant') return turn
+  if (turn.role !== 'user') return turn
   const isResult = (block: MessagesBlock): boolean => block['type'] === 'tool_result'
   return {
     role: 'user',

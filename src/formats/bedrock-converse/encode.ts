@@ -25,7 +25,8 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming what Converse cannot express */
-export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
+export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
+  const { request, stream } = model
   if (request.modalities?.includes('image') === true) {
     throw inexpressible('modalities', 'this provider writes text only')
   }
@@ -43,12 +44,31 @@ export function encodeConverse({ request, stream }: ModelRequest, endpoint: Endp
   put('system', system.length === 0 ? null : system)
   put('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
   put('toolConfig', config)
+  if (family === 'claude') addBetas(additional, model.betas)
   put('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
   put('outputConfig', outputConfig(request))
   const tier = TIERS.get(request.service_tier ?? '')
   put('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
   return { path, body: withTakenPoints(body) }
+}
+
+/** Features of the Messages API that Bedrock has too, by the beginnings of their names. It refuses all others. */
+const BETAS = [
+  'computer-use-',
+  'token-efficient-tools-',
+  'interleaved-thinking-',
+  'output-128k-',
+  'dev-full-thinking-',
+  'context-1m-',
+  'context-management-',
+  'effort-',
+  'fine-grained-tool-streaming-',
+]
+
+function addBetas(additional: ConverseBlock, asked: readonly string[] = []): void {
+  const taken = asked.filter(beta => BETAS.some(beginning => beta.startsWith(beginning)))
+  if (taken.length > 0) additional['anthropic_beta'] = [...new Set(taken)]
 }
 
 /** The body with the cache points that Converse takes. */

@@ -1,0 +1,59 @@
+/**
+ * Which messages a provider of the same API may get in their own words: those without anything that the gateway has to
+ * take out or translate first. Pure. Hot path: one look at each block.
+ */
+import type { MessageInput, UserBlock } from './message-schema.ts'
+import { isSealedHere } from './thinking.ts'
+
+type Block = Exclude<MessageInput['content'], string>[number]
+
+const ID = /^[a-zA-Z0-9_-]+$/
+const WEB = /^https?:\/\//i
+const IMAGES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
+
+/** True if every block may leave as it came. */
+export function isPlainContent(content: readonly Block[]): boolean {
+  return content.every(isPlain)
+}
+
+function isPlain(block: Block): boolean {
+  switch (block.type) {
+    case 'text':
+      // The provider refuses blank texts, and citations that are not its own.
+      return block.text.trim() !== '' && (block.citations == null || block.citations.length === 0)
+    case 'image':
+      return isPlainSource(block.source)
+    case 'document':
+      return block.source.type === 'text' || isPlainSource(block.source)
+    case 'tool_use':
+      return ID.test(block.id)
+    case 'tool_result':
+      return ID.test(block.tool_use_id) && isPlainResult(block.content)
+    case 'thinking':
+      return block.signature != null && block.signature !== '' && !isSealedHere(block.signature)
+    case 'redacted_thinking':
+      return block.data !== '' && !isSealedHere(block.data)
+    default:
+      return false
+  }
+}
+
+function isPlainResult(content: Extract<UserBlock, { type: 'tool_result' }>['content']): boolean {
+  if (content == null) return true
+  if (typeof content === 'string') return content !== ''
+  return (
+    content.length > 0 && content.every(block => block.type === 'tool_reference' || isPlain(block as Block))
+  )
+}
+
+interface Source {
+  readonly type: string
+  readonly media_type?: string
+  readonly url?: string
+}
+
+function isPlainSource(source: object): boolean {
+  const { type, media_type, url } = source as Source
+  if (type === 'url') return WEB.test(url ?? '')
+  return type === 'base64' && (IMAGES.has(media_type ?? '') || media_type === 'application/pdf')
+}

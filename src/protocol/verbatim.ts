@@ -1,0 +1,28 @@
+/**
+ * Messages as a client of the Messages API wrote them, beside the items that they became. Where a provider speaks the
+ * same API, a message whose items are all unchanged leaves in its own words, so that the prompt is the same on every
+ * call: the provider finds it in its cache. Who rewrites an item makes a new one, which has no such words. Pure.
+ */
+export interface WrittenMessage {
+  /** Null: the system prompt. */
+  readonly role: 'user' | 'assistant' | 'system' | null
+  /** Blocks. */
+  readonly content: readonly unknown[]
+  readonly items: readonly object[]
+}
+
+/** By the first item. */
+const messages = new WeakMap<object, WrittenMessage>()
+
+export function keepWritten(message: WrittenMessage): void {
+  const [first] = message.items
+  if (first !== undefined) messages.set(first, message)
+}
+
+/** The message whose items stand at this place, all of them as they were; null: there is none. */
+export function writtenAt(input: readonly object[], at: number): WrittenMessage | null {
+  const first = input[at]
+  const message = first === undefined ? undefined : messages.get(first)
+  if (message === undefined) return null
+  return message.items.every((item, index) => input[at + index] === item) ? message : null
+}
