@@ -15,7 +15,7 @@ const TIMEOUTS = { headersTimeoutMs: 600_000, idleTimeoutMs: 600_000 }
 
 const client = createDirectTransport({
   clock: systemClock,
-  log: { fault: message => process.stderr.write(`${message}\n`) },
+  log: { fault: (_, message) => process.stderr.write(`${message}\n`) },
   maxIdle: 8192,
   ca: readFileSync(certificate, 'utf8'),
 })

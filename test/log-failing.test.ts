@@ -138,7 +138,7 @@ t.test('what waited for a slow reader is written when it reads again', async t =
   const { writer, reader } = fullPipe(t)
   const log = createBufferedLog('info', { file: writer })
   t.teardown(() => log.close())
-  log.notice('before')
+  log.notice('process', 'before')
   log.exchange(LINE)
   let text = ''
   t.ok(
@@ -158,7 +158,7 @@ t.test('what could not be written is written when it can be, without any more be
   closeSync(first)
   const log = createBufferedLog('info', { file: writer })
   t.teardown(() => log.close())
-  log.notice('nobody is there')
+  log.notice('process', 'nobody is there')
   // More than may wait: a line that is left out makes nobody try again, the log has to do that by itself.
   for (let count = 0; count < 20_000; count++) log.exchange({ ...LINE, model: 'm'.repeat(1000) })
   // It resolves as soon as a write has failed.
@@ -179,7 +179,7 @@ t.test('what could not be written is written when it can be, without any more be
 t.test('closing a log that cannot be written takes a moment at most, and blocks nothing', async t => {
   const closing = async (file: number) => {
     const log = createBufferedLog('info', { file })
-    log.notice('before')
+    log.notice('process', 'before')
     log.exchange(LINE)
     let turns = 0
     const turning = setInterval(() => turns++, 10)

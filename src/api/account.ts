@@ -60,7 +60,7 @@ export function addCredits(deps: AccountDeps): Handler {
     const earlier = await credits.find(entry.organizationId, entry.id)
     if (earlier === null) throw new Error('a credit entry is neither new nor known')
     if (earlier.amount !== entry.amount) {
-      throw new GatewayError('conflict', 'id: was used for an entry of another amount')
+      throw new GatewayError('conflict', 'id: already used for an entry with a different amount')
     }
     reply.json(200, { data: toEntryDocument(earlier) })
   }

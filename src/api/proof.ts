@@ -68,7 +68,9 @@ function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
   if (!(ring instanceof Promise)) return ring
   return ring.catch((cause: unknown) => {
     if (!(cause instanceof ProofKeyError)) throw cause
-    log.notice('no key signs proofs', { reason: cause.message })
+    log.notice('proof', 'no signing key for proofs: create one or set proof.keyFile', {
+      reason: cause.message,
+    })
     throw new GatewayError(
       'service_unavailable',
       'Proofs cannot be signed now: the gateway has no key for them',

@@ -1,6 +1,6 @@
 /**
  * One run of one line of a batch: an exchange without a socket. It asks who may run it, as things are now, passes it to
- * its endpoint, and ends with a result, or with the word that the line goes back to the queue. Batch thread.
+ * its endpoint, and ends with a result or is returned to the queue. Batch thread.
  */
 import { callerOf } from '../access/keys.ts'
 import type { Clock } from '../clock.ts'
@@ -184,7 +184,8 @@ export class LineRun {
     } catch (thrown) {
       error = toGatewayError(thrown)
       message = error.message
-      if (error.code === 'internal') this.#deps.log.fault('line of a batch failed', error.cause ?? error)
+      if (error.code === 'internal')
+        this.#deps.log.fault('batches', 'batch line failed', error.cause ?? error)
     }
     if (this.#isDeferred) {
       admitted.drop()

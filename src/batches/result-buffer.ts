@@ -132,14 +132,15 @@ export class ResultBuffer {
         this.#returned.splice(0, returned.length)
         onReturned(returned)
       }
-      if (this.#refusals > 0) log.notice('results of batches are stored again')
+      if (this.#refusals > 0) log.notice('batches', 'storing batch results again')
       this.#refusals = 0
     } catch (error) {
       if (isUnfit(error) && results.length > 0 && this.#results[0] === results[0]) {
         this.#isolate(results, error)
         return
       }
-      if (this.#refusals === 0) log.fault('results of batches cannot be stored, kept in memory', error)
+      if (this.#refusals === 0)
+        log.fault('batches', 'cannot store batch results; they are kept in memory', error)
       this.#refusals++
     }
   }
@@ -163,7 +164,7 @@ export class ResultBuffer {
       this.#atOnce = Math.ceil(results.length / 2)
       return
     }
-    this.#options.log.fault('result of a batch cannot be stored', error)
+    this.#options.log.fault('batches', 'cannot store a batch result', error)
     this.#options.hold(-bytesOf(first))
     const failure = new GatewayError('internal', INTERNAL_MESSAGE)
     const replaced: LineResult = {

@@ -241,11 +241,11 @@ export class BatchRunner {
     try {
       records = await work.open()
     } catch (error) {
-      if (!this.#failing) log.fault('batches cannot be read', error)
+      if (!this.#failing) log.fault('batches', 'cannot read batches from the store', error)
       this.#failing = true
       return
     }
-    if (this.#failing) log.notice('batches are read again')
+    if (this.#failing) log.notice('batches', 'reading batches again')
     this.#failing = false
     this.#take(records)
     this.#scheduler.reached()
@@ -288,7 +288,7 @@ export class BatchRunner {
     if (step === null) return
     batch.step = step
       .catch(error => {
-        if (!this.#failing) this.#deps.log.fault('batch cannot go on', error)
+        if (!this.#failing) this.#deps.log.fault('batches', 'cannot continue a batch', error)
         this.#failing = true
       })
       .finally(() => {
@@ -389,7 +389,7 @@ export class BatchRunner {
       batch.renew(moved)
       if (isTerminal(to)) {
         const { completed, failed, total } = moved
-        log.notice('batch ended', { batch: id, status: to, completed, failed, total })
+        log.notice('batches', 'batch ended', { batch: id, status: to, completed, failed, total })
       }
     }
     // If it did not move, it is in a state that is not known here yet.

@@ -282,7 +282,7 @@ export class Scheduler {
       else if (lines.length < limit) await this.#noteDry(batch, lines.length)
       return lines.length
     } catch (error) {
-      if (!this.#refused) log.fault('lines of batches cannot be claimed', error)
+      if (!this.#refused) log.fault('batches', 'cannot claim batch lines', error)
       this.#refused = true
       return 0
     }

@@ -1,7 +1,7 @@
 /** `sluice check`: makes all checks that a start makes before it opens anything, and prints the faults. */
 import { findConfig, processEnvironment } from '../config/config.ts'
 import { discovers } from '../threads/build-catalog.ts'
-import { checkStart } from '../threads/start-failure.ts'
+import { type CheckedConfig, checkStart } from '../threads/start-failure.ts'
 import { startWarnings } from '../threads/start-warnings.ts'
 import { CONFIG_OPTION, type Command } from './command.ts'
 import { complain, configWords, print } from './outcome.ts'
@@ -13,11 +13,33 @@ export const check: Command = {
   async run({ config: file }) {
     const checked = checkStart(findConfig(configWords(file), processEnvironment()), { createKeyFile: false })
     complain(startWarnings(checked).map(warning => `warning: ${warning}`))
-    const { catalog } = checked
-    const more = discovers(checked.config) ? ', and those that providers tell' : ''
-    print(
-      `configuration is good: ${catalog.providers().length} providers, ${catalog.models().length} models${more}`,
-    )
+    print(`configuration is good: ${summary(checked)}`)
     return 0
   },
+}
+
+/** For example `1 provider with a key (openai), 2 models, simulator off`: rows of the reader, not the built-in ones. */
+function summary({ config, catalog }: CheckedConfig): string {
+  const own = catalog.providers().filter(({ quirks }) => !quirks.includes('simulated'))
+  const keyed = own.flatMap(({ slug, auth, apiKey }) => (apiKey !== null && auth !== 'none' ? [slug] : []))
+  const open = config.providers.flatMap(({ slug }) => (catalog.provider(slug)?.auth === 'none' ? [slug] : []))
+  const models = catalog
+    .models()
+    .filter(({ endpoints }) => endpoints.some(({ provider }) => !provider.quirks.includes('simulated')))
+  const listed = discovers(config) ? ' and those that providers list' : ''
+  return [
+    `${counted(keyed, 'provider')} with a key${named(keyed)}`,
+    ...(open.length === 0 ? [] : [`${counted(open, 'provider')} without one${named(open)}`]),
+    `${counted(models, 'model')}${listed}`,
+    `simulator ${own.length < catalog.providers().length ? 'on' : 'off'}`,
+  ].join(', ')
+}
+
+function counted(things: readonly unknown[], noun: string): string {
+  return `${things.length} ${noun}${things.length === 1 ? '' : 's'}`
+}
+
+function named(slugs: readonly string[]): string {
+  const shown = slugs.slice(0, 8).join(', ')
+  return slugs.length === 0 ? '' : ` (${shown}${slugs.length > 8 ? ', …' : ''})`
 }

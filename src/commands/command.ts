@@ -70,7 +70,7 @@ export function readWords(words: readonly string[], commands: readonly Command[]
       ? []
       : [`${command.argument}: is missing: sluice ${command.name} ${command.argument}`]),
     ...surplus.map(
-      word => `${safe(word)}: is no argument of sluice ${command.name}${fileHint(word, command)}`,
+      word => `${safe(word)}: unknown argument of sluice ${command.name}${fileHint(word, command)}`,
     ),
     ...options.flatMap(option => optionFault(option, command)),
     ...Object.entries(command.options)

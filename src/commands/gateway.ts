@@ -30,7 +30,7 @@ async function serve(checked: CheckedStart, found: FoundConfig, findAgain: () =>
   const { config } = checked
   const form: LogForm = process.stdout.isTTY ? 'terminal' : 'json'
   const log = openLog(checked, form)
-  for (const warning of startWarnings(checked)) log.warning(warning)
+  for (const warning of startWarnings(checked)) log.warning('config', warning)
   const stopping = new Stopping(log, config.timeouts.drainMs, form)
   stopping.listen()
   let running: Launched
@@ -76,14 +76,22 @@ function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
   const file = firstKeysPath(started.config)
   if (keys === null) {
     if (existsSync(file))
-      log.notice('the first keys are still in a file; delete it when you have them', { file })
+      log.notice('process', 'the first keys are still in a file; delete it after you have copied them', {
+        file,
+      })
     return
   }
   try {
     writeFirstKeys(file, firstKeysText(keys, started))
-    log.notice('the first keys are in a file; delete it when you have them', { file })
+    log.notice('process', 'the first keys were written to a file; delete it after you have copied them', {
+      file,
+    })
   } catch (error) {
-    log.fault(`the first keys cannot be written and are lost; make others: ${MAKE_KEY}`, error)
+    log.fault(
+      'process',
+      `the first keys could not be written and are lost; create new ones: ${MAKE_KEY}`,
+      error,
+    )
   }
 }
 
@@ -112,7 +120,7 @@ class Stopping {
   started(running: Launched): void {
     this.#running = running
     process.on('uncaughtException', error => {
-      this.#log.fault('supervisor failed', error)
+      this.#log.fault('process', 'supervisor failed', error)
       this.#exitCode = EXIT_UNCLEAN
       void this.#stop(running, this.#graceMs)
     })
@@ -136,7 +144,7 @@ class Stopping {
 
   #drain(running: Launched): void {
     const hurries = this.#signals > 1
-    this.#log.notice(hurries ? 'draining without grace' : 'draining')
+    this.#log.notice('process', hurries ? 'draining without grace' : 'draining')
     if (!hurries && this.#form === 'terminal') void this.#tellOpen(running)
     void this.#stop(running, hurries ? 0 : this.#graceMs)
   }
@@ -150,11 +158,11 @@ class Stopping {
 
   async #stop(running: Launched, graceMs: number): Promise<void> {
     const stopped = await running.stop(graceMs).catch(error => {
-      this.#log.fault('failed to stop cleanly', error)
+      this.#log.fault('process', 'failed to stop cleanly', error)
       this.#exitCode = EXIT_UNCLEAN
       return true
     })
-    this.#log.notice(stopped ? 'stopped' : 'a thread did not stop; killing the process')
+    this.#log.notice('process', stopped ? 'stopped' : 'a thread did not stop; killing the process')
     await this.#log.close()
     if (stopped) process.exit(this.#exitCode)
     // While a thread is still running, an ordinary exit would abort with a dump of the whole memory.

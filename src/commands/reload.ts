@@ -46,16 +46,16 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       const waiting = changedSettings(config, checked.config)
       current = checked.config
       watch()
-      for (const warning of startWarnings(checked)) log.warning(warning)
-      log.notice('configuration reloaded', {
+      for (const warning of startWarnings(checked)) log.warning('config', warning)
+      log.notice('config', 'configuration reloaded', {
         providers,
         models,
         ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
       })
     } catch (error) {
       const failure = startFailure(error)
-      if (failure === null) log.fault('configuration not reloaded', error)
-      else for (const line of failure.lines) log.warning(`configuration not reloaded: ${line}`)
+      if (failure === null) log.fault('config', 'configuration not reloaded', error)
+      else for (const line of failure.lines) log.warning('config', `configuration not reloaded: ${line}`)
     }
   }
   const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {

@@ -106,7 +106,7 @@ function configPath(argv: readonly string[], environment: Environment): string |
 
 /** Names the option alone: its value may be a secret. */
 function unknownArgument(word: string): ConfigError {
-  return new ConfigError(`${word.split('=')[0]}: is no argument; the only one is --config FILE`)
+  return new ConfigError(`${word.split('=')[0]}: unknown argument; the only option is --config FILE`)
 }
 
 function readYaml(path: string): unknown {

@@ -97,7 +97,7 @@ export class Console {
       else if (!(await this.#page(request, response, path))) throw new GatewayError('not_found', 'Not found')
     } catch (thrown) {
       const error = toGatewayError(thrown)
-      if (error.code === 'internal') this.#deps.log.fault('the console could not answer', thrown)
+      if (error.code === 'internal') this.#deps.log.fault('console', 'console request failed', thrown)
       refuse(response, error)
     }
   }

@@ -102,7 +102,7 @@ export class ProofKeys {
       return this.#ring
     } catch (thrown) {
       const reason = thrown instanceof ProofKeyError ? thrown.message : 'unknown'
-      log.notice('the keys of proofs stay as they were', { reason })
+      log.notice('proof', 'proof keys not reloaded, the ones before stay', { reason })
       return last
     }
   }

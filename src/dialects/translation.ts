@@ -1,5 +1,5 @@
 /**
- * Steps that every dialect takes to turn a body into a request, and to tell its fields by the client's own names.
+ * Shared by all dialects: maps a body to a request, and paths in errors back to the client's own field names.
  * Pure. Hot path: one walk over the fields of a body.
  */
 import { GatewayError } from '../errors.ts'

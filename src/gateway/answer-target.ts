@@ -66,7 +66,7 @@ export class AnswerTarget implements AttemptTarget {
     this.#answer.message(message)
   }
 
-  /** An answer without a word has its opening events all the same. */
+  /** Emits the opening events even if the model returned no content. */
   end(done: () => void): void {
     if (!this.#hasContent) this.#begin()
     done()

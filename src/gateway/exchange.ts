@@ -97,7 +97,7 @@ export interface ClientRequest {
   readonly parent?: string | undefined
   /** Absent for what does not come from a batch. Pins of conversations do not hold in batches. */
   readonly batch?: BatchTerms | undefined
-  /** Is told of every exchange that the request leads to; absent: nobody asks. */
+  /** Optional observer, called for every exchange that this request creates. */
   readonly witness?: Witness | undefined
   /** Absent: the client did not say, or it is no client. */
   readonly client?: ClientFacts | undefined

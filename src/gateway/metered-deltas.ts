@@ -33,7 +33,7 @@ export class MeteredDeltas {
   readonly #reply: MeteredReply
   /** Output, in quarters of tokens, at which more has to be reserved. */
   #watchFrom: number
-  /** Said meanwhile; as much as one read brings. */
+  /** Deltas buffered while held; at most what one read brings. */
   #heldBack: Delta[] = []
   /** The provider has ended its reply meanwhile. */
   #endsLater = false

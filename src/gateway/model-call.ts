@@ -307,7 +307,7 @@ const NOTHING_SAID: CallFigures = {
 function noteImplausible({ log, metrics }: ModelCallDeps, { endpoint }: RouteCandidate): void {
   const { slug } = endpoint.provider
   metrics.usageImplausible.inc({ provider: slug })
-  log.notice('a provider reported implausible usage; a corrected usage was charged', {
+  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
     provider: slug,
     model: endpoint.modelId,
   })

@@ -18,7 +18,7 @@ import type { InputGuard } from './guard/guard.ts'
 import { PluginTimes } from './plugin-times.ts'
 
 export interface PluginChains {
-  /** The chain of a request; null when no plugin has to do with it. */
+  /** The chain of a request; null if no plugin applies. */
   of(request: ResponsesRequest): PluginChain | null
   /** Advice of plugins that a failed request did not use. */
   advice(error: GatewayError, request: ResponsesRequest): readonly string[]

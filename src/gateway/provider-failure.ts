@@ -11,7 +11,7 @@ import { keyOwner, secretsOf } from './provider-request.ts'
 /** The failure for what reading a reply has thrown. A hostile one that makes our code throw is the provider's fault. */
 export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): GatewayError {
   if (!(thrown instanceof GatewayError)) {
-    log.fault('reply not understood', thrown)
+    log.fault('gateway', 'cannot parse the reply of a provider', thrown)
     return unavailable('The provider sent a reply that cannot be understood', thrown)
   }
   if (thrown.code === 'overloaded') return thrown
@@ -41,7 +41,7 @@ export function refusalIn(
 }
 
 export function cutShort(): GatewayError {
-  return unavailable('The provider ended its reply before it was complete')
+  return unavailable('The provider ended the reply before it was complete')
 }
 
 /** Failures that a provider had a part in, whoever found them. */
@@ -60,7 +60,7 @@ export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): 
 /** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
 export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
-  if (error.code === 'internal') log.fault('exchange failed', error.cause ?? error)
+  if (error.code === 'internal') log.fault('gateway', 'exchange failed', error.cause ?? error)
   return error
 }
 

@@ -122,7 +122,7 @@ export class ReplyReading {
     try {
       this.relay?.settle()
     } catch (thrown) {
-      log.fault('relayed events not understood', thrown)
+      log.fault('gateway', 'cannot parse events that were relayed', thrown)
     }
     this.bounds.drop()
   }

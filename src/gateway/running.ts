@@ -11,7 +11,7 @@ import type { ServerTools } from './server-tools.ts'
 /** An exchange of any kind, as guard, routing and model calls see it. */
 export class RoutedExchange extends Exchange {
   override candidates: readonly RouteCandidate[] = []
-  /** Null: no guardrail of the caller holds. */
+  /** Null if no guardrail applies to the caller. */
   guarding: Guarding | null = null
   /** Null: no plugin has to do with the request. */
   plugins: PluginChain | null = null

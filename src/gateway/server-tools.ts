@@ -138,7 +138,7 @@ export class ServerTools {
       try {
         session.close?.()
       } catch (thrown) {
-        this.#deps.log.fault('server tool failed', thrown)
+        this.#deps.log.fault('gateway', 'server tool failed', thrown)
       }
     }
   }

@@ -230,7 +230,7 @@ export class ToolRunner {
     } catch (thrown) {
       exchange.signal.throwIfAborted()
       if (thrown instanceof ToolTimeout) return failureOutcome('The tool took too long', 'timeout')
-      this.#deps.log.fault('server tool failed', thrown)
+      this.#deps.log.fault('gateway', 'server tool failed', thrown)
       return failureOutcome('The tool failed', 'failed')
     }
   }

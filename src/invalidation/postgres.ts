@@ -74,7 +74,7 @@ class PostgresCarrier implements Carrier {
     if (this.#closed) return void client.end().catch(() => undefined)
     this.#client = client
     this.#tries = 0
-    if (this.#logged) log.notice('cache invalidations arrive again')
+    if (this.#logged) log.notice('invalidation', 'receiving cache invalidations again')
     this.#logged = false
     this.#timer = clock.after(PROBE_MS, () => this.#probe(client))
     onReceiving()
@@ -108,7 +108,11 @@ class PostgresCarrier implements Carrier {
   #retry(error: unknown): void {
     if (this.#closed) return
     if (!this.#logged)
-      this.#options.log.fault('cannot receive cache invalidations from other instances', error)
+      this.#options.log.fault(
+        'invalidation',
+        'cannot receive cache invalidations from other instances',
+        error,
+      )
     this.#logged = true
     const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
     this.#timer = this.#options.clock.after(delayMs, () => void this.#connect())

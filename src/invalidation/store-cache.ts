@@ -187,13 +187,13 @@ export class StoreCache<Found, Value> {
   /** Once per outage: further lines would say the same. */
   #logOutage(error: unknown): void {
     const { log, plural } = this.#options
-    if (!this.#storeFails) log?.fault(`cannot read ${plural} from the store`, error)
+    if (!this.#storeFails) log?.fault('store', `cannot read ${plural} from the store`, error)
     this.#storeFails = true
   }
 
   #logRecovery(): void {
     const { log, plural } = this.#options
-    if (this.#storeFails) log?.notice(`${plural} can be read from the store again`)
+    if (this.#storeFails) log?.notice('store', `${plural} can be read from the store again`)
     this.#storeFails = false
   }
 }

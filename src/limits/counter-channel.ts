@@ -103,7 +103,12 @@ export class CounterServer {
   #fail(id: number, error: unknown): void {
     this.#pending.delete(id)
     // Once per outage.
-    if (!this.#failing) this.#log.fault('cannot read spending from the store', error)
+    if (!this.#failing)
+      this.#log.fault(
+        'limits',
+        'cannot read spending from the store; limits use the last known values',
+        error,
+      )
     this.#failing = true
     this.#answer({ id, taking: null })
   }

@@ -1,6 +1,6 @@
 /**
  * Counters in the memory of this process, used without Redis and while Redis is unavailable. Main thread; synchronous
- * once a counter is loaded. With several nodes each one may take its share of the rest when it last knew the whole.
+ * once a counter is loaded. With several nodes, each may use its share of the balance that it last read.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'

@@ -117,7 +117,8 @@ export class SharedCounters implements Counters {
       await this.#compareWithLedger()
       this.#reconcileFails = false
     } catch (error) {
-      if (!this.#reconcileFails) this.#options.log.fault('cannot compare limits with the ledger', error)
+      if (!this.#reconcileFails)
+        this.#options.log.fault('limits', 'cannot compare limits with the ledger', error)
       this.#reconcileFails = true
     }
     if (!this.#closed) this.#timer = this.#schedule()

@@ -58,18 +58,47 @@ export interface ExchangeLine {
   readonly client?: string | undefined
 }
 
+/** The parts of the gateway that log: the field `component` of all lines but those of requests. */
+export type Component =
+  | 'batches'
+  | 'catalog'
+  | 'config'
+  | 'console'
+  | 'disk'
+  | 'gateway'
+  | 'invalidation'
+  | 'keys'
+  | 'ledger'
+  | 'limits'
+  | 'log'
+  | 'process'
+  | 'proof'
+  | 'redis'
+  | 'retention'
+  | 'sandbox'
+  | 'server'
+  | 'store'
+  | 'threads'
+  | 'tls'
+  | 'tools'
+  | 'upstream'
+
 /** The log as other code sees it. */
 export interface Log {
   exchange(line: ExchangeLine): void
   /** `front`: the HTTP front that serves. */
   listening(url: string, adminUrl: string, front: string): void
   /** Logs a change of state for operators; `message` is a constant. */
-  notice(message: string, fields?: Readonly<Record<string, string | number | boolean>>): void
+  notice(
+    component: Component,
+    message: string,
+    fields?: Readonly<Record<string, string | number | boolean>>,
+  ): void
   /**
    * Logs an unexpected failure, by class and code only and with function names of the stack at debug level: messages
    * may contain text of callers or providers.
    */
-  fault(message: string, error: unknown): void
+  fault(component: Component, message: string, error: unknown): void
 }
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -87,9 +116,9 @@ export interface BufferedLogOptions {
 /** The log of a whole process. */
 export interface ProcessLog extends Log {
   /** Logs what will fail if nobody changes it; `message` names a setting and repeats no value. */
-  warning(message: string): void
+  warning(component: Component, message: string): void
   /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
-  error(message: string): void
+  error(component: Component, message: string): void
 }
 
 /** A log that must be closed before its thread ends. */
@@ -107,7 +136,7 @@ export function createBufferedLog(
   { form = 'json', file = 1 }: BufferedLogOptions = {},
 ): ClosableLog {
   const output = new LogOutput(file, lines => {
-    log.notice('log lines were lost because they could not be written in time', { lines })
+    log.notice('log', 'log lines were lost because they could not be written in time', { lines })
     output.flush()
   })
   const log = form === 'json' ? createLog(level, output) : createTerminalLog(level, output)
@@ -161,11 +190,12 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
-    listening: (url, adminUrl, front) => always.info({ url, adminUrl, front }, 'listening'),
-    notice: (message, fields) => logger.info(fields ?? {}, message),
-    warning: message => logger.warn({}, message),
-    error: message => logger.error({}, message),
-    fault: (message, error) => logger.error(faultFields(error, level), message),
+    listening: (url, adminUrl, front) =>
+      always.info({ component: 'process', url, adminUrl, front }, 'listening'),
+    notice: (component, message, fields) => logger.info({ component, ...fields }, message),
+    warning: (component, message) => logger.warn({ component }, message),
+    error: (component, message) => logger.error({ component }, message),
+    fault: (component, message, error) => logger.error({ component, ...faultFields(error, level) }, message),
   }
 }
 

@@ -105,7 +105,7 @@ export class SandboxServer {
   }
 
   #plain(thrown: unknown): PlainFailure {
-    if (!(thrown instanceof GatewayError)) this.#log.fault('sandbox failed', thrown)
+    if (!(thrown instanceof GatewayError)) this.#log.fault('sandbox', 'sandbox failed', thrown)
     const { code, message, retryAfterSeconds = null } = toGatewayError(thrown)
     return { code, message, retryAfterSeconds }
   }

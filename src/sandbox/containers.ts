@@ -190,7 +190,7 @@ class HeldContainers implements Containers {
     if (this.#engine === null) throw notOffered('it is turned off')
     if (this.#ending.signal.aborted) throw busy()
     this.#refusal ??= this.#engine.refusal().catch(thrown => {
-      this.#options.log.fault('sandbox failed', thrown)
+      this.#options.log.fault('sandbox', 'sandbox failed', thrown)
       return 'its engine does not work on this machine'
     })
     const refusal = await this.#refusal
@@ -300,7 +300,9 @@ class HeldContainers implements Containers {
   }
 
   #remove(held: Held): void {
-    void this.#end(held).catch((thrown: unknown) => this.#options.log.fault('sandbox failed', thrown))
+    void this.#end(held).catch((thrown: unknown) =>
+      this.#options.log.fault('sandbox', 'sandbox failed', thrown),
+    )
   }
 
   #end(held: Held): Promise<void> {
@@ -374,7 +376,9 @@ function notFound(): GatewayError {
 }
 
 function busy(): GatewayError {
-  return new GatewayError('overloaded', 'The sandbox has no room for this now', { retryAfterSeconds: 5 })
+  return new GatewayError('overloaded', 'The sandbox is at capacity; try again later', {
+    retryAfterSeconds: 5,
+  })
 }
 
 function replyOf(

@@ -37,7 +37,7 @@ export function readCertificate({ cert, key }: CertificateFiles, nowMs: number):
   attempt(() => createSecureContext({ cert: chain }), CERT, 'has a chain that cannot be read to its end')
   checkKey(privateKeyOf(privateKey), leaf)
   const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
-  if (expiresAtMs <= nowMs) throw new ConfigError(`${CERT}: has expired on ${isoInstant(expiresAtMs)}`)
+  if (expiresAtMs <= nowMs) throw new ConfigError(`${CERT}: expired on ${isoInstant(expiresAtMs)}`)
   if (startsAtMs > nowMs) throw new ConfigError(`${CERT}: is not valid before ${isoInstant(startsAtMs)}`)
   attempt(
     () => createSecureContext({ cert: chain, key: privateKey, minVersion: 'TLSv1.2' }),

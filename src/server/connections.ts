@@ -118,7 +118,7 @@ export class ClientConnections {
     const nowMs = this.#deps.clock.monotonicMs()
     if (nowMs - this.#toldMs < TELL_EVERY_MS) return false
     this.#toldMs = nowMs
-    this.#deps.log.notice('connections refused', {
+    this.#deps.log.notice('server', 'connections refused: an address is at its limit', {
       reason,
       address: textOf(end),
       refused: this.#untold,

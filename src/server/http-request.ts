@@ -369,7 +369,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     return this.#adapt === null ? body : this.#adapt(body, this)
   }
 
-  /** Calls the handler. The time since `sinceMs` that this takes at once is the key's. */
+  /** Calls the handler. Its synchronous part, since `sinceMs`, counts towards the key's share of the event loop. */
   #call(operation: BodyOperation, known: Known, body: unknown, sinceMs: number): void | Promise<void> {
     if (this.#socket.dead) return
     const { match, accepted, key, place } = known
@@ -421,7 +421,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   #fail(thrown: unknown): void {
     const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
-    if (!(thrown instanceof GatewayError)) this.#deps.admissions.deps.log.fault('request failed', thrown)
+    if (!(thrown instanceof GatewayError))
+      this.#deps.admissions.deps.log.fault('server', 'request failed', thrown)
     if (error.code === 'overloaded') this.#deps.admissions.deps.metrics.shed.inc({ reason: 'buffered' })
     if (this.#admission.over || this.#socket.dead) return
     if (this.reply.started) {

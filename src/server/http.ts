@@ -141,7 +141,7 @@ class Server implements HttpServer {
       socket.attach(taken)
       taken.begin()
     } catch (thrown) {
-      this.#options.log.fault('request could not be taken', thrown)
+      this.#options.log.fault('server', 'cannot accept a request', thrown)
       setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
     }
   }

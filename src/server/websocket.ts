@@ -65,7 +65,7 @@ export interface WaitingHandshake {
   drop(): void
 }
 
-const NO_SOCKET = new GatewayError('service_unavailable', 'The gateway takes no connection now')
+const NO_SOCKET = new GatewayError('service_unavailable', 'The gateway accepts no connections at the moment')
 
 function refused(error: GatewayError): never {
   throw error
@@ -157,7 +157,7 @@ export class WebSockets implements KeyedRequests {
     try {
       action()
     } catch (thrown) {
-      this.#deps.log.fault('connection could not be taken', thrown)
+      this.#deps.log.fault('server', 'cannot accept a WebSocket connection', thrown)
       handshake.drop()
     }
   }
@@ -198,7 +198,7 @@ export class WebSockets implements KeyedRequests {
     try {
       action(session)
     } catch (thrown) {
-      this.#deps.log.fault('message failed', thrown)
+      this.#deps.log.fault('server', 'WebSocket message failed', thrown)
       session.drop()
     }
   }

@@ -142,7 +142,7 @@ class RedisConnection implements Redis {
   #resume(): void {
     this.#ready = true
     this.#tries = 0
-    if (this.#logged) this.#options.log.notice('redis is available again')
+    if (this.#logged) this.#options.log.notice('redis', 'redis is available again')
     this.#logged = false
     this.#options.onReady?.()
   }
@@ -185,7 +185,7 @@ class RedisConnection implements Redis {
   #fail(error: unknown): void {
     const wasReady = this.#ready
     this.#ready = false
-    if (!this.#logged) this.#options.log.fault('redis is unavailable', error)
+    if (!this.#logged) this.#options.log.fault('redis', 'redis is unavailable', error)
     this.#logged = true
     const waiting = [...this.#waiting]
     this.#waiting.clear()

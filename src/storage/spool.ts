@@ -216,7 +216,7 @@ class FileSpool implements UsageSpool {
 
   #wait(line: string): void {
     if (this.#waiting.length === 0) {
-      this.#options.log.fault('usage records cannot be written, kept in memory', this.#refusal)
+      this.#options.log.fault('ledger', 'cannot write usage records; they are kept in memory', this.#refusal)
     }
     this.#waiting.push(line)
     if (this.#waiting.length > WAITING_MAX) {
@@ -238,7 +238,7 @@ class FileSpool implements UsageSpool {
       if (!this.#writeAlone(line)) return
       this.#waiting.shift()
       this.#options.onWaiting?.(this.#waiting.length)
-      if (this.#waiting.length === 0) this.#options.log.notice('usage records are written again')
+      if (this.#waiting.length === 0) this.#options.log.notice('ledger', 'writing usage records again')
     }
   }
 }

@@ -70,7 +70,7 @@ export class BatchWatch {
       await onFound()
       this.#over = true
     } catch (error) {
-      if (!this.#failing) log.fault('batches cannot be looked for', error)
+      if (!this.#failing) log.fault('batches', 'cannot query open batches', error)
       this.#failing = true
     }
   }

@@ -158,7 +158,7 @@ export class CatalogueKeeper {
     } catch (error) {
       // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
-      this.#deps.log.notice('the catalogue was not changed', { reason })
+      this.#deps.log.notice('catalog', 'catalog not reloaded, the one before stays', { reason })
     }
   }
 
@@ -244,12 +244,12 @@ export class CatalogueKeeper {
       // An empty list is more likely a fault than a provider without models.
       if (models.length === 0) throw new Error('its list has no models')
       if (this.#failing.delete(provider.slug))
-        log.notice('a provider lists its models again', { provider: provider.slug })
+        log.notice('catalog', 'provider lists its models again', { provider: provider.slug })
       const list = sourceOf(source, models, clock)
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
       if (leftOut > 0) {
-        log.notice('a provider lists more models than the catalogue takes', {
+        log.notice('catalog', 'provider lists more models than the catalog takes; the rest is ignored', {
           provider: provider.slug,
           models: models.length,
           leftOut,
@@ -259,7 +259,7 @@ export class CatalogueKeeper {
     } catch (error) {
       if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
         this.#failing.add(provider.slug)
-        log.notice('a provider does not list its models; its last list stays', {
+        log.notice('catalog', 'cannot list the models of a provider; its last list stays', {
           provider: provider.slug,
           reason: reasonOf(error),
         })

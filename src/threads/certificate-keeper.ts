@@ -92,7 +92,7 @@ export class CertificateKeeper {
         if (await this.#exchange(found.version)) {
           this.#current = found
           this.reloads.taken++
-          log.notice('certificate reloaded', { expires: isoInstant(found.expiresAtMs) })
+          log.notice('tls', 'certificate reloaded', { expires: isoInstant(found.expiresAtMs) })
         } else fault = NOT_TAKEN
       }
     } catch (error) {
@@ -104,7 +104,7 @@ export class CertificateKeeper {
     this.#judged = isFirst ? null : trace
     if (fault === null || isFirst) return
     this.reloads.refused++
-    log.error(`certificate not reloaded, the one before stays: ${fault}`)
+    log.error('tls', `certificate not reloaded, the one before stays: ${fault}`)
   }
 
   /** True also for threads that do not answer in time. */

@@ -38,7 +38,7 @@ export function watchDisk({ folder, clock, log }: DiskWatchOptions): DiskWatch {
 
   function note(full: boolean): void {
     if (closed) return
-    if (full !== isFull) log.notice(full ? 'the disk is full' : 'the disk has room again')
+    if (full !== isFull) log.notice('disk', full ? 'the disk is full' : 'the disk has room again')
     isFull = full
     timer = clock.after(INTERVAL_MS, look)
   }

@@ -161,12 +161,17 @@ class SpoolShipper implements LedgerShipper {
   #exclusively(work: () => Promise<void>): Promise<void> {
     const turn = (this.#running ?? Promise.resolve()).then(work).then(
       () => {
-        if (this.#refusal !== null) this.#options.log.notice('usage records are shipped again')
+        if (this.#refusal !== null)
+          this.#options.log.notice('ledger', 'sending usage records to the store again')
         this.#refusal = null
       },
       (error: unknown) => {
         if (this.#refusal === null) {
-          this.#options.log.fault('usage records cannot be shipped, kept on disk', error)
+          this.#options.log.fault(
+            'ledger',
+            'cannot send usage records to the store; they are kept on disk',
+            error,
+          )
         }
         this.#refusal = error ?? new Error('refused')
       },
@@ -186,7 +191,11 @@ class SpoolShipper implements LedgerShipper {
       } catch (error) {
         // Tried again later. Records of our own threads must not wait for it.
         whole = false
-        this.#options.log.fault('usage records of an ended process cannot be shipped, kept on disk', error)
+        this.#options.log.fault(
+          'ledger',
+          'cannot send usage records of an earlier process to the store; they are kept on disk',
+          error,
+        )
       } finally {
         folder.release()
       }
@@ -208,7 +217,8 @@ class SpoolShipper implements LedgerShipper {
       const { shipped } = this.#options
       if (shipped?.isWanted === true) shipped.take(parseLines(lines).records.map(wholeRecord))
       this.#tries.delete(path)
-      if (spoilt > 0) this.#options.log.notice('half-written usage records', { lines: spoilt })
+      if (spoilt > 0)
+        this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: spoilt })
       return
     } catch (error) {
       const tries = (this.#tries.get(path) ?? 0) + 1
@@ -222,7 +232,7 @@ class SpoolShipper implements LedgerShipper {
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)
-        this.#options.log.fault('a usage record that the store does not take is set aside', error)
+        this.#options.log.fault('ledger', 'the store rejects a usage record; it was set aside', error)
       }
     }
     this.#tries.delete(path)
@@ -248,7 +258,7 @@ class SpoolShipper implements LedgerShipper {
       if (!abandoned && !complete && !gone.has(writer)) continue
       const bytes = restBytes(path, offset)
       // An unfinished line: its caller never saw the end of that answer.
-      if (bytes > 0) this.#options.log.notice('half-written usage record', { bytes })
+      if (bytes > 0) this.#options.log.notice('ledger', 'skipped a half-written usage record', { bytes })
       removeSpool(path)
       this.#offsets.delete(path)
     }

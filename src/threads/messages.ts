@@ -187,7 +187,7 @@ export class ThreadLoop {
     this.#work = work
     // After a fault the state cannot be trusted with new work. Running work ends with an error.
     process.on('uncaughtException', error => {
-      this.log.fault(`${this.#kind} thread failed`, error)
+      this.log.fault('threads', `${this.#kind} thread failed`, error)
       this.#failed = true
       void this.stop(0)
     })
@@ -266,7 +266,7 @@ export class ThreadLoop {
       this.send({ type: 'ended', metrics: (await this.#work?.metrics()) ?? [] })
     } catch (error) {
       this.#failed = true
-      this.log.fault(`${this.#kind} thread did not stop in order`, error)
+      this.log.fault('threads', `${this.#kind} thread did not shut down cleanly`, error)
       this.#work?.abort()
     }
     clearInterval(this.#pulse)

@@ -91,7 +91,7 @@ function startRemoval(
     running = removeBatch().then(
       more => next(more ? PAUSE_MS : everyMs),
       (error: unknown) => {
-        if (!failing) log.fault(`${told} cannot be removed`, error)
+        if (!failing) log.fault('retention', `${told} cannot be removed`, error)
         failing = true
         next(everyMs)
       },
@@ -109,7 +109,7 @@ function startRemoval(
     }
     failing = false
     if (!more) {
-      if (removed > 0) log.notice(`${told} are removed`, { records: removed })
+      if (removed > 0) log.notice('retention', `${told} are removed`, { records: removed })
       removed = 0
     }
     return more

@@ -134,14 +134,14 @@ class Watch<T> implements StoreWatch<T> {
   }
 
   #noteAvailable(): void {
-    if (this.#logged) this.#options.log.notice('the store is available again')
+    if (this.#logged) this.#options.log.notice('store', 'the store is available again')
     this.#logged = false
     this.#state = 'there'
   }
 
   /** Once per outage. */
   #logOutage(error: unknown): void {
-    if (!this.#logged && !this.#closed) this.#options.log.fault('cannot use the store', error)
+    if (!this.#logged && !this.#closed) this.#options.log.fault('store', 'cannot use the store', error)
     this.#logged = true
   }
 

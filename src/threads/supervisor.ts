@@ -351,7 +351,7 @@ class ThreadSupervisor {
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
-      log.notice(`${kind.name} thread died, restarting it`, { thread: name, exitCode })
+      log.notice('threads', `${kind.name} thread died, restarting it`, { thread: name, exitCode })
       this.#restart(kind, name, again)
     })
     // The thread started during a drain.
@@ -423,7 +423,7 @@ class ThreadSupervisor {
       this.#process.restarts.inc()
       const rising: Promise<void> = this.#run(kind, name, deaths)
         .catch(error => {
-          this.#options.log.fault(`${kind.name} thread cannot be restarted`, error)
+          this.#options.log.fault('threads', `${kind.name} thread cannot be restarted`, error)
           this.#restart(kind, name, deaths + 1)
         })
         .finally(() => this.#rising.delete(rising))
@@ -454,7 +454,9 @@ class ThreadSupervisor {
       if (hangs) this.#hung.add(thread)
       else this.#hung.delete(thread)
       const { name } = thread.kind
-      log.notice(hangs ? `${name} thread hangs` : `${name} thread goes on`, { thread: thread.name })
+      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread goes on`, {
+        thread: thread.name,
+      })
     }
   }
 

@@ -25,12 +25,12 @@ export async function fillTotals(
     records += batch.counted
     if (clock.monotonicMs() - loggedMs >= PROGRESS_MS) {
       loggedMs = clock.monotonicMs()
-      log.notice('counting older usage records into totals; requests wait for it', {
+      log.notice('ledger', 'adding older usage records to the totals; requests wait until it is done', {
         records,
         upTo: batch.upTo ?? '',
       })
     }
     await turn()
   }
-  if (records > 0) log.notice('older usage records are counted', { records })
+  if (records > 0) log.notice('ledger', 'older usage records are in the totals', { records })
 }

@@ -58,7 +58,7 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
   try {
     return await runAgainstSim(options, performance.now() + forMs)
   } catch (error) {
-    log.notice('the warm-up failed; the first requests are slower', { reason: String(error) })
+    log.notice('threads', 'the warm-up failed; the first requests are slower', { reason: String(error) })
     return 0
   }
 }

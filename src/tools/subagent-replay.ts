@@ -65,7 +65,9 @@ export function resumptionsOf(
     if (subagent === undefined) {
       throw new GatewayError(
         'invalid_request',
-        `tools: the subagent of a suspended task is missing${state.instance === null ? '' : ': parameters.name is not that of any'}`,
+        state.instance === null
+          ? 'tools: the subagent of a suspended task is missing'
+          : 'tools: no subagent has the name that the suspended task was started with',
       )
     }
     resumptions.set(state.callId, { state, subagent, input: [...state.items, ...given(state, outputs)] })

@@ -174,7 +174,7 @@ class WebFetchSession implements ToolSession {
       return { ...found.page, cost: found.cost }
     } catch (thrown) {
       if (!(thrown instanceof EngineFailure)) throw thrown
-      this.#deps.log.fault('web fetch failed', thrown)
+      this.#deps.log.fault('tools', 'web fetch failed', thrown)
       return { error: thrown.message, status: null }
     }
   }

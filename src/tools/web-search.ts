@@ -161,7 +161,7 @@ class WebSearchSession implements ToolSession {
     } catch (thrown) {
       searching.resultsLeft += maxResults
       if (!(thrown instanceof EngineFailure)) throw thrown
-      this.#deps.log.fault('web search failed', thrown)
+      this.#deps.log.fault('tools', 'web search failed', thrown)
       return failed(call, thrown.message)
     }
   }

@@ -39,7 +39,7 @@ const SCOPE = 'https://www.googleapis.com/auth/cloud-platform'
 const ASSERTION_SECONDS = 3600
 /** A token is renewed in the background from this time before its end. */
 const RENEW_MS = 5 * 60_000
-/** A token is no longer sent from this time before its end, because it must not end before it arrives. */
+/** Refresh margin: a token this close to its expiry could expire on its way. */
 const MARGIN_MS = 30_000
 /** After a failure the exchange is not tried again for this long. */
 const PAUSE_MS = 10_000

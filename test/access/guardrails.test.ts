@@ -44,7 +44,7 @@ function setup(settings: Partial<GuardrailsOptions<Prepared>> = {}) {
       },
     },
     clock,
-    log: { fault: message => log.push(message), notice: message => log.push(message) },
+    log: { fault: (_, message) => log.push(message), notice: (_, message) => log.push(message) },
     prepare(applied) {
       const names = applied.map(({ guardrail }) => guardrail.name).join('+')
       prepared.push(names)

@@ -33,7 +33,7 @@ async function setup(test: Test, settings: Partial<ApiKeysOptions> = {}): Promis
   const ring = new ApiKeys({
     store: { keys: { ...store.keys, find } },
     clock,
-    log: { fault: message => log.push(message), notice: message => log.push(message) },
+    log: { fault: (_, message) => log.push(message), notice: (_, message) => log.push(message) },
     ...settings,
   })
   const state: Setup = { ring, clock, keys: store.keys, asked: () => asked, store: 'works', log }

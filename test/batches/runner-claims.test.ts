@@ -80,7 +80,7 @@ t.test(
     await world.reaches(id, 'completed')
     // The first runner offers its results too late.
     faults.heal()
-    await world.until(() => world.lines.some(({ msg }) => msg === 'results of batches are stored again'))
+    await world.until(() => world.lines.some(({ msg }) => msg === 'storing batch results again'))
     t.equal(world.provider.calls, 5, 'no more was asked twice than what ran')
     await hasOneResultEach(t, world, id, 3)
   },

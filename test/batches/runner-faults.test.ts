@@ -27,7 +27,7 @@ t.test(
     faults.failAll()
     held.resolve({})
     const stuck = () =>
-      world.lines.some(({ msg }) => msg === 'results of batches cannot be stored, kept in memory')
+      world.lines.some(({ msg }) => msg === 'cannot store batch results; they are kept in memory')
     await world.until(() => stuck() && world.runner.running === 0)
     const calls = world.provider.calls
     t.ok(calls <= 20, 'only what was claimed')
@@ -43,7 +43,7 @@ t.test(
     const told = world.lines.filter(({ msg }) => String(msg).startsWith('results of batches'))
     t.same(
       told.map(({ msg }) => msg),
-      ['results of batches cannot be stored, kept in memory', 'results of batches are stored again'],
+      ['cannot store batch results; they are kept in memory', 'storing batch results again'],
       'the log tells each once',
     )
   },

@@ -43,13 +43,13 @@ t.test('what is wrong is named, with what was probably meant and without values'
     ['keys', /^keys: is the beginning of a command: keys create, keys list$/],
     ['start --confg x', /^--confg: is no option of sluice start; did you mean --config\?$/],
     ['start --confg=secret', /^--confg: is no option of sluice start; did you mean --config\?$/],
-    ['start gateway.yaml', /^gateway\.yaml: is no argument .*named by --config gateway\.yaml$/],
+    ['start gateway.yaml', /^gateway\.yaml: unknown argument .*named by --config gateway\.yaml$/],
     ['start --config', /^--config: expects FILE$/],
     ['start --config=', /^--config: expects FILE$/],
     ['start --config --help-me', /^--config: expects FILE/],
     ['keys create', /^--name: is required: --name NAME$/],
     ['keys create --name x --management=yes', /^--management: takes no value$/],
-    ['start sk-gw-v1-abc', /^\(a key\): is no argument/],
+    ['start sk-gw-v1-abc', /^\(a key\): unknown argument/],
   ] as const
   for (const [line, says] of cases) {
     const error = t.throws(() => read(line), UsageError, line) as Error

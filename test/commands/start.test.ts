@@ -139,7 +139,7 @@ t.test('a signal to npm reaches the gateway, and npm takes no option for itself 
     [['--config', 'gateway.yaml'], 'npm start -- --config gateway.yaml'],
     [['--config=gateway.yaml'], 'npm start -- --config gateway.yaml'],
     [['--', '--confg', 'x'], '--confg: is no option of sluice start; did you mean --config?'],
-    [['gateway.yaml'], 'gateway.yaml: is no argument of sluice start'],
+    [['gateway.yaml'], 'gateway.yaml: unknown argument of sluice start'],
   ] as const
   for (const [words, says] of slips) {
     const slip = npm(words, 'b')

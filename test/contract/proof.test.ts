@@ -315,7 +315,7 @@ t.test('without a place for the key a proof is refused before any model is asked
   t.equal(reply.status, 503)
   t.match(await reply.json(), { error: { message: /^Proofs cannot be signed now/ } })
   t.match(
-    stuck.lines.find(({ msg }) => msg === 'no key signs proofs'),
+    stuck.lines.find(({ msg }) => msg === 'no signing key for proofs: create one or set proof.keyFile'),
     { reason: /cannot be \w+ \(ENOTDIR\)/ },
   )
   const plain = await stuck.respond(BODIES.responses)

@@ -40,7 +40,7 @@ function setup(settings: Partial<CredentialCatalogOptions> = {}): Setup {
   const credentials = new CredentialCatalog({
     store: { credentials: { ofWorkspace } },
     clock,
-    log: { fault: message => log.push(message), notice: message => log.push(message) },
+    log: { fault: (_, message) => log.push(message), notice: (_, message) => log.push(message) },
     ...settings,
   })
   const state: Setup = { credentials, clock, log, asked, store: 'works', records: [record('one')] }

@@ -86,7 +86,7 @@ t.test('a file that becomes bad leaves the keys as they were, and is told', asyn
   writeFileSync(path, '{"keys":')
   clock.advance(5_000)
   t.equal(keys.current(), ring)
-  t.match(lines, [{ msg: 'the keys of proofs stay as they were', reason: /is no JWK set/ }])
+  t.match(lines, [{ msg: 'proof keys not reloaded, the ones before stay', reason: /is no JWK set/ }])
   clock.advance(5_000)
   t.equal(keys.current(), ring)
   t.equal(lines.length, 1, 'once')

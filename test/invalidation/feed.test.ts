@@ -42,7 +42,10 @@ function instance(t: Test, where: Where) {
     config: where,
     clock: systemClock,
     silenceMs: PATIENCE_MS,
-    log: { fault: message => void lines.push(message), notice: message => void lines.push(message) },
+    log: {
+      fault: (_, message) => void lines.push(message),
+      notice: (_, message) => void lines.push(message),
+    },
     onInvalidation: change => void heard.push(change),
   })
   if (feed === null) throw new Error('there is nobody to tell')

@@ -17,7 +17,7 @@ function setup(settings: Partial<Settings> = {}) {
   const learned: string[] = []
   const cache = new StoreCache<string, string | null>({
     clock,
-    log: { fault: message => log.push(message), notice: message => log.push(message) },
+    log: { fault: (_, message) => log.push(message), notice: (_, message) => log.push(message) },
     plural: 'words',
     maxEntries: 10,
     make,

@@ -24,7 +24,7 @@ function pair(take: Counters['take'] = () => TAKEN) {
     const plain = structuredClone(message)
     server.receive(plain.takes, plain.gives)
   }, clock)
-  const server = new CounterServer(counters, { fault: message => void faults.push(message) }, answers =>
+  const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) }, answers =>
     client.receive(structuredClone(answers)),
   )
   return { client, server, given, messages, faults, clock }
@@ -85,5 +85,5 @@ t.test('counters that cannot be read are told of once, and refuse', async t => {
     throw new Error('away')
   })
   for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.take(entry('x'))))
-  t.same(faults, ['cannot read spending from the store'])
+  t.same(faults, ['cannot read spending from the store; limits use the last known values'])
 })

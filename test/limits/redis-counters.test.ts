@@ -43,8 +43,8 @@ function instance(
     nodes: options.nodes ?? 1,
     clock: options.clock ?? systemClock,
     log: {
-      fault: message => void lines.push(message),
-      notice: message => void lines.push(message),
+      fault: (_, message) => void lines.push(message),
+      notice: (_, message) => void lines.push(message),
     },
     spending: {
       async spent() {

@@ -174,15 +174,15 @@ t.test('a terminal shows lines for people, without the fields that are not set',
   const log = createTerminalLog('info', { write: text => written.push(text) })
   log.listening('http://a', 'http://b', 'node')
   log.exchange({ ...LINE, model: undefined, provider: null, failedAttempts: [] })
-  log.notice('something changed')
-  log.fault('it failed', new TypeError('secret'))
+  log.notice('process', 'something changed')
+  log.fault('gateway', 'it failed', new TypeError('secret'))
   t.same(
     written.map(line => line.replace(/^\d{2}:\d{2}:\d{2} /, '')),
     [
-      'info listening url=http://a adminUrl=http://b front=node\n',
+      'info listening component=process url=http://a adminUrl=http://b front=node\n',
       'info exchange id=gen-1 method=POST route=/responses status=200 outcome=completed durationMs=1.5 provider=null failedAttempts=[]\n',
-      'info something changed\n',
-      'error it failed errorClass=TypeError\n',
+      'info something changed component=process\n',
+      'error it failed component=gateway errorClass=TypeError\n',
     ],
   )
   for (const line of written) t.match(line, /^\d{2}:\d{2}:\d{2} /)
@@ -193,7 +193,7 @@ t.test('a notice comes after the lines before it', async t => {
   const log = createBufferedLog('info', { file: openSync(file, 'a') })
   t.teardown(() => log.close())
   log.exchange(LINE)
-  log.notice('something changed')
+  log.notice('process', 'something changed')
   t.ok(await eventually(() => linesOf(file).length === 2, 60_000))
   t.same(
     linesOf(file).map(line => line['msg']),
@@ -296,7 +296,7 @@ t.test('a fault says where it happened and nothing of its message, of however ma
     Object.assign(new Error('', { cause: new Error(secret) }), { detail: secret }),
     changed,
   ]
-  for (const error of errors) log.fault('it failed', error)
+  for (const error of errors) log.fault('gateway', 'it failed', error)
   t.equal(lines.length, errors.length)
   t.notMatch(lines.join(''), secret)
   for (const line of lines.slice(0, 3)) t.match(line, /"at":"at [^"]*log\.test\.ts/)

@@ -150,7 +150,7 @@ t.test('runs wait for their turn, workspaces take turns, and too many are refuse
 t.test('another thread uses containers by messages', async t => {
   const world = sandboxWorld()
   t.teardown(() => world.close())
-  const log = { fault: (_: string, thrown: unknown) => t.fail(String(thrown)) }
+  const log = { fault: (_component: string, _message: string, thrown: unknown) => t.fail(String(thrown)) }
   const client: SandboxClient = new SandboxClient(question => {
     const copy = structuredClone(question)
     setImmediate(() => server.receive(copy))

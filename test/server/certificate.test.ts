@@ -53,7 +53,7 @@ t.test('what is wrong is said in words, with the field and nothing of the files'
     ['half of a certificate', half(good.cert), good.key, 'listen.tls.cert: is no PEM file'],
     ['half of a chain', good.cert + half(other.cert), good.key, 'listen.tls.cert: has a chain'],
     ['a key in its place', good.key, good.key, 'listen.tls.cert: is no PEM file'],
-    ['expired', expired.cert, expired.key, 'listen.tls.cert: has expired on 2025-12-31T00:00:00.000Z'],
+    ['expired', expired.cert, expired.key, 'listen.tls.cert: expired on 2025-12-31T00:00:00.000Z'],
     ['not yet', early.cert, early.key, 'listen.tls.cert: is not valid before 2027-01-01T00:00:00.000Z'],
     ['half of a key', good.cert, half(good.key), 'listen.tls.key: is no PEM file with a private key'],
     ['a passphrase', good.cert, encrypted, 'listen.tls.key: has a passphrase'],

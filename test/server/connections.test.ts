@@ -39,8 +39,8 @@ async function start(t: Test, overrides: Partial<ServerOptions>) {
       log: {
         exchange: () => undefined,
         listening: () => undefined,
-        notice: (message, fields) => notices.push({ message, fields }),
-        fault: (message, error) => t.fail(`${message}: ${error}`),
+        notice: (_, message, fields) => notices.push({ message, fields }),
+        fault: (_, message, error) => t.fail(`${message}: ${error}`),
       },
       ...overrides,
     },
@@ -98,7 +98,7 @@ t.test('what is refused is counted, and told once in ten seconds with the addres
   for (let n = 0; n < 3; n++) t.equal((await front.ask()).status, 0)
   t.same(front.notices, [
     {
-      message: 'connections refused',
+      message: 'connections refused: an address is at its limit',
       fields: { reason: 'address', address: '127.0.0.1', refused: 1, open: 1 },
     },
   ])

@@ -165,7 +165,7 @@ export async function startFrontEnd(
     },
     listening: () => undefined,
     notice: () => undefined,
-    fault: (message, error) => faults.push({ message, error }),
+    fault: (_, message, error) => faults.push({ message, error }),
   }
   const metrics = overrides.metrics ?? createMetrics()
   const clock: Clock = overrides.clock ?? systemClock

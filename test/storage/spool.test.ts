@@ -248,7 +248,7 @@ t.test(
     }
     t.ok(told.torn, 'the disk took a part of a line')
     t.ok(told.lost.length > 0, 'beyond the bound the oldest are given up, and counted')
-    t.same(told.lines, ['usage records cannot be written, kept in memory', 'usage records are written again'])
+    t.same(told.lines, ['cannot write usage records; they are kept in memory', 'writing usage records again'])
     t.ok(told.most >= 1_000 && told.most <= 1_001, 'it tells how many wait')
     t.equal(told.waiting, 0)
     const kept = everything(folder).map(({ id }) => id)

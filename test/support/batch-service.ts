@@ -45,7 +45,7 @@ export function callsTo(
       owner: "the gateway's key",
     },
     clock: systemClock,
-    log: { notice: message => void notices.push(message) },
+    log: { notice: (_, message) => void notices.push(message) },
     timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
     signal: ending.signal,
     ...more,

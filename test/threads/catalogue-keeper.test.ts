@@ -55,7 +55,7 @@ async function world(t: Test, settings: Record<string, unknown> = {}) {
           proxies: { https: null, http: null, except: null },
         }),
       clock: systemClock,
-      log: { notice: (message, fields) => void notices.push(`${message} ${JSON.stringify(fields)}`) },
+      log: { notice: (_, message, fields) => void notices.push(`${message} ${JSON.stringify(fields)}`) },
       onChange: next => void packed.push(next),
     })
     t.teardown(() => made.close())
@@ -77,10 +77,7 @@ t.test('a list is kept in the store, and read from there where its provider is a
   await second.start()
   t.same(ids(second.packed), ['acme/echo'])
   t.ok(await eventually(async () => notices.length > 0, 10_000))
-  t.match(
-    notices[0],
-    /^a provider does not list its models; its last list stays .*"acme".*connection_refused/,
-  )
+  t.match(notices[0], /^cannot list a provider's models; its last list stays .*"acme".*connection_refused/)
   t.notMatch(notices.join(), 'key-of-acme')
 })
 

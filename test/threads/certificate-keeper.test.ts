@@ -22,7 +22,7 @@ async function start(t: Test, files = certificateFiles()) {
     files,
     clock,
     log: {
-      notice: (message, fields) => void notices.push([message, fields]),
+      notice: (_, message, fields) => void notices.push([message, fields]),
       error: message => void errors.push(message),
     },
     onChange: version => {

@@ -133,7 +133,7 @@ t.test('what a dead process left is shipped at the start, half-written lines lef
   await shipper.ship()
   t.equal(await requests(store), 500)
   t.notOk(existsSync(left))
-  t.match(lines, [{ msg: 'half-written usage record', bytes: 15 }])
+  t.match(lines, [{ msg: 'skipped a half-written usage record', bytes: 15 }])
   await shipper.close()
 })
 
@@ -178,13 +178,13 @@ t.test('while the storage refuses, all is kept on disk and told once; then it ar
   await shipper.ship()
   t.same(
     lines.map(line => line['msg']),
-    ['usage records cannot be shipped, kept on disk'],
+    ['cannot send usage records to the store; they are kept on disk'],
   )
   database.exec('ALTER TABLE elsewhere RENAME TO usage')
   database.close()
   await shipper.ship()
   t.equal(await requests(store), 10)
-  t.match(lines.at(-1), { msg: 'usage records are shipped again' })
+  t.match(lines.at(-1), { msg: 'sending usage records to the store again' })
   writer.close()
   await shipper.close()
   t.match(storageUrl, /^sqlite:/)
@@ -222,7 +222,7 @@ t.test('what a writer left that is gone is shipped and removed, and the others g
   await shipper.ship()
   t.equal(await requests(store), 9)
   t.same(names(), ['living'])
-  t.match(lines, [{ msg: 'half-written usage record', bytes: 15 }], 'told at once, and once')
+  t.match(lines, [{ msg: 'skipped a half-written usage record', bytes: 15 }], 'told at once, and once')
   await keep(living, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 10)
@@ -299,7 +299,7 @@ t.test(
     t.equal(statSync(aside).mode & 0o777, 0o600)
     t.match(
       lines.map(line => line['msg']),
-      [/cannot be shipped/, 'a usage record that the store does not take is set aside', /shipped again/],
+      [/cannot be shipped/, 'the store rejects a usage record; it was set aside', /shipped again/],
     )
     t.equal(shipper.waitingBytes(), 0)
     await keep(writer, someUsage({ cost: 1 }))

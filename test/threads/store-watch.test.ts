@@ -35,7 +35,10 @@ function scene() {
           return 'ready'
         },
         clock,
-        log: { fault: message => void lines.push(message), notice: message => void lines.push(message) },
+        log: {
+          fault: (_, message) => void lines.push(message),
+          notice: (_, message) => void lines.push(message),
+        },
       }),
   }
   return scene

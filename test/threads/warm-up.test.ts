@@ -26,7 +26,7 @@ async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: s
     config: { ...defaults, ...change, threads: { ...defaults.threads, warmUpMs } },
     endUserKey: createSecretKey(randomBytes(32)),
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
-    log: { notice: (message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
+    log: { notice: (_, message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
     requestsMax: 40,
   })
   return { told, sent }

@@ -75,7 +75,7 @@ export function setUp(t: Test, { route, ...options }: SetUpOptions = {}, name: T
   const faults: unknown[] = []
   const deps = {
     clock,
-    log: { fault: (_message: string, error: unknown) => faults.push(error) },
+    log: { fault: (_component: string, _message: string, error: unknown) => faults.push(error) },
     ...options,
   }
   const client = name === 'direct' ? createDirectTransport(deps) : createUndici(deps, route)

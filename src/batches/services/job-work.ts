@@ -377,7 +377,7 @@ export class JobWork {
       reservation.settle(spent)
     } catch (error) {
       // The ledger has it, and the counters are compared with it.
-      this.#deps.log.fault('cost of a batch service not counted by limits', error)
+      this.#deps.log.fault('batches', 'cannot count the cost of a provider batch job towards limits', error)
     }
   }
 
@@ -400,7 +400,7 @@ export class JobWork {
     if (await jobs.name(this.job, this.#claim, name)) {
       this.#isNamed = true
       const { batchId: batch, number: job, provider } = this.job
-      log.notice('a batch service has a job', { batch, job, provider, name })
+      log.notice('batches', 'provider batch job submitted', { batch, job, provider, name })
     } else this.#leave()
   }
 
@@ -419,7 +419,13 @@ export class JobWork {
   async #close(outcome: JobOutcome): Promise<void> {
     if (await this.#deps.jobs.close(this.job, this.#claim)) {
       const { batchId: batch, number: job, provider, lines } = this.job
-      this.#deps.log.notice('a job at a batch service is over', { batch, job, provider, lines, outcome })
+      this.#deps.log.notice('batches', 'provider batch job finished', {
+        batch,
+        job,
+        provider,
+        lines,
+        outcome,
+      })
       this.#count(outcome)
       if (outcome === 'lost' && !this.#isToWait) this.#deps.onLost(batch)
     }
@@ -472,9 +478,14 @@ export class JobWork {
     const error = toGatewayError(thrown)
     const { batchId: batch, number: job, provider } = this.job
     if (this.#failures++ === 0) {
-      this.#deps.log.notice('a batch service does not answer', { batch, job, provider, error: error.code })
+      this.#deps.log.notice('batches', 'provider batch service does not answer', {
+        batch,
+        job,
+        provider,
+        error: error.code,
+      })
       if (error.code === 'internal')
-        this.#deps.log.fault('job of a batch service failed', error.cause ?? error)
+        this.#deps.log.fault('batches', 'provider batch job failed', error.cause ?? error)
     }
     return error
   }
@@ -485,7 +496,7 @@ export class JobWork {
       await work()
     } catch (error) {
       if (this.#deps.signal.aborted) return
-      this.#deps.log.fault('job of a batch service cannot go on', error)
+      this.#deps.log.fault('batches', 'cannot continue a provider batch job', error)
       this.#wait(RETRY_FIRST_MS)
     }
   }

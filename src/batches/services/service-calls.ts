@@ -118,7 +118,10 @@ export class ServiceCalls {
       throw thrown instanceof RefusedLines ? this.#failure(thrown.reply) : thrown
     } finally {
       if (skipped > 0) {
-        log.notice('a batch service sent lines that cannot be read', { provider: provider.slug, skipped })
+        log.notice('batches', 'provider batch service sent unreadable result lines; they were skipped', {
+          provider: provider.slug,
+          skipped,
+        })
       }
     }
   }

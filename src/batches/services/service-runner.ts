@@ -150,7 +150,7 @@ export class ServiceRunner {
       if (isPaused || this.#submitting.has(draft) || this.#submitting.size >= SUBMISSIONS_MAX) continue
       const submitting = this.#submit(draft)
         .catch(error => {
-          this.#deps.log.fault('job for a batch service cannot be made', error)
+          this.#deps.log.fault('batches', 'cannot prepare a provider batch job', error)
           this.#pause(draft.batch.id, RETRY_MS)
         })
         .finally(() => this.#submitting.delete(draft))
@@ -203,7 +203,7 @@ export class ServiceRunner {
       const caller = callerOf(await keyOf(draft.batch.keyHash))
       return await quota.hold(caller, Number(reserved), draft.facts.credentialId !== null)
     } catch (error) {
-      log.fault('limits cannot reserve for a batch service', error)
+      log.fault('batches', 'cannot reserve limits for a provider batch job', error)
       return null
     } finally {
       release(draft)
@@ -239,7 +239,7 @@ export class ServiceRunner {
     if (!isNeeded || this.#discovery !== null || nowMs < this.#discoverMs) return
     this.#discoverMs = nowMs + DISCOVER_MS
     this.#discovery = this.#takeFree()
-      .catch(error => log.fault('jobs of batch services cannot be read', error))
+      .catch(error => log.fault('batches', 'cannot read provider batch jobs from the store', error))
       .finally(() => {
         this.#discovery = null
       })

@@ -128,7 +128,7 @@ export class VectorBody {
     this.#append(chunk, from, end)
     if (found === undefined) return end
     if (++this.#pieces > PIECES_MAX) {
-      throw new GatewayError('provider_unavailable', 'The provider sent a value of too many parts')
+      throw new GatewayError('provider_unavailable', 'The provider sent a value with too many parts')
     }
     this.#from = this.#length
     this.#isEscaping = false

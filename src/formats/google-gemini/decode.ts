@@ -56,7 +56,7 @@ export class GeminiDecoder implements Decoder {
   end(): void {
     const native = this.#finish
     if (native === null) {
-      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was finished')
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
     const reason = finishReason(native, this.#calls.any)
     this.#calls.close('incomplete')

@@ -77,7 +77,7 @@ export class ChatDecoder implements Decoder {
   end(): void {
     if (this.#ended) return
     if (!this.#certain()) {
-      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was finished')
+      throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
     this.#complete()
   }

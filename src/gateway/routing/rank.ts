@@ -102,7 +102,7 @@ export interface Ranking {
 
 /** The exchange as ranking needs it. */
 export interface RankedExchange extends Exchange {
-  /** Null: no guardrail of the caller holds. */
+  /** Null if no guardrail applies to the caller. */
   readonly guarding: { readonly restrictions: Restrictions | null } | null
   readonly plugins:
     | (FittingPlugins & {

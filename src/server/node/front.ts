@@ -91,7 +91,7 @@ class NodeFront implements Front {
       this.#context = renewed.context
       return true
     } catch (thrown) {
-      log.fault('certificate could not be taken', thrown)
+      log.fault('tls', 'cannot load the certificate', thrown)
       return false
     }
   }
@@ -141,7 +141,7 @@ class NodeFront implements Front {
       socket.once('end', () => raw.destroy())
       this.#http.emit('connection', socket)
     } catch (thrown) {
-      log.fault('connection could not be counted', thrown)
+      log.fault('server', 'cannot count a connection', thrown)
       raw.destroy()
     }
   }
@@ -204,7 +204,7 @@ class NodeFront implements Front {
     try {
       action()
     } catch (thrown) {
-      this.#host.log.fault('request could not be taken', thrown)
+      this.#host.log.fault('server', 'cannot accept a request', thrown)
       socket.destroy()
     }
   }

@@ -112,7 +112,7 @@ class UwsFront implements Front {
       await listener.listen(this.#address.host, this.#address.port, true)
       this.#listeners.push(listener)
     } catch (thrown) {
-      log.fault('certificate could not be taken', thrown)
+      log.fault('tls', 'cannot load the certificate', thrown)
       return false
     }
     // A drain or a close may have begun meanwhile.
@@ -154,7 +154,7 @@ class UwsFront implements Front {
       if (change < 0) closed()
       else if (!connections.opened(response)) response.close()
     } catch (thrown) {
-      log.fault('connection could not be counted', thrown)
+      log.fault('server', 'cannot count a connection', thrown)
     }
   }
 }

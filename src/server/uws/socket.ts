@@ -376,12 +376,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Handles our own exception, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
-    this.#log.fault('answer failed', thrown)
+    this.#log.fault('server', 'answer failed', thrown)
     if (this.#dead) return
     try {
       this.#response.close()
     } catch (second) {
-      this.#log.fault('connection could not be dropped', second)
+      this.#log.fault('server', 'cannot close a connection', second)
       this.#aborted()
     }
   }

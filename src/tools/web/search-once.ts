@@ -51,7 +51,7 @@ export async function searchOnce(
   } catch (thrown) {
     if (!(thrown instanceof EngineFailure)) throw thrown
     bill.dropFee(fee)
-    log.fault('web search failed', thrown)
+    log.fault('tools', 'web search failed', thrown)
     const code = thrown.code === 'engine_timeout' ? 'upstream_timeout' : 'answer_mismatch'
     throw new GatewayError(code, `web: ${thrown.message}`, { cause: thrown })
   }

@@ -63,7 +63,10 @@ t.test('a credential that is disabled meanwhile holds its job up until it is ena
   })
   await world.until(() => stopped, 100)
   other.runner.wake()
-  await world.until(() => world.lines.some(({ msg }) => msg === 'a batch service does not answer'), 100)
+  await world.until(
+    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    100,
+  )
   t.same(await world.results(id), [])
   await set(false)
   t.match(await ends(world, id, 'completed'), { completed: 1 })

@@ -92,7 +92,7 @@ for (const format of BATCH_FORMATS) {
         'nobody-7': 'Hello 7',
       })
       t.equal(lines.filter(({ id }) => id === 'mark-0-5').length, 2)
-      t.same(notices, ['a batch service sent lines that cannot be read'])
+      t.same(notices, ['provider batch service sent unreadable result lines; they were skipped'])
     })
 
     t.test('a job fails, or is busy, or expires', async t => {

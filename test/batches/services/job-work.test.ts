@@ -59,7 +59,10 @@ t.test('a key that is removed while its job runs is not used any more', async t 
   await world.until(() => sim.batches.jobs.size === 1, 100)
   await world.store.credentials.remove(DEFAULT_ORGANIZATION_ID, OWN.id)
   changed(world)
-  await world.until(() => world.lines.some(({ msg }) => msg === 'a batch service does not answer'), 100)
+  await world.until(
+    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    100,
+  )
   const before = sim.requests.length
   const untilMs = world.clock.monotonicMs() + 600_000
   await world.until(() => world.clock.monotonicMs() >= untilMs, 1_000)

@@ -210,7 +210,10 @@ t.test('polling a service that is away for a while changes nothing', async t => 
   await world.until(() => sim.batches.jobs.size === 1, 100)
   const port = Number(new URL(served.url).port)
   await sim.close()
-  await world.until(() => world.lines.some(({ msg }) => msg === 'a batch service does not answer'), 100)
+  await world.until(
+    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    100,
+  )
   await sim.listen(port)
   t.match(await ends(world, id, 'completed'), { completed: 1 })
 })
@@ -290,7 +293,7 @@ t.test('a service that never answers is given up some time after the end of the 
   await world.until(async () => (await world.batch(id)).status === 'cancelled', 1_000)
   t.ok(world.clock.nowMs() - startMs >= 900_000)
   t.match(
-    world.lines.find(({ msg }) => msg === 'a job at a batch service is over'),
+    world.lines.find(({ msg }) => msg === 'provider batch job finished'),
     { outcome: 'given_up' },
   )
 })
