@@ -1,11 +1,12 @@
 /**
- * POST /messages/count_tokens: the input tokens of a message that is not sent. A header says whether the provider has
- * counted, or the gateway has estimated by the length of texts.
+ * POST /messages/count_tokens and POST /responses/input_tokens: the input tokens of what is not sent. A header says
+ * whether the provider has counted, or the gateway has estimated by the length of texts.
  */
 import type { Dialect } from '../dialects/dialect.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { isObject } from '../protocol/schema.ts'
-import { type DataRegionOf, openCall } from './inference.ts'
+import type { DataRegionOf } from './client-call.ts'
+import { openCall } from './inference.ts'
 import type { Handler } from './operation.ts'
 
 export interface CountTokensDeps {
@@ -24,6 +25,16 @@ export function countTokens(dialect: Dialect, { gateway, dataRegionOf }: CountTo
     const { tokens, isEstimated } = await gateway.count(call)
     reply.header(COUNTED_BY_HEADER, isEstimated ? 'estimate' : 'provider')
     reply.json(200, { input_tokens: tokens, ...(isEstimated ? { estimated: true } : {}) })
+  }
+}
+
+/** POST /responses/input_tokens. */
+export function countInputTokens(dialect: Dialect, { gateway, dataRegionOf }: CountTokensDeps): Handler {
+  return async (request, reply) => {
+    const call = openCall(dialect, request, reply, dataRegionOf)
+    const { tokens, isEstimated } = await gateway.count(call)
+    reply.header(COUNTED_BY_HEADER, isEstimated ? 'estimate' : 'provider')
+    reply.json(200, { object: 'response.input_tokens', input_tokens: tokens })
   }
 }
 

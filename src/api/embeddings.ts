@@ -2,7 +2,8 @@
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../gateway/embed.ts'
 import { serverTiming } from '../metrics/stages.ts'
-import { factsOf, failureDetails, type InferenceDeps, parseBody } from './inference.ts'
+import { factsOf, failureDetails, parseBody } from './client-call.ts'
+import type { InferenceDeps } from './inference.ts'
 import type { Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
 

@@ -3,17 +3,16 @@
  * dialect has the differences between clients (fields, frames, envelopes).
  */
 
-import { callerOf } from '../access/keys.ts'
-import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { Dialect, FrameWriter } from '../dialects/dialect.ts'
 import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
-import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
-import { shownModel } from '../log/log.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList } from '../protocol/raw-list.ts'
-import { isObject } from '../protocol/schema.ts'
 import { whenReady } from '../ready.ts'
+import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
+import { answerTrigger, type CompactionDeps, withoutTrigger } from './compaction.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
@@ -22,17 +21,18 @@ import type { ResumableSink } from './resumable-sink.ts'
 
 export interface InferenceDeps extends ResumableDeps {
   readonly gateway: Gateway
+  readonly summaries: CompactionDeps['summaries']
   /** Finds the region in which the data of a request has to stay, by its Host header. */
   readonly dataRegionOf: DataRegionOf
   readonly proofs: ProofDeps
 }
 
-/** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
-const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
-
 export function createInference(dialect: Dialect, deps: InferenceDeps): Handler {
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
+    const compacts = DIALECT_ABILITIES[dialect.name].compacts ? withoutTrigger(request.body) : null
+    if (compacts !== null)
+      return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply, compacts), reply)
     const call = openCall(dialect, request, reply, deps.dataRegionOf)
     if (call.request.generate === false) {
       answerEmpty(dialect, deps, call, reply)
@@ -79,6 +79,18 @@ function run(
       ? new EventSink(reply, dialect.name, dialect.frames(call.request), deps.stream)
       : new EventSink(reply, null, provenFrames(dialect, call, proof), deps.stream)
   return stream(gateway, call, sink, reply)
+}
+
+/** The call of a request for a compaction: without the item that asks for it. */
+function openCompaction(
+  dialect: Dialect,
+  { dataRegionOf }: InferenceDeps,
+  request: ApiRequest,
+  reply: Reply,
+  body: object,
+): ClientRequest {
+  const parsed = parseBody(dialect, request, reply, body)
+  return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
 }
 
 /** Answers a request that asks for nothing: no model is called, and nothing is counted but the request. */
@@ -156,18 +168,6 @@ function tell(
   }
 }
 
-export function failureDetails(
-  call: ClientRequest,
-  outcome: Extract<Outcome, { answered: false }>,
-): FailureDetails {
-  return {
-    id: call.id,
-    metadata: call.withMetadata ? outcome.metadata : null,
-    usage: outcome.charged?.usage ?? null,
-    request: call.request,
-  }
-}
-
 /** The request of the body. @throws GatewayError `invalid_request` */
 export function openCall(
   dialect: Dialect,
@@ -178,94 +178,4 @@ export function openCall(
   const parsed = parseBody(dialect, request, reply)
   carryList(request.body, parsed)
   return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
-}
-
-/** Terms of a request beside its body, for the pipeline. */
-export function factsOf(
-  request: ApiRequest,
-  dataRegionOf: DataRegionOf,
-): Omit<ClientRequest, 'dialect' | 'request'> {
-  return {
-    id: request.id,
-    caller: callerOf(request.key),
-    withMetadata: wantsMetadata(request.headers),
-    dataRegion: dataRegionOf(request.host),
-    watch: request.watch,
-    held: request.held,
-    signal: request.signal,
-    client: clientOf(request.headers),
-  }
-}
-
-function clientOf(headers: ApiRequest['headers']): ClientFacts | undefined {
-  const referer = headers.get('http-referer') ?? headers.get('referer')
-  const userAgent = headers.get('user-agent')
-  // Ours, and those that clients of similar interfaces send. The first one counts.
-  const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
-  if (referer === undefined && userAgent === undefined && title === undefined) return undefined
-  return { referer, title, userAgent }
-}
-
-/** The parsed body; where it is refused, the log line tells at least its model. */
-export function parseBody<Parsed>(
-  dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
-  request: ApiRequest,
-  reply: Reply,
-): Parsed {
-  try {
-    const session = request.headers.get('x-session-id')
-    const { body } = request
-    const asked = session === undefined || session === '' ? body : withSession(body, session)
-    return dialect.parse(asked, request.headers)
-  } catch (refused) {
-    reply.summary = { requestedModel: askedModel(request.body) }
-    throw refused
-  }
-}
-
-function askedModel(body: unknown): string | undefined {
-  const model = isObject(body) ? body['model'] : undefined
-  return typeof model === 'string' ? shownModel(model) : undefined
-}
-
-/** Puts the session of the header into a body without one, so that the same rules check it. */
-function withSession(body: unknown, session: string): unknown {
-  if (typeof body !== 'object' || body === null) return body
-  if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
-  return { ...body, session_id: session }
-}
-
-/** True when a header asks for `gateway_metadata`. */
-export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
-  for (const name of METADATA_HEADERS) {
-    const value = headers.get(name)
-    if (value !== undefined) return value.toLowerCase() === 'enabled'
-  }
-  return false
-}
-
-type Region = NonNullable<ClientRequest['dataRegion']>
-
-/** Hosts of the regions; a name without a port stands for every port. */
-export type RegionHosts = Readonly<Record<Region, readonly string[]>>
-
-/** Finds the region of a Host header; null: data may go anywhere. */
-export type DataRegionOf = (host: string) => Region | null
-
-/** Only configured names count, exactly: any other host is the global one. */
-export function createDataRegions(hosts: RegionHosts): DataRegionOf {
-  const regions = new Map<string, Region>()
-  for (const region of ['europe', 'us'] as const) {
-    for (const host of hosts[region]) regions.set(nameOf(host), region)
-  }
-  if (regions.size === 0) return () => null
-  return host => {
-    const name = nameOf(host)
-    return regions.get(name) ?? regions.get(name.replace(/:\d{1,5}$/, '')) ?? null
-  }
-}
-
-/** Host names ignore case, and may end in the dot of the root. */
-function nameOf(host: string): string {
-  return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
 }

@@ -13,7 +13,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import { type MeasuredEndpoints, UNMEASURED } from '../providers/endpoint-figures.ts'
 import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
-import type { DataRegionOf } from './inference.ts'
+import type { DataRegionOf } from './client-call.ts'
 import { asksInMessagesShape, messagesModel, messagesPage } from './messages-models.ts'
 import {
   endpointDocument,

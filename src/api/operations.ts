@@ -28,7 +28,8 @@ import {
   findCredential,
   listCredentials,
 } from './byok.ts'
-import { countTokens } from './count-tokens.ts'
+import { type CompactionDeps, compactConversation } from './compaction.ts'
+import { countInputTokens, countTokens } from './count-tokens.ts'
 import type { SettingsDeps } from './credential-settings.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
 import {
@@ -99,6 +100,7 @@ export interface OperationDeps
   extends InferenceDeps,
     ResumeDeps,
     GenerationDeps,
+    CompactionDeps,
     ListingDeps,
     BatchDeps,
     FilesApiDeps {
@@ -171,6 +173,29 @@ function inferenceRows(deps: OperationDeps): Operation[] {
   return [
     inference('/responses', 'createResponse', 'Create a response', responses, deps),
     own('GET /responses/{id}', 'resumeResponse', 'Read a resumable stream again', resumeResponse(deps)),
+    {
+      ...row(
+        'POST /responses/compact',
+        'compactConversation',
+        'Sum up a conversation',
+        compactConversation(responses, deps),
+        INFERENCE_BODY_MAX_BYTES,
+      ),
+      key: 'inference',
+      dialect: responses,
+    },
+    {
+      ...row(
+        'POST /responses/input_tokens',
+        'countInputTokens',
+        'Estimate the input tokens of a response',
+        countInputTokens(responses, deps),
+        INFERENCE_BODY_MAX_BYTES,
+      ),
+      key: 'inference',
+      dialect: responses,
+      generates: false,
+    },
     inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
     embeddingsRow(deps),
     inference('/messages', 'createMessage', 'Create a message', messages, deps),

@@ -36,6 +36,7 @@ import {
   SKIPPED,
 } from './stages.ts'
 import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
+import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-ways.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'
 
@@ -53,7 +54,7 @@ export interface Gateway {
   count(call: ClientRequest): Promise<TokenCount>
 }
 
-export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, StoredFilesDeps {
+export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, StoredFilesDeps, SummariesDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -98,6 +99,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
 /** Routers choose a model by the whole pipeline, so nobody is asked for them. */
 async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: ClientRequest) {
   const exchange = open(deps, asked, new FinalSink(), null)
+  openSummaries(deps, exchange)
   await guardRequest(deps, exchange)
   exchange.plugins = deps.plugins.of(exchange.request)
   if (routerOf(asked.request) === null) {
@@ -155,6 +157,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
     const exchange = open(deps, asked, new FinalSink(), null)
     try {
+      openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
       // Without their work, but routing must know what they will make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
@@ -170,8 +173,9 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
 const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: fillStoredFiles },
+  { timed: 'guard', run: fillInput },
   { timed: null, run: guardRequest },
+  { timed: 'tools', run: sumUpIfLong },
   { timed: 'route', run: prepare },
   { timed: null, run: route },
   { timed: 'admit', run: admit },
@@ -181,7 +185,7 @@ const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
 
 /** Of a request whose reply a batch service has stored: whether it may run was decided before. */
 const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: fillStoredFiles },
+  { timed: 'guard', run: fillInput },
   { timed: null, run: guardStored },
   { timed: 'route', run: prepare },
   { timed: null, run: pin },
@@ -217,6 +221,12 @@ function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Pl
   const createdAt = unixSeconds(clock)
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), asked.held)
   return new RunningExchange(asked, createdAt, answer, plan)
+}
+
+/** Puts what the client only names, or keeps sealed, into the request, so that all others see it. */
+function fillInput(deps: GatewayDeps, exchange: RunningExchange): undefined | Promise<void> {
+  openSummaries(deps, exchange)
+  return fillStoredFiles(deps, exchange)
 }
 
 /** Guardrails of now will look at a reply that was stored. */

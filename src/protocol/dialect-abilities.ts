@@ -34,6 +34,8 @@ export interface DialectAbilities {
   readonly nativeFields: boolean
   /** Providers that speak it may be sent fields of chat completions that it does not document. */
   readonly takesChatFields: boolean
+  /** An item at the end of its input may ask for a summary of the conversation. */
+  readonly compacts: boolean
   /** How its clients are told that there is no model of a name. */
   readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
@@ -53,6 +55,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: false,
+    compacts: true,
     unknownModel: 'model_not_found',
   },
   'chat-completions': {
@@ -69,6 +72,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: true,
+    compacts: false,
     unknownModel: 'model_not_found',
   },
   messages: {
@@ -85,6 +89,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: true,
     nativeFields: true,
     takesChatFields: true,
+    compacts: false,
     unknownModel: 'unknown_model',
   },
   embeddings: {
@@ -101,6 +106,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     mcpServers: false,
     nativeFields: false,
     takesChatFields: true,
+    compacts: false,
     unknownModel: 'model_not_found',
   },
 }

@@ -29,21 +29,13 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 /** The operations below a path, by its first part. */
 const BELOW: Readonly<Record<string, string>> = {
   messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
-  'responses/compact': 'compaction (POST /v1/responses/compact) is not offered by this gateway yet',
-  'responses/input_tokens':
-    'counting tokens (POST /v1/responses/input_tokens) is not offered by this gateway yet; POST /v1/messages/count_tokens is',
   responses:
-    'responses are not stored: below POST /v1/responses there is only GET /v1/responses/{id}, for resumable streams',
+    'responses are not stored: below POST /v1/responses there are compact, input_tokens and GET /v1/responses/{id}, for resumable streams',
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
 const LONGEST_GUESSED = 64
 
 const NONE = 'No such operation'
-
-/** True for an operation of similar interfaces whose path looks like a resource of ours. */
-export function isOfOthers(path: string): boolean {
-  return /^(?:\/api)?\/v1\/responses\/(?:compact|input_tokens)\/?$/.test(path)
-}
 
 /** The refusal of a path that the router does not know. */
 export function noSuchOperation(path: string, router: Router): GatewayError {
@@ -60,8 +52,6 @@ function messageFor(path: string, router: Router): string {
       ? `${NONE}: paths begin with /v1`
       : `${NONE}${didYouMean(inside)} The base URL of clients ends in /v1`
   }
-  const whole = below.slice(1)
-  if (isOfOthers(path) && Object.hasOwn(BELOW, whole)) return `${NONE}: ${BELOW[whole]}`
   const [, first = '', ...rest] = below.split('/')
   // `hasOwn`: the path is the client's.
   if (rest.length > 0 && Object.hasOwn(BELOW, first)) return `${NONE}: ${BELOW[first]}`
@@ -114,6 +104,5 @@ export function mismatch(
   const { allow, operations } = match.resource
   const operation = operations.get(method)
   if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
-  if (isOfOthers(path)) return noSuchOperation(path, router)
   return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
 }

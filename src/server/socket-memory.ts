@@ -173,8 +173,13 @@ function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
   const asked = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
   const told = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
   const output = told.response?.output
-  const items = [...itemsOf(asked.input), ...(Array.isArray(output) ? output : [])]
+  const items = [...itemsOf(asked.input), ...(Array.isArray(output) ? output : [])].filter(isSaid)
   return [...earlier, Buffer.from(JSON.stringify(items))]
+}
+
+/** What asked for a compaction stands at the end of its own request only. */
+function isSaid(item: unknown): boolean {
+  return !(isObject(item) && item['type'] === 'compaction_trigger')
 }
 
 /** The items of an input: a text is one message. */

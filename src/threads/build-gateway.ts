@@ -35,6 +35,7 @@ import { ProviderRequests } from '../gateway/provider-request.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../gateway/respond.ts'
 import { createRoutableModels, RetryBudget, Routing, Stickiness } from '../gateway/routing/rank.ts'
 import type { ReadStoredFile } from '../gateway/stored-files.ts'
+import type { Summaries } from '../gateway/summaries.ts'
 import { placeOf } from '../gateway/tool-calls.ts'
 import { EndpointHealth } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
@@ -147,6 +148,7 @@ export interface BuiltGateway {
   readonly log: Log
   readonly tasks: GatewayTasks
   readonly files: Files
+  readonly summaries: Summaries
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -195,6 +197,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     askAs,
     webSearcher: webSearcherOf(base),
   })
+  const summaries: Summaries = {
+    seal: createTextSeal(options.vaultKeys, 'summaries'),
+    askAs,
+    inputTokens: inputTokensOf,
+  }
   const tools = createTools({
     ...base,
     askAs,
@@ -214,6 +221,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     toolPermissions,
     guard,
     readStoredFile: storedFileReader(base.files),
+    summaries,
   }
   const plans = new Plans({ ...parts, guardrails })
   base.catalogue.follow(() => plans.clear())
@@ -240,6 +248,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     log,
     tasks: base.tasks,
     files: base.files,
+    summaries,
     changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys, plans }, change),
     async close() {
       abandoned.endAll()

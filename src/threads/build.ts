@@ -1,7 +1,7 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
 import { EndUserWeights } from '../access/end-user-weights.ts'
 import { ApiKeys, callerOf } from '../access/keys.ts'
-import { createDataRegions } from '../api/inference.ts'
+import { createDataRegions } from '../api/client-call.ts'
 import { createListing, type Listing, LiveListing } from '../api/models.ts'
 import { InterfaceDocument } from '../api/openapi.ts'
 import type { Operation } from '../api/operation.ts'
@@ -184,6 +184,7 @@ function operationsOf(
   const { heartbeatMs, stallMs } = config.timeouts
   return createOperations({
     gateway,
+    summaries: built.summaries,
     offered,
     listing: listingOf(built),
     restrictionsOf: caller => built.guard.restrictions(caller),

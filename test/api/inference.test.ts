@@ -18,6 +18,7 @@ import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
 import { NO_FILES } from '../support/no-files.ts'
 import { NO_PROOFS } from '../support/no-proofs.ts'
+import { NO_SUMMARIES } from '../support/no-summaries.ts'
 import { NO_TRANSCRIPTS } from '../support/no-transcripts.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -77,6 +78,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     ...NO_FILES,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
+    ...NO_SUMMARIES,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }

@@ -200,6 +200,9 @@ t.test('messages', async () => {
     await ask('createMessage', { body: whole, headers: METADATA })
     await ask('createMessage', { body: { ...whole, stream: true }, headers: METADATA })
   }
+  const talk = { model: 'sim/echo', input: 'Hello' }
+  await ask('compactConversation', { body: talk, headers: METADATA })
+  await ask('countInputTokens', { body: talk })
   await ask('countMessageTokens', { body: { model: 'sim/echo', messages: HELLO } })
 })
 
@@ -398,12 +401,12 @@ t.test('errors of every operation have the documented form', async () => {
 })
 
 t.test('failures of models have the documented form', async () => {
-  for (const [id, rest] of [
-    ['createResponse', { input: 'Hello' }],
-    ['createChatCompletion', { messages: HELLO }],
-    ['createMessage', { messages: HELLO, max_tokens: 10 }],
+  for (const [id, rest, unknown] of [
+    ['createResponse', { input: 'Hello' }, 400],
+    ['createChatCompletion', { messages: HELLO }, 400],
+    ['createMessage', { messages: HELLO, max_tokens: 10 }, 404],
   ] as const) {
-    await ask(id, { body: { model: 'sim/none', ...rest }, status: 400, headers: METADATA })
+    await ask(id, { body: { model: 'sim/none', ...rest }, status: unknown, headers: METADATA })
     await ask(id, { body: { model: 'sim/fail-reset', ...rest }, status: 502, headers: METADATA })
     await ask(id, { body: { model: 'sim/fail-cut-close', ...rest, stream: true }, headers: METADATA })
   }

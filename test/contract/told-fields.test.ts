@@ -188,9 +188,6 @@ t.test('times of the attempt are told where they are asked for, on all doors', a
 })
 
 t.test('what a client asks too much of is 400 and names the field', async t => {
-  const reply = await post('/responses/compact', { model: 'parrot/openai-chat', input: [] })
-  t.equal(reply.status, 404)
-  t.match(await reply.json(), { error: { message: /compact\) is not offered/ }, user_id: null })
   const tool = { type: 'gateway:file_search', parameters: { max_num_results: 51 } }
   const { status, document } = await ask({ model: 'parrot/openai-chat', input: 'Hi', tools: [tool] })
   t.equal(status, 400)

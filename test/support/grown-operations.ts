@@ -18,6 +18,8 @@ const USER = { role: 'user', content: 'hi' }
 /** What a body has beside what grows; of others it is their first example. */
 const BASES: Readonly<Record<string, { readonly models: readonly string[]; readonly body: object }>> = {
   createResponse: { models: MODELS, body: { input: 'hi' } },
+  compactConversation: { models: MODELS, body: { input: 'hi' } },
+  countInputTokens: { models: MODELS, body: { input: 'hi' } },
   createChatCompletion: { models: MODELS, body: { messages: [USER] } },
   createMessage: { models: MODELS, body: { max_tokens: 100, messages: [USER] } },
   countMessageTokens: { models: MODELS, body: { messages: [USER] } },

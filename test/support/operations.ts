@@ -14,6 +14,7 @@ import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
 import { NO_FILES } from './no-files.ts'
 import { NO_PROOFS } from './no-proofs.ts'
+import { NO_SUMMARIES } from './no-summaries.ts'
 import { NO_TRANSCRIPTS } from './no-transcripts.ts'
 import { TestClock } from './test-clock.ts'
 
@@ -55,5 +56,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     ...NO_FILES,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
+    ...NO_SUMMARIES,
   })
 }

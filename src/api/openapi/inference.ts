@@ -18,7 +18,7 @@ import {
 } from './description.ts'
 import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
-import { count, ResponseAnswer, text } from './response.ts'
+import { count, ResponseAnswer, text, UsageAnswer } from './response.ts'
 
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
@@ -32,6 +32,23 @@ const USAGE = {
   total_tokens: 8,
   cost: 0.000007,
 }
+
+const Compaction = Type.Object({
+  id: text,
+  object: Type.Literal('response.compaction'),
+  created_at: count,
+  output: Type.Array(
+    Type.Object({
+      type: text,
+      id: text,
+      role: Type.Optional(text),
+      status: Type.Optional(text),
+      content: Type.Optional(Type.Array(Type.Object({ type: text }, { additionalProperties: true }))),
+      encrypted_content: Type.Optional(text),
+    }),
+  ),
+  usage: Type.Union([UsageAnswer, Type.Null()]),
+})
 
 const RESPONSE = {
   id: ID,
@@ -299,6 +316,39 @@ export const INFERENCE: Descriptions = {
         stream: { schema: MessageEvent, example: BLOCK },
       },
     },
+  },
+  compactConversation: {
+    tag: 'Inference',
+    text: 'The same model writes a summary, which leaves sealed: only this workspace can send it back. The output has the newest messages of user, developer and system (64,000 tokens), and the summary last.',
+    parameters: HEADERS,
+    body: {
+      schema: ResponsesRequest,
+      examples: { text: { model: 'sim/echo', input: 'Remember the number 7.' } },
+    },
+    answers: {
+      200: answer(Compaction, 'What stands for the conversation.', {
+        id: ID,
+        object: 'response.compaction',
+        created_at: CREATED,
+        output: [
+          { type: 'compaction', id: 'cmp_7Kd8sPq2LxVz7Yw4Rb1TnAb2', encrypted_content: 'gw-summary-v1:k1.…' },
+        ],
+        usage: USAGE,
+      }),
+    },
+  },
+  countInputTokens: {
+    tag: 'Inference',
+    text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
+    body: { schema: ResponsesRequest, examples: { text: { model: 'sim/echo', input: 'Hello' } } },
+    answers: {
+      200: answer(
+        Type.Object({ object: Type.Literal('response.input_tokens'), input_tokens: count }),
+        'The estimate.',
+        { object: 'response.input_tokens', input_tokens: 2 },
+      ),
+    },
+    failures: ['unprocessable'],
   },
   countMessageTokens: {
     tag: 'Inference',

@@ -1,0 +1,113 @@
+/** What a request over any transport says beside its body, and how its body is read. */
+import { callerOf } from '../access/keys.ts'
+import type { FailureDetails } from '../dialects/dialect.ts'
+import type { Outcome } from '../gateway/answer/answer.ts'
+import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
+import { shownModel } from '../log/log.ts'
+import { isObject } from '../protocol/schema.ts'
+import type { ApiRequest, Reply } from './operation.ts'
+
+/** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
+const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
+
+export function failureDetails(
+  call: ClientRequest,
+  outcome: Extract<Outcome, { answered: false }>,
+): FailureDetails {
+  return {
+    id: call.id,
+    metadata: call.withMetadata ? outcome.metadata : null,
+    usage: outcome.charged?.usage ?? null,
+    request: call.request,
+  }
+}
+
+/** Terms of a request beside its body, for the pipeline. */
+export function factsOf(
+  request: ApiRequest,
+  dataRegionOf: DataRegionOf,
+): Omit<ClientRequest, 'dialect' | 'request'> {
+  return {
+    id: request.id,
+    caller: callerOf(request.key),
+    withMetadata: wantsMetadata(request.headers),
+    dataRegion: dataRegionOf(request.host),
+    watch: request.watch,
+    held: request.held,
+    signal: request.signal,
+    client: clientOf(request.headers),
+  }
+}
+
+function clientOf(headers: ApiRequest['headers']): ClientFacts | undefined {
+  const referer = headers.get('http-referer') ?? headers.get('referer')
+  const userAgent = headers.get('user-agent')
+  // Ours, and those that clients of similar interfaces send. The first one counts.
+  const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
+  if (referer === undefined && userAgent === undefined && title === undefined) return undefined
+  return { referer, title, userAgent }
+}
+
+/** The parsed body; where it is refused, the log line tells at least its model. */
+export function parseBody<Parsed>(
+  dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
+  request: ApiRequest,
+  reply: Reply,
+  body = request.body,
+): Parsed {
+  try {
+    const session = request.headers.get('x-session-id')
+    const asked = session === undefined || session === '' ? body : withSession(body, session)
+    return dialect.parse(asked, request.headers)
+  } catch (refused) {
+    reply.summary = { requestedModel: askedModel(request.body) }
+    throw refused
+  }
+}
+
+function askedModel(body: unknown): string | undefined {
+  const model = isObject(body) ? body['model'] : undefined
+  return typeof model === 'string' ? shownModel(model) : undefined
+}
+
+/** Puts the session of the header into a body without one, so that the same rules check it. */
+function withSession(body: unknown, session: string): unknown {
+  if (typeof body !== 'object' || body === null) return body
+  if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
+  return { ...body, session_id: session }
+}
+
+/** True when a header asks for `gateway_metadata`. */
+export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
+  for (const name of METADATA_HEADERS) {
+    const value = headers.get(name)
+    if (value !== undefined) return value.toLowerCase() === 'enabled'
+  }
+  return false
+}
+
+type Region = NonNullable<ClientRequest['dataRegion']>
+
+/** Hosts of the regions; a name without a port stands for every port. */
+export type RegionHosts = Readonly<Record<Region, readonly string[]>>
+
+/** Finds the region of a Host header; null: data may go anywhere. */
+export type DataRegionOf = (host: string) => Region | null
+
+/** Only configured names count, exactly: any other host is the global one. */
+export function createDataRegions(hosts: RegionHosts): DataRegionOf {
+  const regions = new Map<string, Region>()
+  for (const region of ['europe', 'us'] as const) {
+    for (const host of hosts[region]) regions.set(nameOf(host), region)
+  }
+  if (regions.size === 0) return () => null
+  return host => {
+    const name = nameOf(host)
+    return regions.get(name) ?? regions.get(name.replace(/:\d{1,5}$/, '')) ?? null
+  }
+}
+
+/** Host names ignore case, and may end in the dot of the root. */
+function nameOf(host: string): string {
+  return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
+}

@@ -1,0 +1,173 @@
+/**
+ * Compaction on request: the item `compaction_trigger` at the end of an input, and POST /responses/compact. Each is one
+ * model call of its caller, with guardrails, limits and a usage record, and its text leaves sealed.
+ */
+import { unixSeconds } from '../clock.ts'
+import type { Dialect } from '../dialects/dialect.ts'
+import { type GatewayError, toGatewayError } from '../errors.ts'
+import { echoRequest, FinalSink, type Outcome } from '../gateway/answer/answer.ts'
+import {
+  keptMessages,
+  type SummaryItem,
+  sealSummary,
+  summaryIn,
+  summaryRequest,
+} from '../gateway/compaction.ts'
+import type { ClientRequest } from '../gateway/exchange.ts'
+import type { Gateway } from '../gateway/respond.ts'
+import type { Summaries } from '../gateway/summaries.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { HostedItem } from '../protocol/items.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import { isObject } from '../protocol/schema.ts'
+import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
+import { EventSink, type StreamDeps } from './event-sink.ts'
+import type { Handler, Reply } from './operation.ts'
+
+export interface CompactionDeps {
+  readonly gateway: Gateway
+  readonly summaries: Pick<Summaries, 'seal' | 'inputTokens'>
+  readonly stream: StreamDeps
+  readonly dataRegionOf: DataRegionOf
+}
+
+const TRIGGER = 'compaction_trigger'
+
+/** The body without the item that asks for a compaction; null: it has none at its end. */
+export function withoutTrigger(body: unknown): object | null {
+  if (!isObject(body)) return null
+  const { input } = body
+  if (!Array.isArray(input)) return null
+  const last: unknown = input.at(-1)
+  return isObject(last) && last['type'] === TRIGGER ? { ...body, input: input.slice(0, -1) } : null
+}
+
+interface Compacted {
+  readonly item: SummaryItem
+  /** Of the model call. */
+  readonly response: ResponseResource
+}
+
+type Result =
+  | { readonly compacted: Compacted; readonly outcome: Outcome }
+  | { readonly error: GatewayError; readonly outcome: Extract<Outcome, { answered: false }> }
+
+async function compact({ gateway, summaries }: CompactionDeps, call: ClientRequest): Promise<Result> {
+  const sink = new FinalSink()
+  const outcome = await gateway.respond({ ...call, request: summaryRequest(call.request) }, sink)
+  if (!outcome.answered) return { error: outcome.error, outcome }
+  const { response } = sink
+  try {
+    if (response === null) throw outcome.refused ?? new Error('no answer')
+    const item = sealSummary(summaries.seal, call.caller, { text: summaryIn(response), replaces: false })
+    return { compacted: { item, response }, outcome }
+  } catch (thrown) {
+    const error = toGatewayError(thrown)
+    const charged = response?.usage == null ? null : { id: call.id, usage: response.usage }
+    const metadata = response?.gateway_metadata ?? null
+    return {
+      error,
+      outcome: { answered: false, error, metadata, charged, summary: outcome.summary } as never,
+    }
+  }
+}
+
+/** Answers a request whose input ends in a trigger: the item of the summary is all its output. */
+export async function answerTrigger(
+  dialect: Dialect,
+  deps: CompactionDeps,
+  call: ClientRequest,
+  reply: Reply,
+): Promise<void> {
+  const { request, id } = call
+  const isStreamed = request.stream === true
+  const sink = isStreamed ? new EventSink(reply, null, dialect.frames(request), deps.stream) : null
+  try {
+    const result = await compact(deps, call)
+    reply.summary = result.outcome.summary
+    const begun = (model: string) =>
+      echoRequest(request, { id, createdAt: unixSeconds(deps.stream.clock), model })
+    if ('error' in result) {
+      const { error, outcome } = result
+      if (sink === null) reply.failure(error, failureDetails(call, outcome))
+      else if (error.code === 'context_length_exceeded') tellOverflow(sink, begun(request.model ?? ''), error)
+      else sink.fail(error, failureDetails(call, outcome))
+      return
+    }
+    const { item, response } = result.compacted
+    const opening = begun(response.model)
+    const { completed_at, service_tier, usage, gateway_metadata } = response
+    const told: ResponseResource = {
+      ...opening,
+      status: 'completed',
+      output: [{ ...item } as HostedItem],
+      completed_at,
+      service_tier,
+      usage,
+      ...(gateway_metadata === undefined ? {} : { gateway_metadata }),
+    }
+    if (sink === null) reply.json(200, dialect.body(told, request))
+    else tell(sink, opening, told)
+  } finally {
+    sink?.close()
+  }
+}
+
+function tell(sink: EventSink, opening: ResponseResource, told: ResponseResource): void {
+  const [item] = told.output
+  if (item === undefined) return
+  const events: StreamEvent[] = [
+    { type: 'response.created', sequence_number: 0, response: opening },
+    { type: 'response.in_progress', sequence_number: 1, response: opening },
+    { type: 'response.output_item.added', sequence_number: 2, output_index: 0, item },
+    { type: 'response.output_item.done', sequence_number: 3, output_index: 0, item },
+    { type: 'response.completed', sequence_number: 4, response: told },
+  ]
+  sink.hold()
+  for (const event of events) sink.write(event)
+  sink.end()
+}
+
+/** Clients act upon it in the stream. */
+function tellOverflow(sink: EventSink, opening: ResponseResource, error: GatewayError): void {
+  const { message, errorType } = error
+  sink.hold()
+  sink.write({ type: 'response.created', sequence_number: 0, response: opening })
+  sink.write({
+    type: 'response.failed',
+    sequence_number: 1,
+    response: {
+      ...opening,
+      status: 'failed',
+      error: { code: 'context_length_exceeded', message },
+      error_type: errorType,
+    },
+  })
+  sink.end()
+}
+
+/** POST /responses/compact: the messages that stay, and the summary of all. */
+export function compactConversation(dialect: Dialect, deps: CompactionDeps): Handler {
+  return async (request, reply) => {
+    const parsed = parseBody(dialect, request, reply)
+    const call: ClientRequest = {
+      ...factsOf(request, deps.dataRegionOf),
+      dialect: dialect.name,
+      request: { ...parsed, stream: false },
+    }
+    const result = await compact(deps, call)
+    reply.summary = result.outcome.summary
+    if ('error' in result) {
+      reply.failure(result.error, failureDetails(call, result.outcome))
+      return
+    }
+    const { item, response } = result.compacted
+    reply.json(200, {
+      id: response.id,
+      object: 'response.compaction',
+      created_at: response.created_at,
+      output: [...keptMessages(parsed, deps.summaries.inputTokens), item],
+      usage: response.usage,
+    })
+  }
+}

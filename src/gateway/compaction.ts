@@ -1,0 +1,243 @@
+/**
+ * Compaction: the same model writes a summary of a conversation, and the client keeps it as a sealed item in the place
+ * of what was said. The seal is bound to the workspace and to its kind; any node with the same master keys opens it. An
+ * opened summary is the message of a user, so that it says nothing with more right than the client itself.
+ */
+import type { TextSeal } from '../credentials/sealed-text.ts'
+import { GatewayError } from '../errors.ts'
+import { randomText } from '../ids.ts'
+import type { InputItem } from '../protocol/items.ts'
+import type { Caller } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import { isObject } from '../protocol/schema.ts'
+
+/** Seals summaries for the workspaces of callers. */
+export type SummarySeal = Pick<TextSeal, 'seal' | 'open' | 'knows'>
+
+/** A sealed summary as an item of an output. */
+export interface SummaryItem {
+  readonly type: 'compaction'
+  readonly id: string
+  readonly encrypted_content: string
+}
+
+/** What is sealed. `replaces`: the summary stands for every item before it, not only beside those that are left. */
+interface Summary {
+  readonly text: string
+  readonly replaces: boolean
+}
+
+/** Before the sealed text. */
+const MARK = 'gw-summary-v1:'
+/** Summaries that a provider has made for itself are marked by its format. */
+const OF_PROVIDER = /^[a-z]+(?:-[a-z]+)*-v\d+:/
+
+const HEADING = 'Summary of the conversation up to here:\n\n'
+const TASK = `Write a summary of the conversation above, for somebody who goes on with it and will see nothing else of it.
+Keep what the user wants, in the user's words where they matter; decisions and their reasons; facts, names, numbers, paths and code that are still needed; what was done and what came of it; what is open, and the next step.
+Answer with the summary alone. Call no tool.`
+
+/** The item of a summary. */
+export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary): SummaryItem {
+  const sealed = seal.seal(JSON.stringify(summary), ownerOf(caller))
+  return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${sealed}` }
+}
+
+function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
+  return [organizationId, workspaceId ?? '']
+}
+
+/**
+ * The request with messages in the place of sealed summaries; null where it has none.
+ * @throws GatewayError `invalid_request` for one that does not open
+ */
+export function withOpenSummaries(
+  request: ResponsesRequest,
+  caller: Caller,
+  seal: SummarySeal,
+): ResponsesRequest | null {
+  const { input } = request
+  if (typeof input === 'string' || !input.some(({ type }) => type === 'compaction')) return null
+  let items: InputItem[] = []
+  for (const [at, item] of input.entries()) {
+    const summary = item.type === 'compaction' ? openSummary(item.encrypted_content, at, caller, seal) : null
+    if (summary === null) {
+      items.push(item)
+      continue
+    }
+    if (summary.replaces) items = items.filter(isSetting)
+    items.push(messageOf(summary.text))
+  }
+  return { ...request, input: items }
+}
+
+/** Null: a provider has made it, and only that one reads it. */
+function openSummary(content: string, at: number, caller: Caller, seal: SummarySeal): Summary | null {
+  const path = `input[${at}].encrypted_content`
+  if (!content.startsWith(MARK)) {
+    if (OF_PROVIDER.test(content)) return null
+    throw new GatewayError('invalid_request', `${path}: is no compaction of this gateway`)
+  }
+  const sealed = content.slice(MARK.length)
+  if (!seal.knows(sealed)) {
+    throw new GatewayError('invalid_request', `${path}: its key is not in use any more: compact again`)
+  }
+  const text = seal.open(sealed, ownerOf(caller))
+  if (text === null) {
+    throw new GatewayError('invalid_request', `${path}: is no compaction of this workspace, or was changed`)
+  }
+  return JSON.parse(text) as Summary
+}
+
+/** Items that hold for the whole conversation, whatever is said in it. */
+function isSetting(item: InputItem): boolean {
+  if (item.type === 'additional_tools' || item.type === 'configuration_update') return true
+  return isMessage(item) && item.role !== 'user' && item.role !== 'assistant'
+}
+
+type Message = Extract<InputItem, { readonly role: string }>
+
+function isMessage(item: InputItem): item is Message {
+  return item.type === undefined || item.type === 'message'
+}
+
+function messageOf(text: string): InputItem {
+  return { type: 'message', role: 'user', content: [{ type: 'input_text', text: `${HEADING}${text}` }] }
+}
+
+function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
+  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
+}
+
+/** The request that asks the same model for a summary. Its own bounds and forms do not hold for that. */
+export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
+  const {
+    text: _text,
+    max_output_tokens: _most,
+    plugins: _plugins,
+    modalities: _modalities,
+    prediction: _prediction,
+    stop: _stop,
+    context_management: _management,
+    ...rest
+  } = request as ResponsesRequest & Managed
+  const items = itemsOf(request)
+  const hasTools = (request.tools?.length ?? 0) > 0 || items.some(({ type }) => type === 'additional_tools')
+  const task: InputItem = { type: 'message', role: 'user', content: [{ type: 'input_text', text: TASK }] }
+  return {
+    ...rest,
+    input: [...items, task],
+    stream: false,
+    ...(hasTools ? { tool_choice: 'none' as const } : {}),
+  }
+}
+
+/** The summary that a model has written. @throws GatewayError `provider_unavailable` where it is none */
+export function summaryIn({ status, output }: ResponseResource): string {
+  const texts: string[] = []
+  for (const item of output) {
+    if (item.type !== 'message') continue
+    for (const part of item.content) if (part.type === 'output_text') texts.push(part.text)
+  }
+  const text = texts.join('\n').trim()
+  if (status === 'completed' && text !== '') return text
+  throw new GatewayError('provider_unavailable', 'The model wrote no whole summary of the conversation')
+}
+
+/** Tokens, about, of the messages that stay beside a summary. */
+const KEPT_MAX_TOKENS = 64_000
+
+/** The messages of user, developer and system that stay beside a summary: the newest ones, in their order. */
+export function keptMessages(
+  request: ResponsesRequest,
+  tokensOf: (request: ResponsesRequest) => number,
+): readonly object[] {
+  const kept: object[] = []
+  let left = KEPT_MAX_TOKENS
+  for (const item of itemsOf(request).toReversed()) {
+    if (!isMessage(item) || item.role === 'assistant') continue
+    left -= tokensOf({ input: [item] })
+    if (left < 0) break
+    const { content, ...rest } = item as Message & { readonly content: unknown }
+    kept.push({
+      ...rest,
+      type: 'message',
+      id: (item as { id?: string | null }).id ?? `msg_${randomText(24)}`,
+      status: 'completed',
+      content: typeof content === 'string' ? [{ type: 'input_text', text: content }] : content,
+    })
+  }
+  return kept.toReversed()
+}
+
+interface Managed {
+  readonly context_management?: unknown
+}
+
+const THRESHOLD_MIN = 1_000
+
+/**
+ * The input tokens from which on the caller wants a summary; null: it wants none.
+ * @throws GatewayError `invalid_request`
+ */
+export function thresholdOf(request: ResponsesRequest): number | null {
+  const list = (request as Managed).context_management
+  if (!Array.isArray(list)) return null
+  let threshold: number | null = null
+  for (const [at, each] of (list as readonly unknown[]).entries()) {
+    const { type, compact_threshold: least } = isObject(each) ? each : {}
+    if (type !== 'compaction') {
+      throw new GatewayError('invalid_request', `context_management[${at}].type: must be compaction`)
+    }
+    if (typeof least !== 'number' || !Number.isInteger(least) || least < THRESHOLD_MIN) {
+      throw new GatewayError(
+        'invalid_request',
+        `context_management[${at}].compact_threshold: must be an integer from ${THRESHOLD_MIN}`,
+      )
+    }
+    threshold = Math.min(threshold ?? least, least)
+  }
+  return threshold
+}
+
+/** The request without the wish for a summary. */
+export function withoutThreshold(request: ResponsesRequest): ResponsesRequest {
+  const { context_management: _management, ...rest } = request as ResponsesRequest & Managed
+  return rest
+}
+
+function isResult({ type }: InputItem): boolean {
+  return type?.endsWith('_output') === true
+}
+
+/** A call, or what the model thought before it. */
+function isStep(item: InputItem): boolean {
+  return !isMessage(item) && !isResult(item) && !isSetting(item)
+}
+
+/**
+ * The newest items, which follow a summary: what was said last, or the last calls with their results.
+ * Null where there is nothing else to sum up.
+ */
+export function newestItems(request: ResponsesRequest): readonly InputItem[] | null {
+  const items = itemsOf(request)
+  let from = items.length - 1
+  const last = items[from]
+  if (last === undefined) return null
+  if (isResult(last)) {
+    while (from > 0 && isResult(items[from - 1] as InputItem)) from--
+    while (from > 0 && isStep(items[from - 1] as InputItem)) from--
+  }
+  return items.slice(0, from).some(item => !isSetting(item)) ? items.slice(from) : null
+}
+
+/** The request with a summary in the place of all but its settings and its newest items. */
+export function summedUp(
+  request: ResponsesRequest,
+  summary: string,
+  newest: readonly InputItem[],
+): ResponsesRequest {
+  const before = itemsOf(request).slice(0, -newest.length).filter(isSetting)
+  return { ...request, input: [...before, messageOf(summary), ...newest] }
+}

@@ -1,0 +1,64 @@
+/** Sealed summaries in an exchange: they are opened before anything looks at the request, and made where one is due. */
+import type { ResponsesRequest } from '../protocol/request.ts'
+import {
+  newestItems,
+  type SummarySeal,
+  sealSummary,
+  summaryIn,
+  summaryRequest,
+  summedUp,
+  thresholdOf,
+  withOpenSummaries,
+  withoutThreshold,
+} from './compaction.ts'
+import type { AskAs } from './exchange.ts'
+import type { RunningExchange } from './running.ts'
+import { SKIPPED } from './stages.ts'
+
+export interface SummariesDeps {
+  /** Absent: summaries go on as they are. */
+  readonly summaries?: Summaries
+}
+
+export interface Summaries {
+  readonly seal: SummarySeal
+  readonly askAs: AskAs
+  /** Tokens of a request, about. */
+  readonly inputTokens: (request: ResponsesRequest) => number
+}
+
+/** A long conversation is read and summed up within this time. */
+const SUMMARY_MS = 300_000
+
+/** @throws GatewayError `invalid_request` for a summary that does not open */
+export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExchange): void {
+  if (summaries === undefined) return
+  const opened = withOpenSummaries(exchange.prompt, exchange.caller, summaries.seal)
+  if (opened !== null) exchange.prompt = opened
+}
+
+/** Puts a summary in the place of a conversation that has become longer than its caller wants. */
+export function sumUpIfLong(
+  { summaries }: SummariesDeps,
+  exchange: RunningExchange,
+): typeof SKIPPED | Promise<void> {
+  const threshold = summaries === undefined ? null : thresholdOf(exchange.prompt)
+  if (summaries === undefined || threshold === null) return SKIPPED
+  exchange.prompt = withoutThreshold(exchange.prompt)
+  const { prompt } = exchange
+  const newest = summaries.inputTokens(prompt) <= threshold ? null : newestItems(prompt)
+  return newest === null ? SKIPPED : sumUp(summaries, exchange, newest)
+}
+
+async function sumUp(
+  { seal, askAs }: Summaries,
+  exchange: RunningExchange,
+  newest: NonNullable<ReturnType<typeof newestItems>>,
+): Promise<void> {
+  const { answer, caller, prompt, signal } = exchange
+  const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_MS })
+  signal.throwIfAborted()
+  const text = summaryIn(response)
+  answer.show({ ...sealSummary(seal, caller, { text, replaces: true }) })
+  exchange.prompt = summedUp(prompt, text, newest)
+}
