@@ -10,7 +10,7 @@ import { GatewayError, serviceUnavailable } from '../errors.ts'
 import { Places } from '../fairness/places.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
-import { undici } from '../upstream/undici.ts'
+import { requestWithin, undici } from '../upstream/undici.ts'
 import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
 export interface S3Settings {
@@ -89,7 +89,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
         : Readable.from(silence.watched(source.chunks()), { objectMode: false })
     try {
       const { origin, pathname: path } = url
-      const reply = await dispatcher.request({ origin, path, method, headers, body, signal: silence.signal })
+      const reply = await requestWithin(dispatcher, { origin, path, method, headers, body }, silence.signal)
       silence.heard()
       // A reply that is left is an error of its body.
       reply.body.on('error', () => undefined)
@@ -190,6 +190,8 @@ function connect(base: URL, proxy: string | null): Dispatcher {
     connectTimeout: CONNECT_MS,
     requestTls: tls,
     proxyTls: tls,
+    // Only CONNECT goes to it, and has to be answered in the time for connecting.
+    clientFactory: (origin, given) => new Pool(origin, { ...given, headersTimeout: CONNECT_MS }),
   })
 }
 

@@ -5,9 +5,9 @@
  */
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import { addressesOf, connectorTo, type LinkRules, originAt, PageError, tunnelTo } from './fetch-page.ts'
+import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-page.ts'
 import type { ResolveName } from './resolve-name.ts'
-import { undici } from './undici.ts'
+import { requestWithin, undici } from './undici.ts'
 
 export interface CheckedFetchTerms {
   /** It has passed `checkUrl`. */
@@ -44,21 +44,16 @@ export async function openCheckedFetch(
 ): Promise<CheckedFetch> {
   const { url } = terms
   const addresses = await addressesOf(rules, resolve, url, signal)
-  const proxy = rules.proxyOf?.(url) ?? null
-  const [address] = addresses
-  if (address === undefined) throw unreachable()
-  const dispatcher =
-    proxy === null
-      ? new (undici().Pool)(url.origin, {
-          connections: CONNECTIONS_MAX,
-          pipelining: 1,
-          allowH2: false,
-          maxHeaderSize: HEAD_MAX_BYTES,
-          headersTimeout: 0,
-          bodyTimeout: 0,
-          connect: connectorTo(rules, addresses),
-        })
-      : tunnelTo(proxy, url)
+  const closing = new AbortController()
+  const dispatcher = new (undici().Pool)(url.origin, {
+    connections: CONNECTIONS_MAX,
+    pipelining: 1,
+    allowH2: false,
+    maxHeaderSize: HEAD_MAX_BYTES,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: connectorTo(rules, url, addresses, closing.signal),
+  })
   const bytes = { left: terms.maxBytes }
   let requests = 0
   return {
@@ -67,16 +62,12 @@ export async function openCheckedFetch(
         throw new PageError('refused', 'the server sends requests to another origin')
       if (++requests > terms.maxRequests)
         throw new PageError('refused', 'the server asks for too many requests')
-      const answer = await ask(
-        dispatcher,
-        new URL(to),
-        init,
-        terms,
-        proxy === null ? url.origin : originAt(url, address),
-      )
-      return responseOf(answer, terms, bytes)
+      return responseOf(await ask(dispatcher, new URL(to), init, terms), terms, bytes)
     },
-    close: () => void dispatcher.destroy().catch(() => undefined),
+    close() {
+      closing.abort(new Error('closed'))
+      dispatcher.destroy().catch(() => undefined)
+    },
   }
 }
 
@@ -85,12 +76,10 @@ async function ask(
   to: URL,
   init: RequestInit,
   terms: CheckedFetchTerms,
-  origin: string,
 ): Promise<Dispatcher.ResponseData> {
   const own = Object.fromEntries(new Headers(init.headers).entries())
   try {
-    return await dispatcher.request({
-      origin,
+    const request = {
       path: `${to.pathname}${to.search}`,
       method: (init.method ?? 'GET') as Dispatcher.HttpMethod,
       headers: {
@@ -101,8 +90,8 @@ async function ask(
         'accept-encoding': 'identity',
       },
       body: typeof init.body === 'string' ? init.body : null,
-      signal: init.signal ?? null,
-    })
+    }
+    return await requestWithin(dispatcher, request, init.signal ?? null)
   } catch (thrown) {
     init.signal?.throwIfAborted()
     throw thrown instanceof PageError ? thrown : unreachable()

@@ -3,11 +3,10 @@
  * public, and the connection goes to a checked address, through an egress proxy too: the rules of links
  * (fetch-page.ts). Main thread.
  */
-import { request as httpRequest, type RequestOptions } from 'node:http'
-import { request as httpsRequest } from 'node:https'
 import { connect, isIP, type Socket } from 'node:net'
 import type { Clock } from '../clock.ts'
 import { addressesOf, checkUrl, type LinkRules, PageError, resolverOf } from './fetch-page.ts'
+import { throughProxy } from './proxy-tunnel.ts'
 import type { Address } from './resolve-name.ts'
 
 export interface TunnelsDeps extends LinkRules {
@@ -82,37 +81,5 @@ function direct(host: string, port: number, signal: AbortSignal): Promise<Socket
     socket.on('error', () => undefined)
     resolve(socket)
   })
-  return promise
-}
-
-function throughProxy(proxy: string, target: string, signal: AbortSignal): Promise<Socket> {
-  const { promise, resolve, reject } = Promise.withResolvers<Socket>()
-  const url = new URL(proxy)
-  const credentials = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
-  const options: RequestOptions = {
-    method: 'CONNECT',
-    path: target,
-    headers: {
-      host: target,
-      ...(url.username === ''
-        ? {}
-        : { 'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}` }),
-    },
-    agent: false,
-    signal,
-  }
-  const asked = (url.protocol === 'https:' ? httpsRequest : httpRequest)(url, options)
-  asked.once('error', reject)
-  asked.once('response', reply => {
-    reply.destroy()
-    reject(new Error('no tunnel'))
-  })
-  asked.once('connect', (reply, socket, head) => {
-    socket.on('error', () => undefined)
-    if (reply.statusCode === 200 && head.length === 0) return resolve(socket)
-    socket.destroy()
-    reject(new Error('no tunnel'))
-  })
-  asked.end()
   return promise
 }

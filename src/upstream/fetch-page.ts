@@ -8,6 +8,7 @@ import type { buildConnector, Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
 import { Places } from '../fairness/places.ts'
 import type { ProxyOf } from './egress.ts'
+import { throughProxy } from './proxy-tunnel.ts'
 import {
   type Address,
   createServerLookup,
@@ -16,7 +17,7 @@ import {
   QueueTimeout,
   type ResolveName,
 } from './resolve-name.ts'
-import { undici } from './undici.ts'
+import { requestWithin, undici } from './undici.ts'
 
 /** The reason why a link was not fetched. Only `busy` is no fault of the link. */
 export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
@@ -226,53 +227,54 @@ async function ask(
   addresses: readonly Address[],
   signal: AbortSignal,
 ): Promise<Answer> {
-  const proxy = deps.proxyOf?.(url) ?? null
-  if (proxy === null) {
-    const client = new (undici().Client)(url.origin, { ...ONCE, connect: connectorTo(deps, addresses) })
-    return await askBy(client, url, url.origin, signal)
-  }
-  for (const [at, address] of addresses.entries()) {
-    try {
-      return await askBy(tunnelTo(proxy, url), url, originAt(url, address), signal)
-    } catch (thrown) {
-      signal.throwIfAborted()
-      if (at === addresses.length - 1) throw thrown
-    }
-  }
-  throw unreachable()
-}
-
-async function askBy(dispatcher: Dispatcher, url: URL, origin: string, signal: AbortSignal): Promise<Answer> {
-  const leave = (): void => void dispatcher.destroy()
+  const connect = connectorTo(deps, url, addresses, signal)
+  const client = new (undici().Client)(url.origin, { ...ONCE, connect })
+  const leave = (): void => void client.destroy().catch(() => undefined)
   try {
-    const { statusCode, headers, body } = await dispatcher.request({
-      origin,
-      path: `${url.pathname}${url.search}`,
-      method: 'GET',
-      headers: { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' },
-      signal,
-    })
+    const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
+    const path = `${url.pathname}${url.search}`
+    const reply = await requestWithin(client, { path, method: 'GET', headers }, signal)
     // A reply that is left is an error of its body.
-    body.on('error', () => undefined)
-    return { statusCode, headers, body, leave }
+    reply.body.on('error', () => undefined)
+    return { statusCode: reply.statusCode, headers: reply.headers, body: reply.body, leave }
   } catch (thrown) {
     leave()
     throw thrown
   }
 }
 
-/** Connects to the checked addresses alone. */
+/**
+ * Connects to the checked addresses alone, directly or by tunnels through the proxy of the address. A certificate is
+ * checked against the name. The signal closes all connections, also those that are being made.
+ */
 export function connectorTo(
-  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
+  rules: LinkRules,
+  url: URL,
   addresses: readonly Address[],
+  signal: AbortSignal,
 ): buildConnector.connector {
+  const { allowPrivate, isPublic = isPublicAddress } = rules
+  const proxy = rules.proxyOf?.(url) ?? null
   const open = undici().buildConnector({
     ...VERIFIED,
     lookup: pinTo(addresses),
   } as buildConnector.BuildOptions)
+  if (proxy !== null) {
+    return (options, callback) => {
+      tunnelTo(proxy, url, addresses, signal).then(
+        tunnel => {
+          closeWith(signal, tunnel)
+          if (url.protocol === 'https:') open({ ...options, httpSocket: tunnel }, callback)
+          else callback(null, tunnel)
+        },
+        (thrown: Error) => callback(thrown, null),
+      )
+    }
+  }
   return (options, callback) => {
     const socket: unknown = open(options, callback)
     if (!(socket instanceof Socket)) return
+    closeWith(signal, socket)
     socket.once('connect', () => {
       // Checks the address that was really connected.
       if (!allowPrivate && !isPublic(socket.remoteAddress ?? '')) {
@@ -282,21 +284,29 @@ export function connectorTo(
   }
 }
 
-/** A tunnel through the proxy. The certificate is checked against the name of the link. */
-export function tunnelTo(proxy: string, url: URL): Dispatcher {
-  const name = bareHost(url)
-  return new (undici().ProxyAgent)({
-    ...ONCE,
-    uri: proxy,
-    proxyTunnel: true,
-    requestTls: isIP(name) === 0 ? { ...VERIFIED, servername: name } : VERIFIED,
-    proxyTls: VERIFIED,
-  })
+/** A tunnel to the first of the addresses that the proxy reaches. */
+async function tunnelTo(
+  proxy: string,
+  { protocol, port: written }: URL,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): Promise<Socket> {
+  const port = written === '' ? (protocol === 'http:' ? 80 : 443) : written
+  for (const { address, family } of addresses) {
+    try {
+      return await throughProxy(proxy, `${family === 6 ? `[${address}]` : address}:${port}`, signal)
+    } catch {
+      signal.throwIfAborted()
+    }
+  }
+  throw unreachable()
 }
 
-/** The origin with the address in place of the name. */
-export function originAt({ protocol, port }: URL, { address, family }: Address): string {
-  return `${protocol}//${family === 6 ? `[${address}]` : address}${port === '' ? '' : `:${port}`}`
+function closeWith(signal: AbortSignal, socket: Socket): void {
+  const close = (): void => void socket.destroy()
+  if (signal.aborted) close()
+  else signal.addEventListener('abort', close, { once: true })
+  socket.once('close', () => signal.removeEventListener('abort', close))
 }
 
 /** A lookup that gives the checked addresses, even if the name has changed since. */

@@ -1,0 +1,45 @@
+/** Tunnels through an egress proxy, to an address that was checked before: the proxy resolves no name. */
+import { request as httpRequest, type RequestOptions } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import type { Socket } from 'node:net'
+
+/**
+ * Asks a proxy for a tunnel. Rejects with the reason of the signal, or with an error whose message has nothing of the
+ * proxy. NODE_TLS_REJECT_UNAUTHORIZED does not count.
+ * @param target `ADDRESS:PORT`, an address of IPv6 in brackets
+ */
+export function throughProxy(proxy: string, target: string, signal: AbortSignal): Promise<Socket> {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>()
+  const url = new URL(proxy)
+  const credentials = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
+  const options: RequestOptions & { readonly rejectUnauthorized: true } = {
+    method: 'CONNECT',
+    path: target,
+    headers: {
+      host: target,
+      ...(url.username === ''
+        ? {}
+        : { 'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}` }),
+    },
+    agent: false,
+    signal,
+    rejectUnauthorized: true,
+  }
+  // They go in their own field, and in no other.
+  url.username = ''
+  url.password = ''
+  const asked = (url.protocol === 'https:' ? httpsRequest : httpRequest)(url, options)
+  asked.once('error', error => reject(signal.aborted ? (signal.reason as Error) : error))
+  asked.once('response', reply => {
+    reply.destroy()
+    reject(new Error('no tunnel'))
+  })
+  asked.once('connect', (reply, socket, head) => {
+    socket.on('error', () => undefined)
+    if (reply.statusCode === 200 && head.length === 0) return resolve(socket)
+    socket.destroy()
+    reject(new Error('no tunnel'))
+  })
+  asked.end()
+  return promise
+}
