@@ -1,6 +1,7 @@
 /**
  * The callers of one endpoint: each API key has a breaker and counts of its own there, so that requests of one key
- * cannot take the endpoint from all others. Bounded: eight keys by name, all others together. Pure. Hot path.
+ * cannot take the endpoint from all others. Bounded: eight keys by name, those that fail before others, and all the
+ * rest together. Pure. Hot path.
  */
 import { Breaker, NEVER } from './breaker.ts'
 import { type Cause, NAME_CHARS } from './notes.ts'
@@ -143,16 +144,16 @@ export class CallerStates {
     return this.#named
   }
 
-  /** The caller by its key, which may be one without a name. */
-  of(nowMs: number, caller: HealthCaller | null): CallerState {
+  /** The caller by its key, which may be one without a name; but one that `fails` gets a name in any case. */
+  of(nowMs: number, caller: HealthCaller | null, fails = false): CallerState {
     if (caller === null) return this.#others
-    return this.find(caller) ?? this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller))
+    return this.find(caller) ?? this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller), fails)
   }
 
   /** The caller by its name in a note. */
-  ofName(nowMs: number, name: string, owner: string): CallerState {
+  ofName(nowMs: number, name: string, owner: string, fails = false): CallerState {
     if (name === '') return this.#others
-    return this.#named.find(each => each.name === name) ?? this.#add(nowMs, name, owner)
+    return this.#named.find(each => each.name === name) ?? this.#add(nowMs, name, owner, fails)
   }
 
   /** Null: the key has no name here. */
@@ -241,21 +242,39 @@ export class CallerStates {
     return { all, withoutWorst: all - (servesOthers ? worstOwned : worst) }
   }
 
-  /** Gives a key a name. One that was silent for 30 s makes room; else the key is one of the others. */
-  #add(nowMs: number, name: string, owner: string): CallerState {
+  #silent(nowMs: number): CallerState | null {
+    const longest = leastOf(this.#named, ({ heardMs }) => heardMs)
+    const isSilent =
+      longest !== null && longest.heardMs <= nowMs - WINDOW_MS && longest.blockedUntilMs <= nowMs
+    return isSilent ? longest : null
+  }
+
+  /** The one without failures that was silent for longest; else one that fails, a blocked one last. */
+  #leastTroubled(nowMs: number): CallerState | null {
+    for (const each of this.#named) each.window.advance(nowMs)
+    const free = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
+    const good = free.filter(({ window }) => window.failed + window.limited === 0)
+    return (
+      leastOf(good, ({ heardMs }) => heardMs) ??
+      leastOf(free, ({ heardMs }) => heardMs) ??
+      leastOf(this.#named, ({ blockedUntilMs }) => blockedUntilMs)
+    )
+  }
+
+  /**
+   * Gives a key a name. One that was silent for 30 s makes room; else the key is one of the others, which mostly
+   * succeed: for a key that fails another one makes room, so that nobody shares the failures of a stranger.
+   */
+  #add(nowMs: number, name: string, owner: string, fails: boolean): CallerState {
     if (this.#named.length >= NAMED_MAX) {
-      let at = 0
-      for (let each = 1; each < NAMED_MAX; each++) {
-        if ((this.#named[each]?.heardMs ?? 0) < (this.#named[at]?.heardMs ?? 0)) at = each
-      }
-      const silent = this.#named[at]
-      if (silent === undefined || silent.heardMs > nowMs - WINDOW_MS || silent.blockedUntilMs > nowMs) {
+      const leaving = fails ? this.#leastTroubled(nowMs) : this.#silent(nowMs)
+      if (leaving === null) {
         if (this.#others.heardMs === NEVER) this.#others.owner = owner
         else if (this.#others.owner !== owner) this.#others.owner = ''
         return this.#others
       }
-      this.#named.splice(at, 1)
-      this.all.splice(this.all.indexOf(silent), 1)
+      this.#named.splice(this.#named.indexOf(leaving), 1)
+      this.all.splice(this.all.indexOf(leaving), 1)
     }
     const added = new CallerState(name, owner, nowMs)
     added.heardMs = nowMs
@@ -263,6 +282,12 @@ export class CallerStates {
     this.all.push(added)
     return added
   }
+}
+
+function leastOf(states: readonly CallerState[], of: (state: CallerState) => number): CallerState | null {
+  let least: CallerState | null = null
+  for (const each of states) if (least === null || of(each) < of(least)) least = each
+  return least
 }
 
 const CAUSES = ['failure', 'limit'] as const

@@ -93,18 +93,18 @@ export class EndpointState {
 
   /** A caller wants to ask it. */
   hear(nowMs: number, caller: HealthCaller | null): void {
-    this.#callerOf(nowMs, caller).heardMs = nowMs
+    this.breakers.callers.of(nowMs, caller).heardMs = nowMs
   }
 
   count(nowMs: number, caller: HealthCaller | null, ok: number, failed: number, limited: number): void {
-    const state = this.#callerOf(nowMs, caller)
+    const state = this.breakers.callers.of(nowMs, caller, failed + limited > 0)
     this.#add(nowMs, state, ok, failed, limited)
     this.#note().count(state, ok, failed, limited)
   }
 
   /** The provider asks a caller to wait. */
   rest(nowMs: number, caller: HealthCaller | null, forMs: number, cause: Cause): void {
-    const state = this.#callerOf(nowMs, caller)
+    const state = this.breakers.callers.of(nowMs, caller, true)
     const scope = this.breakers.rest(nowMs, state, forMs, cause)
     this.#note().rest(scope === 'all' ? null : state, forMs, cause)
   }
@@ -151,7 +151,10 @@ export class EndpointState {
     const { goodCalls, faultyCalls } = note
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
     const { all, callers } = this.breakers
-    const named = note.callers.map(each => callers.ofName(nowMs, each.name, each.owner))
+    const named = note.callers.map(each => {
+      const fails = each.failed + each.limited > 0 || each.restMs > 0
+      return callers.ofName(nowMs, each.name, each.owner, fails)
+    })
     // A breaker that closes forgets what was counted before.
     for (const event of events) {
       this.breakers.follow(nowMs, event)
@@ -201,10 +204,6 @@ export class EndpointState {
     if (untold.length === 0) return unsent === null ? null : unsent.plain(this.key, NO_EVENTS)
     this.breakers.untold = []
     return (unsent ?? new UnsentNote()).plain(this.key, untold)
-  }
-
-  #callerOf(nowMs: number, caller: HealthCaller | null): CallerState {
-    return this.breakers.callers.of(nowMs, caller)
   }
 
   #add(nowMs: number, state: CallerState, ok: number, failed: number, limited: number): void {

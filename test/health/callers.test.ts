@@ -258,12 +258,48 @@ t.test('eight keys have a name at an endpoint, all further ones are one caller',
   const { callers } = state.breakers
   t.equal(callers.named.length, 8)
   const late = callerOf(300)
-  for (let time = 0; time < 20; time++) t.ok(ask(late, 'failed'), 'it has no breaker of its own')
-  t.equal(state.isOpen, false)
+  ask(late, 'ok')
+  t.equal(callers.find(late), null)
   clock.advance(30_000)
   ask(late, 'ok')
   t.equal(callers.named.length, 8)
   t.ok(callers.find(late), 'a key that was silent for 30 s makes room')
+})
+
+t.test(
+  'keys that fail have names before those that do not, so none of them fails among the others',
+  async t => {
+    const evil = (key: number) => callerOf(key, 'evil')
+    const honest = callerOf(99, 'honest')
+    const { clock, state, ask, begin, standing } = setup()
+    let [served, refused] = [0, 0]
+    for (let round = 0; round < 120; round++) {
+      // Nine keys: eight hold the names by a request now and then, and two of them fail in bursts.
+      if (round % 60 === 0) for (let key = 1; key <= 8; key++) ask(evil(key), 'ok')
+      if (ask(honest, 'ok')) served++
+      else refused++
+      if (round % 4 === 0) {
+        for (const key of [1, 9]) {
+          const burst = Array.from({ length: 6 }, () => begin(evil(key))).filter(entry => entry !== null)
+          clock.advance(5)
+          for (const entry of burst) entry.ended('failed', clock.monotonicMs())
+        }
+      }
+      clock.advance(250)
+    }
+    t.same([served, refused], [120, 0])
+    t.equal(state.isOpen, false)
+    t.equal(standing(honest), STEADY)
+    t.equal(state.breakers.callers.named.length, 8)
+  },
+)
+
+t.test('an endpoint that fails for many keys is still found out', async t => {
+  const { clock, state, ask } = setup()
+  for (let key = 1; key <= 200; key++) ask(callerOf(key), 'ok')
+  clock.advance(2 * SECOND_MS)
+  for (let key = 201; key <= 206; key++) ask(callerOf(key), 'failed')
+  t.equal(state.isOpen, true)
 })
 
 t.test('figures of an endpoint are those of most keys, however many values one of them brings', async t => {
