@@ -13,12 +13,14 @@ export interface PinQuestion {
   /** The pin to store if there is none; null: only look it up. */
   readonly claim: string | null
   readonly ttlMs: number
+  readonly owner: string
 }
 
 export interface NewPin {
   readonly key: string
   readonly pin: string
   readonly ttlMs: number
+  readonly owner: string
 }
 
 /** From a serve thread. */
@@ -50,10 +52,10 @@ export class PinServer {
   }
 
   receive(questions: readonly PinQuestion[], pins: readonly NewPin[]): void {
-    for (const { key, pin, ttlMs } of pins) this.#pins.set(key, pin, ttlMs)
+    for (const { key, pin, ttlMs, owner } of pins) this.#pins.set(key, pin, ttlMs, owner)
     const answers: PinAnswer[] = []
-    for (const { id, key, claim, ttlMs } of questions) {
-      const pin = claim === null ? this.#pins.get(key) : this.#pins.claim(key, claim, ttlMs)
+    for (const { id, key, claim, ttlMs, owner } of questions) {
+      const pin = claim === null ? this.#pins.get(key) : this.#pins.claim(key, claim, ttlMs, owner)
       if (isPending<string | null>(pin)) void pin.then(late => this.#reply([{ id, pin: late }]))
       else answers.push({ id, pin })
     }
@@ -83,15 +85,15 @@ export class PinClient implements Pins {
   }
 
   get(key: string): Promise<string | null> {
-    return this.#ask(key, null, 0)
+    return this.#ask(key, null, 0, '')
   }
 
-  async claim(key: string, pin: string, ttlMs: number): Promise<string> {
-    return (await this.#ask(key, pin, ttlMs)) ?? pin
+  async claim(key: string, pin: string, ttlMs: number, owner: string): Promise<string> {
+    return (await this.#ask(key, pin, ttlMs, owner)) ?? pin
   }
 
-  set(key: string, pin: string, ttlMs: number): void {
-    this.#send({ type: 'pin', questions: [], pins: [{ key, pin, ttlMs }] })
+  set(key: string, pin: string, ttlMs: number, owner: string): void {
+    this.#send({ type: 'pin', questions: [], pins: [{ key, pin, ttlMs, owner }] })
   }
 
   /** Settles questions with the answers of the main thread. */
@@ -105,10 +107,10 @@ export class PinClient implements Pins {
     }
   }
 
-  #ask(key: string, claim: string | null, ttlMs: number): Promise<string | null> {
+  #ask(key: string, claim: string | null, ttlMs: number, owner: string): Promise<string | null> {
     const id = ++this.#lastId
     if (this.#questions.length === 0) setImmediate(() => this.#flush())
-    this.#questions.push({ id, key, claim, ttlMs })
+    this.#questions.push({ id, key, claim, ttlMs, owner })
     return new Promise(resolve => {
       const timer = this.#clock.after(ANSWER_MS, () => {
         this.#pending.delete(id)

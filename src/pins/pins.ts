@@ -2,39 +2,42 @@
  * Pins: the endpoint at which a conversation stays. The contract of their stores, and the store of one process. It is
  * in the main thread, so that all serve threads know the same pins.
  */
-import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
+import { SharedCache } from '../fairness/shared-cache.ts'
 
-/** Store of pins. No method throws or rejects: a lost pin costs a cache miss, but no request. */
+/**
+ * Store of pins. No method throws or rejects: a lost pin costs a cache miss, but no request. `owner`: the hash of the
+ * API key whose room a new pin takes.
+ */
 export interface Pins {
   /** Null: there is none, or it has expired. */
   get(key: string): string | null | Promise<string | null>
   /** Returns the stored pin; if there is none, stores this one and returns it. */
-  claim(key: string, pin: string, ttlMs: number): string | Promise<string>
+  claim(key: string, pin: string, ttlMs: number, owner: string): string | Promise<string>
   /** Stores a pin for so long from now, in place of an earlier one. */
-  set(key: string, pin: string, ttlMs: number): void
+  set(key: string, pin: string, ttlMs: number, owner: string): void
 }
 
 /** About 20 MB. */
 const PINS_MAX = 50_000
 
-/** Makes the store of this process. When it is full, it drops the least recently used pin. */
+/** Makes the store of this process. When it is full, it drops the least recently used pin of the key that has most. */
 export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
-  const pins = new LRUCache<string, { readonly pin: string; readonly untilMs: number }>({ max: maxPins })
+  const pins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(maxPins)
   const get = (key: string): string | null => {
     const entry = pins.get(key)
     return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
   }
-  const set = (key: string, pin: string, ttlMs: number): void => {
-    pins.set(key, { pin, untilMs: clock.monotonicMs() + ttlMs })
+  const set = (key: string, pin: string, ttlMs: number, owner: string): void => {
+    pins.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
   }
   return {
     get,
     set,
-    claim(key, pin, ttlMs) {
+    claim(key, pin, ttlMs, owner) {
       const kept = get(key)
       if (kept !== null) return kept
-      set(key, pin, ttlMs)
+      set(key, pin, ttlMs, owner)
       return pin
     },
   }

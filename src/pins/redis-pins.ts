@@ -51,19 +51,19 @@ export class RedisPins implements Pins {
     }
   }
 
-  async claim(key: string, pin: string, ttlMs: number): Promise<string> {
+  async claim(key: string, pin: string, ttlMs: number, owner: string): Promise<string> {
     try {
       const kept = await this.#redis.send(['EVALSHA', CLAIM_SHA, '1', this.#prefix + key, pin, whole(ttlMs)])
       if (typeof kept !== 'string') return pin
-      this.#local.set(key, kept, ttlMs)
+      this.#local.set(key, kept, ttlMs, owner)
       return kept
     } catch {
-      return this.#local.claim(key, pin, ttlMs)
+      return this.#local.claim(key, pin, ttlMs, owner)
     }
   }
 
-  set(key: string, pin: string, ttlMs: number): void {
-    this.#local.set(key, pin, ttlMs)
+  set(key: string, pin: string, ttlMs: number, owner: string): void {
+    this.#local.set(key, pin, ttlMs, owner)
     this.#redis.send(['SET', this.#prefix + key, pin, 'PX', whole(ttlMs)]).catch(() => undefined)
   }
 

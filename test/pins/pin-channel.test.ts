@@ -29,8 +29,11 @@ function setup(pins: Pins, clock = new TestClock()) {
 t.test('two threads know the same pins, and the first claim holds', async t => {
   const { one, two, sent } = setup(createPins(new TestClock()))
   t.equal(await one.get('k'), null)
-  t.same(await Promise.all([one.claim('k', 'a', MINUTE_MS), two.claim('k', 'b', MINUTE_MS)]), ['a', 'a'])
-  two.set('k', 'c', MINUTE_MS)
+  t.same(await Promise.all([one.claim('k', 'a', MINUTE_MS, 'key'), two.claim('k', 'b', MINUTE_MS, 'key')]), [
+    'a',
+    'a',
+  ])
+  two.set('k', 'c', MINUTE_MS, 'key')
   t.equal(await one.get('k'), 'c')
   const before = sent.length
   await Promise.all([one.get('k'), one.get('l'), one.get('m')])
@@ -41,7 +44,7 @@ t.test('a main thread that does not answer costs a pin, no request', async t => 
   const clock = new TestClock()
   const client = new PinClient(() => undefined, clock)
   const got = client.get('k')
-  const claimed = client.claim('k', 'mine', MINUTE_MS)
+  const claimed = client.claim('k', 'mine', MINUTE_MS, 'key')
   clock.advance(500)
   t.equal(await got, null)
   t.equal(await claimed, 'mine')
@@ -51,12 +54,12 @@ t.test('a main thread that does not answer costs a pin, no request', async t => 
 t.test('a pin ends after its time', async t => {
   const clock = new TestClock()
   const pins = createPins(clock)
-  pins.set('k', 'a', MINUTE_MS)
+  pins.set('k', 'a', MINUTE_MS, 'key')
   clock.advance(MINUTE_MS - 1)
-  t.equal(pins.claim('k', 'b', MINUTE_MS), 'a', 'a claim does not renew it')
+  t.equal(pins.claim('k', 'b', MINUTE_MS, 'key'), 'a', 'a claim does not renew it')
   clock.advance(1)
   t.equal(pins.get('k'), null)
-  t.equal(pins.claim('k', 'b', MINUTE_MS), 'b')
+  t.equal(pins.claim('k', 'b', MINUTE_MS, 'key'), 'b')
 })
 
 t.test(
@@ -81,17 +84,17 @@ t.test(
     // Until it is connected, each has its own.
     t.ok(
       await eventually(async () => {
-        here.set('ready', 'yes', MINUTE_MS)
+        here.set('ready', 'yes', MINUTE_MS, 'key')
         return (await there.get('ready')) === 'yes'
       }, 30_000),
     )
-    t.equal(await here.claim('k', 'a', MINUTE_MS), 'a')
-    t.equal(await there.claim('k', 'b', MINUTE_MS), 'a')
-    there.set('k', 'b', MINUTE_MS)
-    t.equal(await here.claim('k', 'a', MINUTE_MS), 'b')
+    t.equal(await here.claim('k', 'a', MINUTE_MS, 'key'), 'a')
+    t.equal(await there.claim('k', 'b', MINUTE_MS, 'key'), 'a')
+    there.set('k', 'b', MINUTE_MS, 'key')
+    t.equal(await here.claim('k', 'a', MINUTE_MS, 'key'), 'b')
     await redis.kill()
-    t.equal(await here.claim('k', 'c', MINUTE_MS), 'b', 'what it has seen')
-    t.equal(await here.claim('new', 'c', MINUTE_MS), 'c')
+    t.equal(await here.claim('k', 'c', MINUTE_MS, 'key'), 'b', 'what it has seen')
+    t.equal(await here.claim('new', 'c', MINUTE_MS, 'key'), 'c')
     t.equal(await here.get('new'), 'c')
   },
 )

@@ -84,22 +84,29 @@ export class Stickiness {
   keepModel({ caller, request }: Asked, router: string, modelId: string, ttlMs: number): void {
     const conversation = conversationOf(request)
     if (conversation === null) return
-    this.#pins.set(keyOf(caller.organizationId, `router ${router}`, conversation), modelId, ttlMs)
+    this.#pins.set(
+      keyOf(caller.organizationId, `router ${router}`, conversation),
+      modelId,
+      ttlMs,
+      caller.keyHash,
+    )
   }
 
   #pinOf(
     modelId: string,
     key: string,
     candidates: Candidates,
-    { isNamed }: Terms,
+    { isNamed, caller }: Terms,
   ): string | null | Promise<string | null> {
     const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
     // Only a success is worth more than that.
-    return first === undefined ? this.#pins.get(key) : this.#pins.claim(key, pinOf(first), IDLE_MS)
+    return first === undefined
+      ? this.#pins.get(key)
+      : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)
   }
 
   #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
-    const { keys, ttlMs, isNamed } = terms
+    const { keys, ttlMs, isNamed, caller } = terms
     let ordered = candidates
     const pins = new Map<string, string>()
     for (const [index, modelId] of [...keys.keys()].entries()) {
@@ -120,7 +127,7 @@ export class Stickiness {
           const isWorthIt =
             isNamed ||
             (savesByCache(candidate) && (pins.get(modelId) === pin || (usage?.cachedTokens ?? 0) > 0))
-          if (isWorthIt) this.#pins.set(key, pin, ttlMs)
+          if (isWorthIt) this.#pins.set(key, pin, ttlMs, caller.keyHash)
         },
       },
     }

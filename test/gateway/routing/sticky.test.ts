@@ -71,11 +71,11 @@ function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
       asked++
       return kept.get(key)
     },
-    claim(key, pin, ttlMs) {
+    claim(key, pin, ttlMs, owner) {
       asked++
-      return kept.claim(key, pin, ttlMs)
+      return kept.claim(key, pin, ttlMs, owner)
     },
-    set: (key, pin, ttlMs) => kept.set(key, pin, ttlMs),
+    set: (key, pin, ttlMs, owner) => kept.set(key, pin, ttlMs, owner),
   }
   const sticky = new Stickiness(counted)
   const name = ({ endpoint, credential }: RouteCandidate) => credential?.id ?? endpoint.provider.slug
@@ -285,11 +285,11 @@ t.test('a request that was not answered leaves no long pin, and one request not 
   const kept: number[] = []
   const spied: Pins = {
     get: key => pins.get(key),
-    claim: (key, pin, ttlMs) => {
+    claim: (key, pin, ttlMs, owner) => {
       kept.push(ttlMs)
-      return pins.claim(key, pin, ttlMs)
+      return pins.claim(key, pin, ttlMs, owner)
     },
-    set: (key, pin, ttlMs) => pins.set(key, pin, ttlMs),
+    set: (key, pin, ttlMs, owner) => pins.set(key, pin, ttlMs, owner),
   }
   const ids = Array.from({ length: 100 }, (_, at) => `m/${at}`)
   const endpoints = [{ provider: 'a' }, { provider: 'b' }]
@@ -310,6 +310,18 @@ t.test('a request that was not answered leaves no long pin, and one request not 
     candidates,
   )
   t.same(kept, Array(8).fill(600_000))
+})
+
+t.test('a key that pins more than there is room for loses its own pins', async t => {
+  const pins = createPins(new TestClock(), 10)
+  pins.set('mine', 'a', 60_000, 'key one')
+  for (let at = 0; at < 100; at++) {
+    pins.set(`set ${at}`, 'b', 60_000, 'key two')
+    pins.claim(`claimed ${at}`, 'b', 60_000, 'key two')
+  }
+  t.equal(pins.get('mine'), 'a')
+  t.equal(pins.get('claimed 99'), 'b')
+  t.equal(pins.get('claimed 90'), null)
 })
 
 t.test('memory is bounded, and the oldest give way', async t => {

@@ -1,0 +1,82 @@
+/**
+ * A bounded cache that owners share: when it is full, the owner that holds most loses its entry that was used longest
+ * ago. So an owner that fills it loses its own entries. Pure; each call costs the same however many owners there are.
+ */
+
+interface Entry<Value> {
+  readonly owner: string
+  readonly value: Value
+}
+
+export class SharedCache<Value> {
+  readonly #max: number
+  readonly #entries = new Map<string, Entry<Value>>()
+  /** Keys of each owner, the one used longest ago first. */
+  readonly #keys = new Map<string, Set<string>>()
+  /** Owners whose number of entries is between each power of two and the next. */
+  readonly #bySize: (Set<string> | undefined)[] = []
+
+  /** @param max entries of all owners together */
+  constructor(max: number) {
+    this.#max = max
+  }
+
+  get size(): number {
+    return this.#entries.size
+  }
+
+  get(key: string): Value | undefined {
+    const entry = this.#entries.get(key)
+    if (entry === undefined) return undefined
+    const keys = this.#keys.get(entry.owner)
+    keys?.delete(key)
+    keys?.add(key)
+    return entry.value
+  }
+
+  set(owner: string, key: string, value: Value): void {
+    this.delete(key)
+    this.#entries.set(key, { owner, value })
+    const keys = this.#keys.get(owner) ?? new Set()
+    this.#keys.set(owner, keys)
+    keys.add(key)
+    this.#move(owner, keys.size - 1, keys.size)
+    if (this.#entries.size > this.#max) this.#makeRoom()
+  }
+
+  delete(key: string): void {
+    const entry = this.#entries.get(key)
+    if (entry === undefined) return
+    this.#entries.delete(key)
+    const { owner } = entry
+    const keys = this.#keys.get(owner)
+    if (keys === undefined) return
+    keys.delete(key)
+    this.#move(owner, keys.size + 1, keys.size)
+    if (keys.size === 0) this.#keys.delete(owner)
+  }
+
+  /** Of those that hold most, nobody holds twice as much as another: which one of them it is does not matter. */
+  #makeRoom(): void {
+    // Sizes that nobody has had yet are holes.
+    const largest = this.#bySize.findLast(owners => owners !== undefined && owners.size > 0)
+    const [owner = ''] = largest ?? []
+    const [oldest] = this.#keys.get(owner) ?? []
+    if (oldest !== undefined) this.delete(oldest)
+  }
+
+  #move(owner: string, before: number, after: number): void {
+    const [from, to] = [sizeOf(before), sizeOf(after)]
+    if (from === to) return
+    this.#bySize[from]?.delete(owner)
+    if (after === 0) return
+    const owners = this.#bySize[to] ?? new Set()
+    this.#bySize[to] = owners
+    owners.add(owner)
+  }
+}
+
+/** -1 for none. */
+function sizeOf(count: number): number {
+  return count === 0 ? -1 : Math.floor(Math.log2(count))
+}
