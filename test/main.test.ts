@@ -10,11 +10,7 @@ import type { StreamEvent } from '../src/protocol/events.ts'
 import { freePort } from './support/free-port.ts'
 import { parseEventStream } from './support/gateway.ts'
 import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/held-provider.ts'
-import { PRODUCT_ENVIRONMENT } from './support/product.ts'
-
-const ENTRY = join(import.meta.dirname, '../src/main.ts')
-const CLI = join(import.meta.dirname, '../src/cli.ts')
-const FLAGS = ['--disable-warning=ExperimentalWarning']
+import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
 
 interface Running {
   readonly process: ChildProcessWithoutNullStreams
@@ -34,7 +30,7 @@ function run(
   words: readonly string[],
   environment: Record<string, string> = {},
 ) {
-  const child = spawn(process.execPath, [...FLAGS, entry, ...words], {
+  const child = spawn(process.execPath, [...PRODUCT_FLAGS, entry, ...words], {
     cwd: folder,
     env: { ...PRODUCT_ENVIRONMENT, GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', ...environment },
   })
@@ -53,7 +49,7 @@ function run(
 async function start(t: Test, folder: string, environment: Record<string, string> = {}): Promise<Running> {
   // Threads share their port, and would share it with those of another gateway that chose the same one meanwhile.
   const port = String(await freePort())
-  const { child, stdout, stderr } = run(folder, ENTRY, [], { GATEWAY_PORT: port, ...environment })
+  const { child, stdout, stderr } = run(folder, MAIN, [], { GATEWAY_PORT: port, ...environment })
   const ended = once(child, 'close')
   t.teardown(() => child.kill('SIGKILL'))
   const wrote = async (what: string | RegExp): Promise<void> => {
@@ -193,8 +189,8 @@ t.test('a new instance takes over the port of an old one, which finishes what it
   const first = await start(t, folder, shared)
   const { port: adminPort } = new URL(first.adminUrl)
   const refused = await Promise.all([
-    finished(folder, ENTRY, [], { GATEWAY_PORT: port }),
-    finished(folder, ENTRY, [], { ...shared, GATEWAY_ADMIN_PORT: adminPort }),
+    finished(folder, MAIN, [], { GATEWAY_PORT: port }),
+    finished(folder, MAIN, [], { ...shared, GATEWAY_ADMIN_PORT: adminPort }),
   ])
   t.match(refused, [
     { code: 3, stderr: /^sluice: listen\.port: / },
@@ -248,7 +244,7 @@ t.test('a bad configuration ends with code 2 and one line that names the field',
   const folder = newFolder()
   writeFileSync(join(folder, 'bad.yaml'), 'models: [{ id: a/b, endpoints: [{ provider: nowhere }] }]')
   for (const [entry, words] of [
-    [ENTRY, ['--config', 'bad.yaml']],
+    [MAIN, ['--config', 'bad.yaml']],
     [CLI, ['check', '--config', 'bad.yaml']],
   ] as const) {
     const { code, stderr } = await finished(folder, entry, words)
@@ -266,7 +262,7 @@ t.test('a bad configuration ends with code 2 and one line that names the field',
   for (const environment of bad) {
     const { code, stderr } = await finished(
       newFolder(),
-      ENTRY,
+      MAIN,
       [],
       environment as unknown as Record<string, string>,
     )
@@ -280,7 +276,7 @@ t.test('a bad key file of proofs ends with code 2 and says what to do', async t 
   mkdirSync(join(folder, 'data'), { mode: 0o700 })
   writeFileSync(join(folder, 'data/proof.key'), '{"keys":[]}', { mode: 0o600 })
   for (const [entry, words] of [
-    [ENTRY, []],
+    [MAIN, []],
     [CLI, ['check']],
   ] as const) {
     const { code, stderr } = await finished(folder, entry, words)
@@ -293,7 +289,7 @@ t.test('a bad configuration has one line for each fault, from the file and the e
   const folder = newFolder()
   writeFileSync(join(folder, 'bad.yaml'), 'listen: { prot: 1 }\nadmin: { port: x }')
   for (const [entry, words] of [
-    [ENTRY, ['--config', 'bad.yaml']],
+    [MAIN, ['--config', 'bad.yaml']],
     [CLI, ['check', '--config', 'bad.yaml']],
   ] as const) {
     const { code, stdout, stderr } = await finished(folder, entry, words, { LOG_LEVEL: 'loud' })
@@ -310,7 +306,7 @@ t.test('a bad configuration has one line for each fault, from the file and the e
 t.test('faults beyond single settings are reported together, before anything is opened', async t => {
   const folder = newFolder()
   writeFileSync(join(folder, 'bad.yaml'), 'models: [{ id: a/b, endpoints: [{ provider: nowhere }] }]')
-  const { code, stderr } = await finished(folder, ENTRY, ['--config', 'bad.yaml'], {
+  const { code, stderr } = await finished(folder, MAIN, ['--config', 'bad.yaml'], {
     DATABASE_URL: 'sqlite::memory:',
     GATEWAY_API_KEY: 'short',
     GATEWAY_MANAGEMENT_KEY: 'short',
@@ -328,7 +324,7 @@ t.test('faults beyond single settings are reported together, before anything is 
     'models[0].endpoints[0].provider',
     'storage.url',
   ])
-  const { stderr: once } = await finished(folder, ENTRY, ['--config', 'bad.yaml'])
+  const { stderr: once } = await finished(folder, MAIN, ['--config', 'bad.yaml'])
   t.match(once, /^sluice: models.*\n$/)
   t.same(readdirSync(folder), ['bad.yaml'], 'no key file was made')
 })
@@ -340,7 +336,7 @@ t.test('a port that is taken ends with code 3', async t => {
   const address = taken.address()
   const port = String(typeof address === 'object' && address !== null ? address.port : 0)
   for (const variable of ['GATEWAY_PORT', 'GATEWAY_ADMIN_PORT']) {
-    const { code, stderr } = await finished(newFolder(), ENTRY, [], { [variable]: port })
+    const { code, stderr } = await finished(newFolder(), MAIN, [], { [variable]: port })
     t.equal(code, 3, variable)
     t.match(stderr, /^sluice: (listen|admin)\.port: .*\n$/)
   }

@@ -1,7 +1,9 @@
 import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { wanted } from '../scripts/heavy.ts'
 import { PROCESS_FILES } from './contract/processes.ts'
+import { ALONE, GROUPS, groupOf, HEAVY_FILES } from './heavy/groups.ts'
 
 const HERE = import.meta.dirname
 
@@ -13,6 +15,34 @@ t.test('every folder with tests has a suite that runs them', async t => {
     t.ok(existsSync(join(HERE, folder, 'all.suite.ts')), `test/${folder}/all.suite.ts`)
 })
 
-t.test('the files named for the suite of processes are there', async t => {
-  for (const file of PROCESS_FILES) t.ok(existsSync(join(HERE, 'contract', file)), file)
+t.test('the files named for the suite of processes are there, and it runs them', async t => {
+  for (const file of PROCESS_FILES) {
+    t.ok(existsSync(join(HERE, 'contract', file)), file)
+    t.notOk(HEAVY_FILES.has(`contract/${file}`), file)
+  }
+})
+
+t.test('each heavy file is in one group, or runs alone', async t => {
+  const named = [...Object.values(GROUPS).flat(), ...ALONE].toSorted()
+  t.same(named, [...new Set(named)], 'none is named twice')
+  t.same(
+    named.filter(file => !existsSync(join(HERE, file))),
+    [],
+  )
+  const heavy = globSync(['heavy/*.test.ts', '*/*.heavy.ts'], { cwd: HERE })
+  t.same(
+    heavy.filter(file => !named.includes(file)),
+    [],
+  )
+})
+
+t.test('each group has its turn, which the commit says', async t => {
+  const commits = Array.from({ length: 1_000 }, (_, at) => (at * 7_919).toString(16).padStart(40, '0'))
+  const chosen = commits.map(commit => groupOf(commit.slice(32) + commit))
+  t.same([...new Set(chosen)].toSorted(), Object.keys(GROUPS).toSorted())
+  const commit = (): string => '2d02743900'
+  t.same(wanted(['--turn'], commit), [groupOf('2d027439')])
+  t.same(wanted(['secrets', 'kills'], commit), ['secrets', 'kills'])
+  t.equal(wanted([], commit), null)
+  t.throws(() => wanted(['secret'], commit), /secret: no group of heavy tests; there are .*secrets/)
 })

@@ -7,7 +7,7 @@ import { TRANSPORTS } from '../../src/providers/provider.ts'
 import { simModel } from '../../src/sim/rows.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 
-const ROUNDS = 100
+const ROUNDS = 24
 /** Of 5 ms each that our event loop saw pass: a machine that stands still meanwhile counts for one. */
 const LIMIT_TICKS = 50
 const TICK_MS = 5

@@ -52,7 +52,12 @@ async function openHurried(t: Test, url: string, parameter: 'query_timeout' | 's
 }
 
 t.test('the contract holds on PostgreSQL', { skip }, async t => {
-  await storeContract(t, async test => await openStore((await postgresSchema(test)).url))
+  const schema = await postgresSchema(t)
+  await (await openStore(schema.url)).close()
+  await storeContract(t, async () => {
+    await schema.reset()
+    return await openStore(schema.url)
+  })
 })
 
 t.test('what was added is there after reopening, and for others at once', { skip }, async t => {
@@ -116,7 +121,7 @@ t.test('a migration that fails leaves nothing behind and is tried again', { skip
 })
 
 t.test('only a relaxed transaction does not wait for the disk', { skip }, async t => {
-  const engine = openPostgres((await postgresSchema(t)).url)
+  const engine = openPostgres((await postgresSchema(t, true)).url)
   t.teardown(() => engine.close())
   const db = new Kysely<unknown>({ dialect: engine.dialect })
   const commit = async (on: Kysely<unknown>) =>

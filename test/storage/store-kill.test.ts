@@ -1,4 +1,4 @@
-/** The everyday form of test/heavy/store-kill.test.ts: three kills on each engine. */
+/** The short form of test/heavy/store-kill.test.ts: three kills on each engine. */
 import t from 'tap'
 import { withoutPostgres } from '../support/postgres.ts'
 import { killOnPostgres, killOnSqlite } from '../support/store-kill.ts'

@@ -39,7 +39,7 @@ export const CASES: Readonly<Record<string, Expected>> = {
   'slow-first-token-50': 'ok',
   'no-first-token': 524,
   stall: [524],
-  'drip-1': 'ok',
+  'drip-0': 'ok',
   'drip-250': 408,
   'cut-reset': [502],
   'cut-close': [502],

@@ -3,6 +3,7 @@
  * `fail-<kind>-<number>`. Faults in the middle strike a streamed reply after its first token and a document in its
  * half.
  */
+import { setImmediate } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { type Frame, saying } from '../../src/sim/reply.ts'
 import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/sim/rows.ts'
@@ -79,14 +80,14 @@ export const FAULTS = {
     },
   },
   drip: {
-    does: 'sends the reply byte by byte, at intervals',
-    number: { ...MS, byDefault: 300 },
+    does: 'sends the reply byte by byte, at intervals; 0: one byte in each turn of the event loop',
+    number: { ...MS, byDefault: 300, min: 0 },
     async run(reply, ms) {
       const body = bodyOf(reply)
       reply.head({ 'content-length': body.length })
       for (let at = 0; at < body.length && !reply.over; at++) {
         await reply.write(body.subarray(at, at + 1))
-        await reply.pause(ms)
+        await (ms === 0 ? setImmediate() : reply.pause(ms))
       }
       reply.response.end()
     },

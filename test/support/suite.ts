@@ -3,14 +3,18 @@
  * loaded once. Each file still runs alone with `npx tap FILE`.
  */
 import { globSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
+import { HEAVY_FILES } from '../heavy/groups.ts'
 
-/** Imports the test files at and below `folder` that are wanted, in the order of their names. */
+const TESTS = join(import.meta.dirname, '..')
+
+/** Imports the test files at and below `folder` that are wanted and not heavy, in the order of their names. */
 export async function importTests(
   folder: string,
   isWanted: (file: string) => boolean = () => true,
 ): Promise<void> {
   for (const file of globSync('**/*.test.ts', { cwd: folder }).sort()) {
-    if (isWanted(file)) await import(join(folder, file))
+    const path = join(folder, file)
+    if (isWanted(file) && !HEAVY_FILES.has(relative(TESTS, path))) await import(path)
   }
 }

@@ -1,4 +1,4 @@
-/** The everyday form of test/heavy/ledger-kill.test.ts: the guarantee of the ledger, five kills. */
+/** The short form of test/heavy/ledger-kill.test.ts: the guarantee of the ledger, five kills. */
 import t from 'tap'
 import { killRounds } from '../support/ledger-kill.ts'
 

@@ -1,0 +1,67 @@
+/**
+ * Tests that take minutes: `npm test` leaves them out and `npm run test:heavy` runs all of them. CI runs one group each
+ * time, in turn. Paths are below `test/`.
+ */
+
+/** Groups of some minutes that also hold on a busy machine. */
+export const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  'second-front': ['contract/node-front.heavy.ts'],
+  instances: [
+    'contract/two-nodes.test.ts',
+    'contract/limits-over-instances.test.ts',
+    'contract/resumable-processes.test.ts',
+    'contract/sticky-sessions.test.ts',
+  ],
+  secrets: ['contract/canary.test.ts', 'contract/rotation.test.ts', 'sandbox/escapes.test.ts'],
+  batches: [
+    'contract/batch-run.test.ts',
+    'contract/batch-errors.test.ts',
+    'contract/batch-full-disk.test.ts',
+    'contract/batch-faults.test.ts',
+  ],
+  kills: [
+    'threads/ledger-kill.test.ts',
+    'storage/store-kill.test.ts',
+    'heavy/spool-kill.test.ts',
+    'heavy/batch-accept-kill.test.ts',
+  ],
+  bounds: ['heavy/calls.test.ts', 'heavy/growth.test.ts', 'heavy/drain.test.ts'],
+}
+
+/** They measure, or take long: for a machine that does nothing else. */
+export const ALONE: readonly string[] = [
+  'heavy/batch-faults.test.ts',
+  'heavy/batch-kill.test.ts',
+  'heavy/batch-upload.test.ts',
+  'heavy/bursts.test.ts',
+  'heavy/event-loop.test.ts',
+  'heavy/heartbeat.test.ts',
+  'heavy/hostile-memory.test.ts',
+  'heavy/ledger-kill.test.ts',
+  'heavy/many-streams.test.ts',
+  'heavy/one-key.test.ts',
+  'heavy/outages.test.ts',
+  'heavy/overload.test.ts',
+  'heavy/overspend.test.ts',
+  'heavy/package.test.ts',
+  'heavy/prometheus.test.ts',
+  'heavy/rolling-restart.test.ts',
+  'heavy/slow-attackers.test.ts',
+  'heavy/slow-readers.test.ts',
+  'heavy/soak.test.ts',
+  'heavy/store-kill.test.ts',
+  'heavy/stream-memory.test.ts',
+]
+
+/** Files of other folders that their suites leave out. */
+export const HEAVY_FILES: ReadonlySet<string> = new Set(
+  Object.values(GROUPS)
+    .flat()
+    .filter(file => !file.startsWith('heavy/')),
+)
+
+/** The group whose turn it is: the same one for the same commit. @param commit its hash */
+export function groupOf(commit: string): string {
+  const names = Object.keys(GROUPS)
+  return names[Number.parseInt(commit.slice(0, 8), 16) % names.length] ?? ''
+}
