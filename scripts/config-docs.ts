@@ -1,6 +1,6 @@
 /**
- * Writes the tables of docs/configuration.md from the settings, and those of docs/providers.md from the provider table:
- * `npm run docs:config`. A test holds them equal.
+ * Writes the tables of docs/configuration.md from the settings, those of docs/providers.md from the provider table, and
+ * docs/sources.md from the heads of the source files: `npm run docs:config`. A test holds them equal.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,6 +18,7 @@ import { SETTINGS } from '../src/config/settings.ts'
 import type { DataPolicy } from '../src/providers/provider.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from '../src/providers/table.ts'
 import { SIM_MODELS } from '../src/sim/behaviours.ts'
+import { sourcesList } from './sources.ts'
 
 type Tables = Readonly<Record<string, () => string>>
 
@@ -46,6 +47,7 @@ const docs = (name: string): string => join(import.meta.dirname, '../docs', name
 export const PAGES: readonly Page[] = [
   { file: docs('configuration.md'), tables: CONFIGURATION },
   { file: docs('providers.md'), tables: PROVIDER_TABLES },
+  { file: docs('sources.md'), tables: { sources: () => sourcesList() } },
 ]
 
 /** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */

@@ -65,3 +65,27 @@ export function groupOf(commit: string): string {
   const names = Object.keys(GROUPS)
   return names[Number.parseInt(commit.slice(0, 8), 16) % names.length] ?? ''
 }
+
+/** Everyday files that take ten seconds and more: `npm run test:quick` leaves them to `npm test`. */
+export const SLOW_FILES: ReadonlySet<string> = new Set([
+  'api/openapi-client.test.ts',
+  'batches/runner-callers.test.ts',
+  'batches/runner-faults.test.ts',
+  'batches/services/runner.test.ts',
+  'contract/full-disk.test.ts',
+  'contract/guardrails-parity.test.ts',
+  'contract/tool-matrix.test.ts',
+  'contract/upstream-faults.test.ts',
+  'gateway/abandoned-replies.test.ts',
+  'gateway/answer/relay.test.ts',
+  'gateway/answer/relay-chat.test.ts',
+  'gateway/answer/relay-messages.test.ts',
+  'gateway/recorded-replies.test.ts',
+  'growth.test.ts',
+  'main.test.ts',
+  'package.test.ts',
+  'storage/batch-parallel.test.ts',
+  'storage/postgres.test.ts',
+  'storage/sqlite.test.ts',
+  'threads/supervisor.test.ts',
+])

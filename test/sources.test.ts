@@ -1,0 +1,25 @@
+/** The list of all source files, which is read from their heads. */
+import { join } from 'node:path'
+import t from 'tap'
+import { firstSentence, sourcesList } from '../scripts/sources.ts'
+
+t.test('the first sentence of a head ends before the second one', async t => {
+  t.equal(firstSentence('/** Reads it. Then writes it. */\nx'), 'Reads it.')
+  t.equal(
+    firstSentence('#!/usr/bin/env node\n/**\n * Reads lines, e.g. of a\n * file.\n *\n * More. */'),
+    'Reads lines, e.g. of a file.',
+  )
+  t.equal(firstSentence('/** Reads `a.b`: it has no end */'), null)
+  t.equal(firstSentence('import x from "y"\n/** Of a function. */'), null)
+})
+
+t.test('a file without a first sentence is named', async t => {
+  const folder = t.testdir({ 'good.ts': '/** Is good. */', room: { 'bad.ts': 'export const x = 1' } })
+  t.throws(() => sourcesList(folder), { message: 'no first sentence at the head of room/bad.ts' })
+})
+
+t.test('files stand below their folder, in the order of their names', async t => {
+  const folder = t.testdir({ 'b.ts': '/** B. */', 'a.ts': '/** A. */', room: { 'c.js': '/** C. */' } })
+  t.equal(sourcesList(folder), '## src\n\n- `a.ts`: A.\n- `b.ts`: B.\n\n## src/room\n\n- `c.js`: C.\n')
+  t.match(sourcesList(join(import.meta.dirname, '../src')), /## src\/gateway\n/)
+})
