@@ -10,7 +10,7 @@ import { systemClock } from '../../src/clock.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createAskAs } from '../../src/gateway/ask.ts'
-import { Exchange, UNCOUNTED } from '../../src/gateway/exchange.ts'
+import { type ClientRequest, Exchange, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { createLog } from '../../src/log/log.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
 import { toMicroUsd } from '../../src/money.ts'
@@ -80,28 +80,29 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
   })
   const outer = new AbortController()
   const caller = callerOf(key)
+  const call = (request: Partial<ResponsesRequest> = {}): ClientRequest => ({
+    id: 'gen-1-outer',
+    caller,
+    dialect: 'responses',
+    request: { model: 'acme/side', input: 'Outer', ...request },
+    withMetadata: false,
+    dataRegion: null,
+    watch: new Stopwatch(0),
+    held: UNCOUNTED,
+    signal: outer.signal,
+  })
   return {
     provider,
     clock,
     outer,
     caller,
+    gateway: built.gateway,
+    check: built.requestCheck,
+    /** A request of the caller itself. */
+    call,
     askAs: createAskAs(clock, () => built.gateway),
     /** The exchange for which is asked. */
-    exchange: (request: Partial<ResponsesRequest> = {}) =>
-      new Exchange(
-        {
-          id: 'gen-1-outer',
-          caller,
-          dialect: 'responses',
-          request: { model: 'acme/side', input: 'Outer', ...request },
-          withMetadata: false,
-          dataRegion: null,
-          watch: new Stopwatch(0),
-          held: UNCOUNTED,
-          signal: outer.signal,
-        },
-        1,
-      ),
+    exchange: (request: Partial<ResponsesRequest> = {}) => new Exchange(call(request), 1),
     async guard(rules: Partial<GuardrailRecord>): Promise<void> {
       const record: GuardrailRecord = {
         ...NO_RULES,
