@@ -36,7 +36,7 @@ export interface PostgresSchema {
   lock(table: string): Promise<() => Promise<void>>
   /** The URL by another way, e.g. through a link. */
   urlAt(port: number): string
-  /** Makes the tables as migrations left them. The first call learns how; later ones cost much less than a new schema. */
+  /** Makes the tables as migrations left them. The first call learns how; later ones are cheaper than a new schema. */
   reset(): Promise<void>
 }
 
