@@ -9,7 +9,7 @@ import { checkCredentialCreation, checkCredentialUpdate } from '../protocol/byok
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { displayName, whyNotOffered } from '../providers/table.ts'
 import type { AuditObject } from '../storage/audit.ts'
-import type { CredentialRecord, Store } from '../storage/store.ts'
+import { ConflictError, type CredentialRecord, type Store } from '../storage/store.ts'
 import { audited } from './audit.ts'
 import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
 import type { ApiRequest, Handler } from './operation.ts'
@@ -24,6 +24,8 @@ export interface ByokDeps extends SettingsDeps {
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
 export const BYOK_BODY_MAX_BYTES = 1024 * 1024
+/** Of one workspace: all of them are read at once, by each thread and after each change. */
+const CREDENTIALS_MAX = 1_000
 /** Concurrent updates of one credential that collide this often are refused. */
 const TRIES = 5
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -40,12 +42,22 @@ export function createCredential(deps: ByokDeps): Handler {
       deps,
       request,
       'credential.create',
-      ({ credentials }) => credentials.add(sealed),
+      ({ credentials }) => credentials.add(sealed, CREDENTIALS_MAX),
       toObject,
-    )
+    ).catch(refuseFull)
     publish(deps, record)
     reply.json(201, { data: toDocument(deps, record) })
   }
+}
+
+/** @throws GatewayError `conflict` for a workspace that has as many as it may; else what it is given */
+function refuseFull(thrown: unknown): never {
+  if (!(thrown instanceof ConflictError)) throw thrown
+  throw new GatewayError(
+    'conflict',
+    `The workspace may have ${CREDENTIALS_MAX} credentials: delete those that are no longer needed`,
+    { cause: thrown },
+  )
 }
 
 /** Lists one workspace; without a name, the default one. */

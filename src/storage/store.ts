@@ -231,8 +231,11 @@ export interface CredentialStore {
     page: PageRequest,
   ): Promise<Page<CredentialRecord>>
   find(organizationId: string, id: string): Promise<CredentialRecord | null>
-  /** Adds the credential with the next sort order of its workspace and provider. Ignores the given order. */
-  add(record: CredentialRecord): Promise<CredentialRecord>
+  /**
+   * Adds the credential with the next sort order of its workspace and provider. Ignores the given order.
+   * @throws ConflictError `workspace_id` if the workspace has `most` of them
+   */
+  add(record: CredentialRecord, most?: number): Promise<CredentialRecord>
   /**
    * Returns the changed record; null if there is none, or if it differs from `seen`, against which the caller has
    * validated the change.

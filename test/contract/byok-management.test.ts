@@ -3,9 +3,10 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
-import { sqlitePath } from '../../src/storage/open.ts'
+import { openStore, sqlitePath } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
+import { credentialOf } from '../support/own-keys.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const clock = new TestClock()
@@ -368,6 +369,26 @@ t.test('DELETE', async t => {
   ] as const) {
     t.equal((await ask(method, `/byok/${id}`, body)).status, 404, method)
   }
+})
+
+t.test('a workspace has a thousand credentials, and room again once one is deleted', async t => {
+  const workspace = await manage('POST', '/workspaces', { name: 'Full', slug: 'full' })
+  const workspaceId = String(workspace.data['id'])
+  const store = await openStore(gateway.storageUrl)
+  t.teardown(() => store.close())
+  const sealed = { v: 1, keyId: 'test', wrapped: '', box: '' } as const
+  const ids: string[] = []
+  for (let at = 0; at < 1_000; at++) {
+    const { id } = await store.credentials.add({ ...credentialOf('groq', { workspaceId }), sealed })
+    ids.push(id)
+  }
+  const refused = await create({ workspace_id: workspaceId })
+  t.equal(refused.status, 409)
+  t.match(refused.text, /may have 1000 credentials/)
+  t.equal((await create()).status, 201, 'other workspaces go on')
+  t.equal((await ask('DELETE', `/byok/${ids[0]}`)).status, 200)
+  t.equal((await create({ workspace_id: workspaceId })).status, 201)
+  t.equal((await manage('DELETE', `/workspaces/${workspaceId}`)).status, 200)
 })
 
 t.test('ids that are none are 404', async t => {

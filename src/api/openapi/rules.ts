@@ -82,6 +82,7 @@ const credentials: Descriptions = {
       },
     },
     answers: { 201: oneRecord(Credential, 'The new credential.', CREDENTIAL) },
+    failures: ['conflict'],
   },
   listCredentials: {
     tag: 'Provider credentials',

@@ -1,7 +1,7 @@
 /** Own provider credentials in the database. */
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
-import type { CredentialRecord, CredentialStore, SealedSecret } from '../store.ts'
+import { ConflictError, type CredentialRecord, type CredentialStore, type SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
 import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
@@ -22,10 +22,16 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       const row = await matching({ organizationId, id }).selectAll().executeTakeFirst()
       return row === undefined ? null : recordOf(row)
     },
-    async add(record) {
+    async add(record, most = Number.POSITIVE_INFINITY) {
       const { organizationId, workspaceId, provider } = record
       return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, credentialPlace(organizationId, workspaceId))
+        const { counted } = await transaction
+          .selectFrom('credentials')
+          .select(COUNTED)
+          .where(where => where.and({ organizationId, workspaceId }))
+          .executeTakeFirstOrThrow()
+        if (Number(counted) >= most) throw new ConflictError('workspace_id')
         const { next } = await transaction
           .selectFrom('credentials')
           .select(sql<number>`coalesce(max(sort_order) + 1, 0)`.as('next'))
