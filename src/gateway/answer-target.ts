@@ -16,13 +16,14 @@ import {
 import type { AttemptTarget } from './attempt-target.ts'
 import { ClientCalls, type FittedRequest } from './client-tools.ts'
 import type { AttemptRecord } from './exchange.ts'
+import { SealMarks } from './makers.ts'
 import type { ReplyFigures } from './reply-figures.ts'
 import type { RunningExchange } from './running.ts'
 import type { ToolCalls } from './tool-calls.ts'
 
 export interface AnswerTargetDeps {
   readonly clock: Clock
-  readonly exchange: Pick<RunningExchange, 'request' | 'watch' | 'debug' | 'removedTokens'> & {
+  readonly exchange: Pick<RunningExchange, 'request' | 'dialect' | 'watch' | 'debug' | 'removedTokens'> & {
     firstTokenMs: number | null
   }
   readonly answer: Answer
@@ -44,6 +45,8 @@ export class AnswerTarget implements AttemptTarget {
   readonly #calls: ToolCalls | null
   readonly #client: ClientCalls | null
   #hasContent = false
+  /** Null until the reply has something that may be sealed. */
+  #seals: SealMarks | null = null
 
   constructor(deps: AnswerTargetDeps) {
     const { answer, calls, fitted } = deps
@@ -55,8 +58,12 @@ export class AnswerTarget implements AttemptTarget {
     this.sink = answer.sink
   }
 
-  take(delta: Content): void {
+  take(said: Content): void {
     if (!this.#hasContent) this.#begin()
+    let delta = said
+    // A plain reply has neither.
+    if (said.kind === 'close' ? said.fields !== null : said.kind === 'open' && said.start.type !== 'message')
+      delta = this.#mark(said)
     if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
   }
 
@@ -91,6 +98,13 @@ export class AnswerTarget implements AttemptTarget {
     for (const delta of this.#calls?.release() ?? []) {
       if (this.#client?.take(delta) !== true) this.#answer.take(delta)
     }
+  }
+
+  #mark(delta: Content): Content {
+    const { record, exchange } = this.#deps
+    this.#seals ??= new SealMarks(record, exchange.dialect, exchange.request)
+    if (delta.kind === 'open') return this.#seals.open(delta) as Content
+    return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
   }
 
   #begin(): void {

@@ -6,6 +6,7 @@ import { GatewayError } from '../errors.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../formats/outgoing.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import { lastMaker, openedFor } from '../protocol/makers.ts'
 import { takeList } from '../protocol/raw-list.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../providers/address.ts'
@@ -15,6 +16,7 @@ import { signatureIn } from '../upstream/aws-signature.ts'
 import { holdsSecret } from '../upstream/failure.ts'
 import type { UpstreamRequest } from '../upstream/transport.ts'
 import type { AttemptRecord, Exchange } from './exchange.ts'
+import { makerOf } from './makers.ts'
 import { requestJson, withRawList } from './request-json.ts'
 import { fitRequest } from './routing/rank.ts'
 
@@ -41,7 +43,10 @@ export class ProviderRequests {
   /** The request in the provider's format. */
   encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
     const endpoint = askedEndpoint(attempt)
-    const fitted = inTier(fitRequest(prompt, endpoint), attempt)
+    const fitted = inTier(
+      fitRequest(typeof prompt.input === 'string' ? prompt : opened(prompt, attempt), endpoint),
+      attempt,
+    )
     const outgoing = outgoingRequest(fitted, format, exchange.dialect)
     if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
     const wire = format.encode(
@@ -126,6 +131,13 @@ export class ProviderRequests {
     }
     return url
   }
+}
+
+/** The prompt as this provider may see it: without what others have sealed. */
+function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
+  const { input } = prompt
+  if (typeof input === 'string' || lastMaker(input) === null) return prompt
+  return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }
 }
 
 function betasOf(request: ResponsesRequest): readonly string[] {

@@ -36,6 +36,8 @@ export interface DialectAbilities {
   readonly takesChatFields: boolean
   /** An item at the end of its input may ask for a summary of the conversation. */
   readonly compacts: boolean
+  /** Its clients may keep nothing of a thought but what is sealed of it. Absent: they keep all of it. */
+  readonly thoughtsInSeals?: true
   /** How its clients are told that there is no model of a name. */
   readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
@@ -56,6 +58,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     nativeFields: false,
     takesChatFields: false,
     compacts: true,
+    thoughtsInSeals: true,
     unknownModel: 'model_not_found',
   },
   'chat-completions': {

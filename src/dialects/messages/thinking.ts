@@ -4,6 +4,7 @@
  * sends it back without knowing.
  */
 import type { CustomToolCallItem, FunctionCallItem, ReasoningItem } from '../../protocol/items.ts'
+import { isMarked } from '../../protocol/makers.ts'
 import type { ThoughtBlock } from './message-schema.ts'
 
 type Block = Record<string, unknown>
@@ -20,7 +21,7 @@ const CALL_MARK = 'gateway-call-v1.'
 
 /** True for a seal in a form of ours, which no provider reads. */
 export function isSealedHere(seal: string): boolean {
-  return seal.startsWith(REASONING_MARK) || seal.startsWith(CALL_MARK)
+  return seal.startsWith(REASONING_MARK) || seal.startsWith(CALL_MARK) || isMarked(seal)
 }
 
 /** The block of a finished item; null where there is nothing to tell. */

@@ -7,12 +7,14 @@ import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { lastMaker } from '../../protocol/makers.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { makesEmbeddings } from '../../providers/provider.ts'
 import { isPending, whenReady } from '../../ready.ts'
 import type { Exchange } from '../exchange.ts'
+import { makerOf } from '../makers.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { type NamedModel, namedModel } from './names.ts'
 import type { FittingPlugins, Measures } from './needs.ts'
@@ -20,7 +22,7 @@ import type { Group, RankTerms } from './rankers.ts'
 import type { Restrictions } from './restrictions.ts'
 import { listGroups, ranked, route } from './route.ts'
 import { SharedCandidates } from './shared-candidates.ts'
-import type { Stay, Stickiness } from './sticky.ts'
+import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
 export {
   askedWaitMs,
@@ -142,7 +144,8 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
         exchange.batch === undefined
           ? deps.stickiness.order(exchange, ranked, terms.nowMs)
           : { candidates: ranked, stay: null }
-      return whenReady(found, ({ candidates: pinned, stay }) => {
+      return whenReady(found, ({ candidates: stuck, stay }) => {
+        const pinned = readersFirst(stuck, prompt)
         const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned
         countChoice(deps, prompt, ranked, pinned, candidates)
         return { candidates, fallbacks, skipped, named, stay }
@@ -211,7 +214,8 @@ export function rankPlanned(
   const candidates = ranked(groups, terms)
   return whenReady(
     deps.stickiness.order(exchange, candidates, terms.nowMs),
-    ({ candidates: pinned, stay }) => {
+    ({ candidates: stuck, stay }) => {
+      const pinned = readersFirst(stuck, prompt)
       countChoice(deps, prompt, candidates, pinned, pinned)
       return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay }
     },
@@ -221,6 +225,21 @@ export function rankPlanned(
 const NONE: readonly string[] = []
 
 type Candidates = readonly RouteCandidate[]
+
+/**
+ * The candidates with the one first that can read what was sealed last in the conversation, among those of its model
+ * and kind; nothing changes where the caller sets the order.
+ */
+function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequest): Candidates {
+  if (candidates.length < 2 || typeof input === 'string' || (provider?.order?.length ?? 0) > 0)
+    return candidates
+  const maker = lastMaker(input)
+  const at = maker === null ? -1 : candidates.findIndex(candidate => makerOf(candidate) === maker)
+  const reader = candidates[at]
+  if (reader === undefined) return candidates
+  const first = candidates.findIndex(each => areAlike(each, reader))
+  return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, reader)
+}
 
 /** Counts why the first candidate is the first. */
 function countChoice(

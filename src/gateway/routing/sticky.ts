@@ -174,7 +174,8 @@ function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
   return pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
 }
 
-function areAlike(a: RouteCandidate, b: RouteCandidate): boolean {
+/** Of one model, and paid by the same. */
+export function areAlike(a: RouteCandidate, b: RouteCandidate): boolean {
   return a.endpoint.modelId === b.endpoint.modelId && kindOf(a) === kindOf(b)
 }
 

@@ -2,6 +2,7 @@
 import { LongText } from '../../../formats/long-text.ts'
 import { shortList } from '../../../lists.ts'
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'
+import { SEALED_BY, type SealedBy, wholeSeal } from '../../../protocol/makers.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
 type Form = 'text' | 'summary'
@@ -56,7 +57,12 @@ export class ReasoningBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    return this.finished(this.#item(status), fields)
+    const sealed = fields === null ? undefined : (fields as { readonly [SEALED_BY]?: SealedBy })[SEALED_BY]
+    if (sealed === undefined) return this.finished(this.#item(status), fields)
+    const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
+    const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
+    const told = { ...fields, encrypted_content: wholeSeal(thought, sealed.maker) }
+    return this.finished(this.#item(status), told)
   }
 
   /** The part that the decoder means; a new one closes the one before it. */

@@ -1,0 +1,124 @@
+/**
+ * What only its maker can read: encrypted reasoning, signatures of thoughts and of calls. It is marked with its maker
+ * (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other way it is
+ * left out, because others refuse it. What has no mark was not made through this gateway, and goes on as it came. Pure.
+ */
+import type { InputItem } from './items.ts'
+import { isObject } from './schema.ts'
+
+/** Begins a mark: then the maker and the value, between dots. */
+const MARK = 'gwm1.'
+/** Begins a thought that travels in its seal: then the maker, and the thought as JSON in base64. */
+const WHOLE = 'gwt1.'
+/** The fields of items with what is sealed. */
+const SEALS = ['signature', 'encrypted_content'] as const
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Fields of an item with the mark of their maker; the same object where nothing is sealed. */
+export function marked<Given extends Fields>(fields: Given, maker: string): Given {
+  let copy: Record<string, unknown> | null = null
+  for (const name of SEALS) {
+    const value = fields[name]
+    if (typeof value !== 'string' || value === '' || isMarked(value)) continue
+    copy ??= { ...fields }
+    copy[name] = `${MARK}${maker}.${value}`
+  }
+  return (copy ?? fields) as Given
+}
+
+/**
+ * Of the closing fields of a thought: who signed it, for a client that may keep only the seal. A symbol, so that nobody
+ * writes it.
+ */
+export const SEALED_BY = Symbol('sealed by')
+
+export interface SealedBy {
+  readonly maker: string
+  readonly signature: string
+}
+
+/** A signed thought. */
+export interface SignedThought {
+  readonly format: string
+  readonly signature: string
+  readonly text: string
+}
+
+/** A thought as one seal, for clients that keep nothing else of it. */
+export function wholeSeal(thought: SignedThought, maker: string): string {
+  return `${WHOLE}${maker}.${Buffer.from(JSON.stringify(thought)).toString('base64url')}`
+}
+
+export function isMarked(value: string): boolean {
+  return value.startsWith(MARK) || value.startsWith(WHOLE)
+}
+
+/** The maker of the last sealed item; null: none is marked. */
+export function lastMaker(input: readonly InputItem[]): string | null {
+  for (let at = input.length - 1; at >= 0; at--) {
+    for (const name of SEALS) {
+      const value = (input[at] as unknown as Fields)[name]
+      if (typeof value === 'string' && isMarked(value)) return makerIn(value)
+    }
+  }
+  return null
+}
+
+/** The items as their maker knows them; what others have sealed is left out. The same list where nothing is marked. */
+export function openedFor(input: readonly InputItem[], maker: string): readonly InputItem[] {
+  let copy: InputItem[] | null = null
+  for (let at = 0; at < input.length; at++) {
+    const item = input[at] as unknown as Fields
+    const opened = opensItem(item, maker)
+    if (opened === item) continue
+    copy ??= [...input]
+    copy[at] = opened as unknown as InputItem
+  }
+  return copy ?? input
+}
+
+function opensItem(item: Fields, maker: string): Fields {
+  let opened = item
+  for (const name of SEALS) {
+    const value = item[name]
+    if (typeof value !== 'string' || !isMarked(value)) continue
+    const { [name]: _, ...rest } = opened
+    if (makerIn(value) !== maker) opened = rest
+    else if (value.startsWith(MARK)) opened = { ...rest, [name]: valueIn(value) }
+    else opened = withThought(rest, valueIn(value))
+  }
+  return opened
+}
+
+/** A client that has kept more than the seal needs nothing of it. */
+function withThought(item: Fields, packed: string): Fields {
+  if (typeof item['signature'] === 'string' && item['signature'] !== '') return item
+  const thought = thoughtIn(packed)
+  if (thought === null) return item
+  const { format, signature, text } = thought
+  const content = text === '' ? {} : { content: [{ type: 'reasoning_text', text }] }
+  return { ...item, ...content, format, signature }
+}
+
+function thoughtIn(packed: string): SignedThought | null {
+  let value: unknown
+  try {
+    value = JSON.parse(Buffer.from(packed, 'base64url').toString('utf8'))
+  } catch {
+    return null
+  }
+  if (!isObject(value)) return null
+  const { format, signature, text } = value
+  if (typeof format !== 'string' || typeof signature !== 'string' || typeof text !== 'string') return null
+  return signature === '' ? null : { format, signature, text }
+}
+
+function makerIn(value: string): string {
+  return value.slice(MARK.length, value.indexOf('.', MARK.length))
+}
+
+function valueIn(value: string): string {
+  const dot = value.indexOf('.', MARK.length)
+  return dot === -1 ? '' : value.slice(dot + 1)
+}
