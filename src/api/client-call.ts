@@ -1,6 +1,7 @@
-/** What a request over any transport says beside its body, and how its body is read. */
+/** The terms of a request beside its body, and the reading of its body, over any transport. */
 import { callerOf } from '../access/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
+import { keptName } from '../gateway/accounting/account.ts'
 import type { Outcome } from '../gateway/answer/answer.ts'
 import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
 import { shownModel } from '../log/log.ts'
@@ -35,17 +36,37 @@ export function factsOf(
     watch: request.watch,
     held: request.held,
     signal: request.signal,
-    client: clientOf(request.headers),
+    client: clientOf(request.headers, request.body),
   }
 }
 
-function clientOf(headers: ApiRequest['headers']): ClientFacts | undefined {
+/** Words of clients about themselves in a body: over a WebSocket the headers are those of the handshake. */
+interface SelfDescribed {
+  readonly client_metadata?: Readonly<Record<string, unknown>> | null
+}
+
+function metadataText(body: unknown, name: string): string | undefined {
+  const metadata = (body as SelfDescribed).client_metadata
+  const value = typeof metadata === 'object' ? metadata?.[name] : undefined
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** Calls no function for the usual client, which names no agent. */
+function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | undefined {
   const referer = headers.get('http-referer') ?? headers.get('referer')
   const userAgent = headers.get('user-agent')
   // Ours, and those that clients of similar interfaces send. The first one counts.
   const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
-  if (referer === undefined && userAgent === undefined && title === undefined) return undefined
-  return { referer, title, userAgent }
+  let agent = headers.get('x-agent-id') ?? headers.get('x-claude-code-agent-id') ?? headers.get('thread-id')
+  let parentAgent = headers.get('x-claude-code-parent-agent-id') ?? headers.get('x-codex-parent-thread-id')
+  if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+    agent = metadataText(body, 'thread_id') ?? agent
+    parentAgent = metadataText(body, 'x-codex-parent-thread-id') ?? parentAgent
+  }
+  if (referer === undefined && userAgent === undefined && title === undefined) {
+    if (agent === undefined && parentAgent === undefined) return undefined
+  }
+  return { referer, title, userAgent, agent, parentAgent }
 }
 
 /** The parsed body; where it is refused, the log line tells at least its model. */
@@ -56,9 +77,18 @@ export function parseBody<Parsed>(
   body = request.body,
 ): Parsed {
   try {
-    const session = request.headers.get('x-session-id')
-    const asked = session === undefined || session === '' ? body : withSession(body, session)
-    return dialect.parse(asked, request.headers)
+    const { headers } = request
+    let session = headers.get('x-session-id')
+    if (session === undefined || session === '') {
+      session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
+      if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+        session = metadataText(body, 'session_id') ?? session
+      }
+      // Unfit words of vendors' clients are no session, and no reason to refuse.
+      if (session !== undefined) session = keptName(session)
+    }
+    const asked = session === undefined ? body : withSession(body, session)
+    return dialect.parse(asked, headers)
   } catch (refused) {
     reply.summary = { requestedModel: askedModel(request.body) }
     throw refused

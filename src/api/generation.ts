@@ -111,6 +111,8 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     is_byok: record.isByok,
     service_tier: record.serviceTier,
     session_id: record.sessionId,
+    agent_id: record.agent ?? null,
+    parent_agent_id: record.parentAgent ?? null,
     external_user: record.endUser,
     workspace_id: record.workspaceId,
     data_region: record.dataRegion ?? 'global',

@@ -3,8 +3,8 @@
  * deltas that make up nearly all of a stream are written by hand, in a third of the time that a whole event costs;
  * the bytes are the same.
  */
-import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
-import { type ErrorEnvelope, errorEnvelope } from '../protocol/envelope.ts'
+import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { createRequestParser, type Offered } from '../protocol/request-parser.ts'
 import type { ResponseResource } from '../protocol/response.ts'
@@ -22,10 +22,23 @@ export function createResponsesDialect(offered: Offered): Dialect {
   }
 }
 
-/** The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. */
-function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): ErrorEnvelope {
-  const envelope = errorEnvelope(error, metadata)
-  return usage === null ? envelope : { id, ...envelope, usage }
+/**
+ * The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. The
+ * public client reads `type` and `param` beside the code.
+ */
+function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): object {
+  const { errorType } = error
+  const { error: body, ...rest } = errorEnvelope(error, metadata)
+  const { code, message, ...more } = body
+  const told = {
+    code,
+    message,
+    type: errorType,
+    param: fieldOf(error) ?? null,
+    ...more,
+    error_type: errorType,
+  }
+  return usage === null ? { error: told, ...rest } : { id, error: told, ...rest, usage }
 }
 
 /**

@@ -22,7 +22,7 @@ export interface SummaryItem {
   readonly encrypted_content: string
 }
 
-/** What is sealed. `replaces`: the summary stands for every item before it, not only beside those that are left. */
+/** The sealed content. `replaces`: the summary stands for every item before it, not only beside those that are left. */
 interface Summary {
   readonly text: string
   readonly replaces: boolean

@@ -109,6 +109,9 @@ export interface ClientFacts {
   /** The name of its app. */
   readonly title: string | undefined
   readonly userAgent: string | undefined
+  /** The agent that asks, and the one that it works for, in names of the client. */
+  readonly agent: string | undefined
+  readonly parentAgent: string | undefined
 }
 
 /** Sees the exchange of a request, and those of calls that the gateway makes for it, as soon as they begin. */

@@ -50,6 +50,10 @@ export interface ExchangeLine {
   readonly cause?: string | undefined
   /** Names and ids of the client's own trace, bounded. */
   readonly trace?: Readonly<Record<string, string | number | boolean>> | undefined
+  /** The conversation, the agent and the agent that it works for, in names of the client. */
+  readonly session?: string | undefined
+  readonly agent?: string | undefined
+  readonly parentAgent?: string | undefined
   /** Label of the API key. */
   readonly key?: string | undefined
   readonly workspace?: string | undefined
@@ -232,6 +236,9 @@ function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
     field: line.field,
     cause: line.cause,
     trace: line.trace,
+    session: line.session,
+    agent: line.agent,
+    parentAgent: line.parentAgent,
     key: line.key,
     workspace: line.workspace,
     organization: line.organization,

@@ -101,7 +101,13 @@ function withoutNulls(body: unknown): unknown {
     copy ??= { ...body }
     delete copy[field]
   }
+  if (body['generate'] === false && isNothing(body['input'])) copy = { ...(copy ?? body), input: '' }
   return copy ?? body
+}
+
+/** True for the input of a client that opens a conversation before it has any. */
+function isNothing(input: unknown): boolean {
+  return input == null || (Array.isArray(input) && input.length === 0)
 }
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */

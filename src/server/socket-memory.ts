@@ -1,5 +1,5 @@
 /**
- * What sockets remember: the last response of each lane of a socket, with the conversation that led to it, so that the
+ * Memory of sockets: the last response of each lane of a socket, with the conversation that led to it, so that the
  * next request names it and sends its new items only. A cache in memory: bounded for a socket, for a key and for the
  * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
  */
@@ -41,7 +41,7 @@ export interface MemoryLimits {
   readonly total: number
 }
 
-/** What the sockets of one key hold, the longest unused first. */
+/** The responses of the sockets of one key, the longest unused first. */
 interface KeyMemory {
   readonly responses: Set<Remembered>
   bytes: number
@@ -177,7 +177,7 @@ function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
   return [...earlier, Buffer.from(JSON.stringify(items))]
 }
 
-/** What asked for a compaction stands at the end of its own request only. */
+/** An item that asks for a compaction stands at the end of its own request only. */
 function isSaid(item: unknown): boolean {
   return !(isObject(item) && item['type'] === 'compaction_trigger')
 }

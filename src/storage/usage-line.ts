@@ -23,7 +23,10 @@ type Always =
 export type UsageLine = Pick<UsageRecord, Always> &
   Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
 
-type Optional = Extract<keyof UsageRecord, 'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app'>
+type Optional = Extract<
+  keyof UsageRecord,
+  'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app' | 'agent' | 'parentAgent'
+>
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
   workspaceId: null,
@@ -71,6 +74,8 @@ export function lineOf(record: UsageRecord): string {
   if (record.router !== undefined) line.router = record.router
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
+  if (record.agent !== undefined) line.agent = record.agent
+  if (record.parentAgent !== undefined) line.parentAgent = record.parentAgent
   if (record.model !== null) line.model = record.model
   if (record.provider !== null) line.provider = record.provider
   if (record.providerName !== null) line.providerName = record.providerName

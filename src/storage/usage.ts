@@ -56,6 +56,9 @@ export interface UsageRecord {
   readonly trace?: TraceFields
   /** Absent: the client did not say. */
   readonly app?: AppFields
+  /** The agent that asked, and the one that it worked for; absent: the client did not say. */
+  readonly agent?: string | undefined
+  readonly parentAgent?: string | undefined
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */

@@ -192,6 +192,12 @@ t.test('a request that asks for nothing calls nobody, costs nothing, and can be 
   const next = await socket.ask({ model: MODEL, input: [user('begin')], previous_response_id: idOf(empty) })
   t.equal(next.at(-1)?.type, 'response.completed')
   t.same(sent(), ['user: the task', 'user: begin'])
+  for (const input of [[], null, undefined]) {
+    const opened = await socket.ask({ model: MODEL, input, generate: false })
+    const begun = await socket.ask({ model: MODEL, input: 'begin', previous_response_id: idOf(opened) })
+    t.equal(begun.at(-1)?.type, 'response.completed')
+    t.same(sent(), ['user: begin'])
+  }
   const unknown = await socket.ask({ model: 'nobody/none', input: 'x', generate: false })
   t.match(unknown, [{ type: 'error', status: 400, error: { message: /nobody\/none/ } }])
   const wrong = await socket.ask({ model: MODEL, input: 5, generate: false })
@@ -204,7 +210,7 @@ t.test('a request that asks for nothing calls nobody, costs nothing, and can be 
     ['response.created', 'response.completed'],
   )
   t.match(await (await gateway.respond({ model: MODEL, input: 'x', generate: false })).json(), { output: [] })
-  t.equal(parrot.bodies.length, before + 1)
+  t.equal(parrot.bodies.length, before + 4)
 })
 
 t.test('a note about a response needs no answer', async t => {

@@ -27,6 +27,16 @@ const Failure = Type.Object({
   ...about,
 })
 
+const ResponseFailure = Type.Object({
+  ...Failure.properties,
+  error: Type.Object({
+    ...Failure.properties.error.properties,
+    type: text,
+    error_type: text,
+    param: Type.Union([Type.String({ description: 'The path of the field at fault' }), Type.Null()]),
+  }),
+})
+
 const ChatFailure = Type.Object({
   id: generation,
   error: Type.Object({ ...ChatErrorFields.properties, ...availability }),
@@ -35,16 +45,17 @@ const ChatFailure = Type.Object({
   ...about,
 })
 
-type Family = 'Gateway' | 'Chat' | 'Messages'
+type Family = 'Gateway' | 'Responses' | 'Chat' | 'Messages'
 
 export const ENVELOPES: Readonly<Record<Family, TSchema>> = {
   Gateway: Failure,
+  Responses: ResponseFailure,
   Chat: ChatFailure,
   Messages: MessageFailure,
 }
 
 const FAMILIES: Readonly<Record<DialectName, Family>> = {
-  responses: 'Gateway',
+  responses: 'Responses',
   'chat-completions': 'Chat',
   embeddings: 'Chat',
   messages: 'Messages',

@@ -39,6 +39,8 @@ export const Generation = Type.Object({
   is_byok: Type.Boolean(),
   service_tier: orNoText,
   session_id: orNoText,
+  agent_id: orNoText,
+  parent_agent_id: orNoText,
   external_user: orNoText,
   workspace_id: orNoText,
   data_region: text,

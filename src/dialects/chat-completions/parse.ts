@@ -45,6 +45,7 @@ const OF_RESPONSES: readonly ForeignField[] = [
   ['max_output_tokens', 'use max_completion_tokens'],
   ['text', 'use response_format and verbosity'],
   ['include', 'it belongs to POST /responses'],
+  ['generate', 'it belongs to POST /responses'],
   ['truncation', 'use the plugin context-compression'],
 ]
 

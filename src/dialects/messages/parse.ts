@@ -44,6 +44,7 @@ const FOREIGN: readonly ForeignField[] = [
   ['reasoning', 'use thinking and output_config.effort'],
   ['reasoning_effort', 'use output_config.effort'],
   ['include', 'it belongs to POST /responses'],
+  ['generate', 'it belongs to POST /responses'],
   ['truncation', 'use the plugin context-compression'],
   ['previous_response_id', 'send the full conversation in messages'],
   ['logprobs', 'the answer has no place for them'],

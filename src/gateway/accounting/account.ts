@@ -9,13 +9,14 @@ import { isPending } from '../../ready.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import type { Bill } from '../bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../exchange.ts'
-import { appOf, boundedText, traceOf } from './client-fields.ts'
+import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
 import { chargedTier, chargeOf, imagesIn } from './cost.ts'
 import type { Said } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
+export { keptName } from './client-fields.ts'
 export { byokFee, chargedTier, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf } from './estimate.ts'
@@ -229,6 +230,8 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (trace !== undefined) record.trace = trace
   const app = exchange.client === undefined ? undefined : appOf(exchange.client)
   if (app !== undefined) record.app = app
+  if (exchange.client?.agent !== undefined) record.agent = keptName(exchange.client.agent)
+  if (exchange.client?.parentAgent !== undefined) record.parentAgent = keptName(exchange.client.parentAgent)
   return record
 }
 

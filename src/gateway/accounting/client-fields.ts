@@ -35,8 +35,8 @@ export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
 /** Undefined: the client says nothing of itself that is kept. */
 export function appOf(client: ClientFacts): AppFields | undefined {
   const referer = pageOf(client.referer)
-  const title = shortText(client.title)
-  const userAgent = shortText(client.userAgent)
+  const title = keptName(client.title)
+  const userAgent = keptName(client.userAgent)
   if (referer === undefined && title === undefined && userAgent === undefined) return undefined
   return {
     ...(referer === undefined ? undefined : { referer }),
@@ -49,11 +49,11 @@ export function appOf(client: ClientFacts): AppFields | undefined {
 function pageOf(referer: string | undefined): string | undefined {
   if (referer === undefined || !/^https?:/i.test(referer)) return undefined
   const url = URL.parse(referer)
-  return url === null ? undefined : shortText(`${url.origin}${url.pathname}`)
+  return url === null ? undefined : keptName(`${url.origin}${url.pathname}`)
 }
 
-/** Printable and as short as names are; anything else is no name. */
-function shortText(text: string | undefined): string | undefined {
+/** Printable, as short as names are, and without a key; anything else is no name. */
+export function keptName(text: string | undefined): string | undefined {
   return text !== undefined && isKept(text) && /^[\x20-\x7e]+$/.test(text) ? text : undefined
 }
 

@@ -3,10 +3,10 @@ import { systemCode } from '../../errors.ts'
 import { type FailedAttempt, shownModel } from '../../log/log.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import type { AttemptRecord, Exchange } from '../exchange.ts'
-import { traceOf } from './client-fields.ts'
+import { keptName, traceOf } from './client-fields.ts'
 
 export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
-  const { attempts, request } = exchange
+  const { attempts, client, request } = exchange
   const last = attempts.at(-1)
   const usage = exchange.bill.total?.usage
   const model = last?.endpoint.modelId ?? null
@@ -26,6 +26,9 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
     error: error?.code ?? null,
     cause: error === null ? undefined : (systemCode(error) ?? undefined),
     trace: request.trace === undefined ? undefined : loggedTrace(request),
+    session: request.session_id === undefined ? undefined : keptName(request.session_id),
+    agent: client?.agent === undefined ? undefined : keptName(client.agent),
+    parentAgent: client?.parentAgent === undefined ? undefined : keptName(client.parentAgent),
   }
 }
 

@@ -138,6 +138,9 @@ export type ExchangeSummary = Pick<
   | 'error'
   | 'cause'
   | 'trace'
+  | 'session'
+  | 'agent'
+  | 'parentAgent'
 >
 
 /** Usage of model calls that count although the exchange failed and delivers nothing of them. */
