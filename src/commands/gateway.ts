@@ -1,171 +1,33 @@
-/** The process of a gateway: configuration, launch, first keys, signals, exit codes. */
-import { existsSync } from 'node:fs'
-import { type FoundConfig, findConfig, forgetSecrets, processEnvironment } from '../config/config.ts'
-import { type ClosableLog, createBufferedLog, createTerminalLog, type LogForm } from '../log/log.ts'
-import { type Launched, launch } from '../threads/launch.ts'
+/**
+ * The first moments of a gateway: its configuration, the engine's cache, and serve threads that load their code while
+ * this thread loads the rest. Light, because all of it comes before those.
+ */
+import { type FoundConfig, findConfig, processEnvironment } from '../config/config.ts'
+import { hasCompileCache } from '../threads/compile-cache.ts'
+import { type EarlyWorkers, startEarly } from '../threads/early-workers.ts'
 import { lowerHelpers } from '../threads/operating-system.ts'
-import { type CheckedStart, checkStart, startFailure } from '../threads/start-failure.ts'
-import { startWarnings } from '../threads/start-warnings.ts'
-import { complain, configWords, EXIT_UNCLEAN } from './outcome.ts'
-import { watchConfiguration } from './reload.ts'
-import { version } from './version.ts'
-import { banner, firstKeysPath, firstKeysText, MAKE_KEY, type Started, writeFirstKeys } from './welcome.ts'
-
-/** A key press reaches a gateway under npm twice: from the terminal, and from npm. */
-const SAME_PRESS_MS = 300
+import { configWords } from './outcome.ts'
 
 /** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */
 export async function startGateway(file: string | true | undefined): Promise<void> {
   lowerHelpers()
   const words = configWords(file)
-  // A later reading of the file needs the secrets that are forgotten below.
+  // A later reading of the file needs the secrets that are forgotten after the checks.
   const environment = { ...processEnvironment() }
   const found = findConfig(words, environment)
-  const checked = checkStart(found)
-  forgetSecrets(found)
-  await serve(checked, found, () => findConfig(words, environment))
-}
-
-async function serve(checked: CheckedStart, found: FoundConfig, findAgain: () => FoundConfig): Promise<void> {
-  const { config } = checked
-  const form: LogForm = process.stdout.isTTY ? 'terminal' : 'json'
-  const log = openLog(checked, form)
-  for (const warning of startWarnings(checked)) log.warning('config', warning)
-  const stopping = new Stopping(log, config.timeouts.drainMs, form)
-  stopping.listen()
-  let running: Launched
+  const early = loadEarly(found)
   try {
-    running = await launch(checked, log, form)
+    const { serve } = await import('./serving.ts')
+    await serve(found, () => findConfig(words, environment), early)
   } catch (error) {
-    await log.close()
-    const failure = startFailure(error)
-    if (failure === null) throw error
-    complain(failure.lines)
-    process.exit(failure.exitCode)
-  }
-  const { url, adminUrl, front } = running
-  const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
-  if (form === 'terminal') screen(banner(started))
-  // Last, because a supervisor that waits for this line may send a signal at once.
-  log.listening(url, adminUrl, front)
-  stopping.started(running)
-  const takesSignal = form === 'json'
-  watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })
-  void running.firstKeys.then(keys => tellKeys(keys, started, log, form))
-}
-
-function openLog({ config: { logLevel } }: CheckedStart, form: LogForm): ClosableLog {
-  // A closed terminal or a full disk must not stop the gateway.
-  process.stdout.on('error', () => undefined)
-  if (form === 'json') return createBufferedLog(logLevel)
-  return { ...createTerminalLog(logLevel, process.stdout), close: () => Promise.resolve() }
-}
-
-function screen(text: string): void {
-  process.stdout.write(text)
-}
-
-type Keys = Awaited<Launched['firstKeys']>
-
-/** New keys are told once: on the terminal, or in a file. Only their hashes are stored. */
-function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
-  if (form === 'terminal') {
-    screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
-    return
-  }
-  const file = firstKeysPath(started.config)
-  if (keys === null) {
-    if (existsSync(file))
-      log.notice('process', 'the first keys are still in a file; delete it after you have copied them', {
-        file,
-      })
-    return
-  }
-  try {
-    writeFirstKeys(file, firstKeysText(keys, started))
-    log.notice('process', 'the first keys were written to a file; delete it after you have copied them', {
-      file,
-    })
-  } catch (error) {
-    log.fault(
-      'process',
-      `the first keys could not be written and are lost; create new ones: ${MAKE_KEY}`,
-      error,
-    )
+    // They would keep the process alive.
+    early?.close()
+    throw error
   }
 }
 
-/** Ends the gateway in order at the first signal, at once at the second. */
-class Stopping {
-  readonly #log: ClosableLog
-  readonly #graceMs: number
-  readonly #form: LogForm
-  #running: Launched | null = null
-  #signals = 0
-  #lastInterruptMs = Number.NEGATIVE_INFINITY
-  #exitCode = 0
-
-  constructor(log: ClosableLog, graceMs: number, form: LogForm) {
-    this.#log = log
-    this.#graceMs = graceMs
-    this.#form = form
-  }
-
-  listen(): void {
-    process.on('SIGINT', () => this.#interrupted())
-    process.on('SIGTERM', () => this.#signalled())
-  }
-
-  /** Draining begins when all threads have started: the first one may serve while others start. */
-  started(running: Launched): void {
-    this.#running = running
-    process.on('uncaughtException', error => {
-      this.#log.fault('process', 'supervisor failed', error)
-      this.#exitCode = EXIT_UNCLEAN
-      void this.#stop(running, this.#graceMs)
-    })
-    if (this.#signals > 0) this.#drain(running)
-  }
-
-  #interrupted(): void {
-    const nowMs = performance.now()
-    const isSame = nowMs - this.#lastInterruptMs < SAME_PRESS_MS
-    this.#lastInterruptMs = nowMs
-    if (!isSame || processEnvironment()['npm_lifecycle_event'] === undefined) this.#signalled()
-  }
-
-  #signalled(): void {
-    this.#signals++
-    if (this.#signals > 2) process.kill(process.pid, 'SIGKILL')
-    // A second signal ends running requests at once.
-    if (this.#signals > 1) this.#exitCode = EXIT_UNCLEAN
-    if (this.#running !== null) this.#drain(this.#running)
-  }
-
-  #drain(running: Launched): void {
-    const hurries = this.#signals > 1
-    this.#log.notice('process', hurries ? 'draining without grace' : 'draining')
-    if (!hurries && this.#form === 'terminal') void this.#tellOpen(running)
-    void this.#stop(running, hurries ? 0 : this.#graceMs)
-  }
-
-  async #tellOpen(running: Launched): Promise<void> {
-    const count = await running.openRequests()
-    if (count === 0 || this.#signals > 1) return
-    const requests = count === 1 ? '1 request runs' : `${count} requests run`
-    screen(`\n${requests}, for at most ${this.#graceMs / 1000} s more. Ctrl-C again to stop now.\n\n`)
-  }
-
-  async #stop(running: Launched, graceMs: number): Promise<void> {
-    const stopped = await running.stop(graceMs).catch(error => {
-      this.#log.fault('process', 'failed to stop cleanly', error)
-      this.#exitCode = EXIT_UNCLEAN
-      return true
-    })
-    this.#log.notice('process', stopped ? 'stopped' : 'a thread did not stop; killing the process')
-    await this.#log.close()
-    if (stopped) process.exit(this.#exitCode)
-    // While a thread is still running, an ordinary exit would abort with a dump of the whole memory.
-    process.kill(process.pid, 'SIGKILL')
-  }
+/** Null where it is not sure yet that anything will start: a faulty configuration leaves no trace. */
+function loadEarly({ config, faults }: FoundConfig): EarlyWorkers | null {
+  if (config === null || !faults.isEmpty || !hasCompileCache(config.storage.url)) return null
+  return startEarly(config)
 }

@@ -1,47 +1,23 @@
 /** The command line: finds the command for the words, runs it, and prints its faults. The entry of this room. */
 import { processEnvironment } from '../config/config.ts'
-import { startFailure } from '../threads/start-failure.ts'
-import { batchesCancel, batchesList, batchesWatch } from './batches.ts'
-import { check } from './check.ts'
 import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
-import { keysCreate, keysList } from './keys.ts'
-import { modelsImport, modelsSources } from './models.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
-import { prove } from './prove.ts'
 import { start } from './start.ts'
-import { vaultRotate, vaultStatus } from './vault.ts'
-import { verify } from './verify.ts'
 import { version } from './version.ts'
-
-/** In the order of the usage. */
-const COMMANDS: readonly Command[] = [
-  start,
-  check,
-  keysCreate,
-  keysList,
-  modelsImport,
-  modelsSources,
-  vaultStatus,
-  vaultRotate,
-  batchesList,
-  batchesWatch,
-  batchesCancel,
-  prove,
-  verify,
-]
 
 /** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
 export async function run(words: readonly string[]): Promise<number> {
   try {
+    const commands = await commandsFor(words)
     if (words.length === 0) {
-      process.stderr.write(usage(null, COMMANDS))
+      process.stderr.write(usage(null, commands))
       return EXIT_BAD_CONFIGURATION
     }
     const taken = takenByNpm(words)
     if (taken !== null) throw new UsageError(taken)
-    const read = readWords(words, COMMANDS)
+    const read = readWords(words, commands)
     if (read.asks === 'run') return await read.command.run(read.given, read.argument)
-    process.stdout.write(read.asks === 'help' ? usage(read.command, COMMANDS) : `${version()}\n`)
+    process.stdout.write(read.asks === 'help' ? usage(read.command, commands) : `${version()}\n`)
     return 0
   } catch (error) {
     if (error instanceof UsageError) {
@@ -52,11 +28,17 @@ export async function run(words: readonly string[]): Promise<number> {
       complain(error.message.split('\n'))
       return EXIT_FAILED
     }
+    const { startFailure } = await import('../threads/start-failure.ts')
     const failure = startFailure(error)
     if (failure === null) throw error
     complain(failure.lines)
     return failure.exitCode
   }
+}
+
+/** A start loads no other command. */
+async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
+  return first === start.name ? [start] : (await import('./table.ts')).COMMANDS
 }
 
 /**

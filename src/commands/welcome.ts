@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import type { FirstKeys } from '../access/bootstrap.ts'
 import type { Config } from '../config/config.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import { sqlitePath } from '../storage/open.ts'
+import { sqlitePath } from '../storage/data-folder.ts'
 
 /** The command that makes a key at any time. */
 export const MAKE_KEY = 'npx sluice keys create --name NAME'

@@ -98,7 +98,7 @@ export const Settings = group({
     ),
     warmUpMs: setting(
       Type.Integer({ minimum: 0, maximum: 60_000 }),
-      'time that a serve thread warms up before it takes traffic: it sends itself requests for the simulated provider, so that the engine has compiled the code. 0: no warm-up',
+      'time that a serve thread warms up once it takes traffic, in the gaps that callers leave: it sends itself requests for the simulated provider, so that the engine compiles the code. 0: no warm-up',
       { default: 600, env: 'GATEWAY_WARM_UP_MS' },
     ),
     tasks: setting(

@@ -6,7 +6,7 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
-import { sqlitePath } from '../storage/open.ts'
+import { sqlitePath } from '../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 export interface VaultKey {

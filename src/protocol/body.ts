@@ -23,8 +23,8 @@ import {
 } from './schema.ts'
 
 /**
- * Creates the check of one kind of body; call it at start-up, because it compiles the schema. The check returns the
- * body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the field by its
+ * Creates the check of one kind of body; call it once for each, because its first use compiles the schema. The check
+ * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the field by its
  * path, says what is expected there, and never repeats what the client sent.
  */
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {

@@ -73,10 +73,17 @@ const LINE_BREAK = /[\n\v\f\r\u0085\u2028\u2029]/
 const NO_CONTROLS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$'
 const WITHOUT_CONTROLS = new RegExp(NO_CONTROLS)
 
-/** Compiles a schema to a function; at start-up, so that no request pays for it. */
+/**
+ * A schema as a function. It is compiled when it is first used: a process has hundreds of them, most of its starts need
+ * few, and all of them together are a good part of a start.
+ */
 export function compile(schema: TSchema): (value: unknown) => boolean {
-  const compiled = TypeCompiler.Compile(schema)
-  return value => compiled.Check(value)
+  let check = (value: unknown): boolean => {
+    const compiled = TypeCompiler.Compile(schema)
+    check = each => compiled.Check(each)
+    return check(value)
+  }
+  return value => check(value)
 }
 
 function withCheck(schema: TSchema): Checked {

@@ -2,6 +2,7 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
+import { sqlitePath } from './data-folder.ts'
 import type { Engine } from './engine.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches.ts'
@@ -29,11 +30,6 @@ export interface OpenOptions {
 }
 
 const POSTGRES = /^postgres(?:ql)?:\/\//i
-
-/** The path of an embedded database in the URL; `:memory:` for one without a file; null for other URLs. */
-export function sqlitePath(url: string): string | null {
-  return url.startsWith('sqlite:') ? url.slice('sqlite:'.length) : null
-}
 
 /**
  * Opens the storage at `sqlite:PATH` or `postgres://...` and migrates it to the newest schema. Creates a missing file

@@ -6,10 +6,10 @@
  * The lock is an exclusive transaction on an empty database, the only kind of file lock that Node offers.
  */
 import { closeSync, mkdirSync, openSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { randomText } from '../ids.ts'
-import { sqlitePath } from './open.ts'
+import { dataFolder } from './data-folder.ts'
 import { isBusy } from './sqlite.ts'
 
 const LOCK_SUFFIX = '.lock'
@@ -21,17 +21,12 @@ export interface SpoolFolder {
   release(): void
 }
 
-/** Data folder of storages without a file, below the working directory. */
-const DATA_FOLDER = './data'
-
 /**
  * The spool folder of a storage: `spool` beside the file of an embedded database, `./data/spool` for one in memory and
  * for PostgreSQL. It must be on a local disk that outlives the process.
  */
 export function spoolRoot(storageUrl: string): string {
-  const path = sqlitePath(storageUrl)
-  const hasFile = path !== null && path !== ':memory:'
-  return join(hasFile ? dirname(resolve(path)) : resolve(DATA_FOLDER), 'spool')
+  return join(dataFolder(storageUrl), 'spool')
 }
 
 /**

@@ -33,6 +33,7 @@ import { buildConsole } from './build-console.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { CertificateKeeper } from './certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from './disk-watch.ts'
+import type { EarlyWorkers } from './early-workers.ts'
 import { type LedgerShipper, type ShippedRecords, startShipper } from './ledger-shipper.ts'
 import { proxiesOf } from './proxies.ts'
 import { QuietHeap } from './quiet-heap.ts'
@@ -75,12 +76,14 @@ const BATCH_COUNTS_MS = 10_000
 
 /**
  * Starts what `checkStart` has found good.
+ * @param early serve threads that load already
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
 export async function launch(
   { config, ring }: CheckedStart,
   log: ProcessLog,
   logForm: LogForm,
+  early: EarlyWorkers | null = null,
 ): Promise<Launched> {
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
@@ -107,6 +110,7 @@ export async function launch(
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       logForm,
+      ...(early === null ? {} : { early }),
       ...(config.console.enabled
         ? {
             console: source => {

@@ -1,4 +1,5 @@
-/** Entry of a serve thread: warms up, builds its gateway and server, listens, and follows the supervisor. */
+/** Entry of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
+import { flushCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '../clock.ts'
@@ -6,13 +7,12 @@ import { EndedRequests } from '../server/ended-requests.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
 import { McpLibrary } from '../tools/mcp/library.ts'
 import { buildServing } from './build.ts'
+import { settingsOf } from './early-workers.ts'
 import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './messages.ts'
-import { warmUp } from './warm-up.ts'
 
-const loop = new ThreadLoop('serve', parentPort, workerData)
+const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, health } = loop
-await warmUp({ ...settings, log })
 const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
 const mcpLibrary = new McpLibrary()
 const serving = await buildServing({
@@ -28,6 +28,8 @@ const serving = await buildServing({
   publish: change => loop.send({ type: 'changed', change }),
 })
 const { server, metrics } = serving
+const stopping = new AbortController()
+let warming: Promise<unknown> = Promise.resolve()
 const mcpHint = join(settings.spoolFolder, '../mcp-used')
 loop.follow({
   metrics() {
@@ -40,14 +42,24 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   isIdle: () => server.openRequests === 0,
-  quiet: () => void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate),
+  quiet() {
+    flushCompileCache()
+    void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate)
+  },
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {
     ended.isWatched = isWatched
   },
-  drain: graceMs => server.drain(graceMs),
-  close: () => serving.close(),
+  drain(graceMs) {
+    stopping.abort()
+    return server.drain(graceMs)
+  },
+  async close() {
+    // A thread may only end with its sockets closed, those of the warm-up too.
+    await warming
+    await serving.close()
+  },
   abort: () => server.close(),
 })
 
@@ -57,6 +69,10 @@ try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
   loop.send({ type: 'started', document })
+  const isBusy = () => server.openRequests > 0
+  warming = import('./warm-up.ts').then(({ warmUp }) =>
+    warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
+  )
 } catch (error) {
   if (error instanceof CertificateError) {
     loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })

@@ -46,6 +46,11 @@ export interface ThreadListener {
   onEnded(requests: readonly EndedRequest[]): void
 }
 
+export function startWorker(entry: URL, settings: ThreadSettings): Worker {
+  // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
+  return new Worker(entry, { workerData: settings, env: SHARE_ENV })
+}
+
 export class SupervisedThread {
   readonly kind: ThreadKind
   readonly name: string
@@ -60,13 +65,12 @@ export class SupervisedThread {
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
 
-  /** @param entry what it runs instead of the kind's own entry */
-  constructor(kind: ThreadKind, settings: ThreadSettings, listener: ThreadListener, entry = kind.entry) {
+  /** @param worker which runs it */
+  constructor(kind: ThreadKind, settings: ThreadSettings, listener: ThreadListener, worker: Worker) {
     this.kind = kind
     this.name = settings.thread
     this.#listener = listener
-    // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
-    this.#worker = new Worker(entry, { workerData: settings, env: SHARE_ENV })
+    this.#worker = worker
     this.#worker.on('message', (message: FromThread) => this.#receive(message))
     this.#worker.on('error', error => this.#started.reject(error))
     this.#worker.on('exit', code => {

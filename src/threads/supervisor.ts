@@ -1,6 +1,7 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
+import type { Worker } from 'node:worker_threads'
 import type { JsonSchema } from '../api/openapi/json-schema.ts'
 import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
@@ -26,13 +27,14 @@ import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build-console.ts'
 import { type CertificateKeeper, RELOAD_OUTCOMES } from './certificate-keeper.ts'
+import type { EarlyWorkers } from './early-workers.ts'
 import { chooseFront } from './front-choice.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from './ports.ts'
 import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
-import { StartError, SupervisedThread } from './supervised-thread.ts'
+import { StartError, SupervisedThread, startWorker } from './supervised-thread.ts'
 import { createTranscripts } from './transcripts.ts'
 export interface Supervisor {
   readonly url: string
@@ -101,6 +103,8 @@ export interface SupervisorOptions {
   readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
   /** Entries that threads run instead of their kind's own; each must behave as that does. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
+  /** Threads that have begun to load; those that are not taken are ended. Default: there are none. */
+  readonly early?: EarlyWorkers
   /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number
   /** How long threads may take beyond the grace time to close their files. Default 5 s. */
@@ -241,6 +245,8 @@ class ThreadSupervisor {
     } catch (error) {
       await this.drain(0)
       throw error
+    } finally {
+      this.#options.early?.close()
     }
     this.#watchedMs = performance.now()
     this.#watch = setInterval(() => this.#watchPulses(), PULSE_MS).unref()
@@ -309,7 +315,7 @@ class ThreadSupervisor {
 
   /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
   async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
-    const { counters = NO_COUNTERS, entries, log } = this.#options
+    const { counters = NO_COUNTERS, log } = this.#options
     const spoolWriter = randomText(12)
     const counting = new CounterServer(counters, log, answers => thread.counted(answers))
     const pinning = new PinServer(this.#pins, answers => thread.pinned(answers))
@@ -318,9 +324,10 @@ class ThreadSupervisor {
     )
     const sandbox = new SandboxServer(this.#containers, log, answer => thread.sandboxed(answer))
     const health = this.#health.connect(notes => thread.health(notes))
+    const settings = this.#settings(name, spoolWriter)
     const thread: SupervisedThread = new SupervisedThread(
       kind,
-      this.#settings(name, spoolWriter),
+      settings,
       {
         onChange: this.#publish,
         onLoad: load => this.#tellLoad(name, load),
@@ -331,7 +338,7 @@ class ThreadSupervisor {
         onHealth: notes => health.receive(notes),
         onEnded: requests => this.#console?.ended(requests),
       },
-      entries?.[kind.name],
+      this.#workerOf(kind, settings),
     )
     this.#alive.add(thread)
     void thread.exited().then(() => {
@@ -356,6 +363,12 @@ class ThreadSupervisor {
     })
     // The thread started during a drain.
     if (this.#draining) await thread.drain(0)
+  }
+
+  #workerOf(kind: ThreadKind, settings: ThreadSettings): Worker {
+    const { entries, early } = this.#options
+    const entry = entries?.[kind.name]
+    return (entry === undefined ? early?.take(settings) : null) ?? startWorker(entry ?? kind.entry, settings)
   }
 
   /** The console, if there is one. */

@@ -1,7 +1,8 @@
 /**
- * Warm-up of a serve thread, before it takes traffic: requests through a gateway of its own, from a real client over
- * real sockets to the simulated provider, so that the engine has compiled the code that the first requests need.
- * It leaves no trace: store, spool, counters, metrics and log are its own, and are deleted. Composition root.
+ * Warm-up of a serve thread once it takes traffic: requests through a gateway of its own, from a real client over real
+ * sockets to the simulated provider, so that the engine compiles the code that requests need. It runs in the gaps that
+ * callers leave. It leaves no trace: store, spool, counters, metrics and log are its own, and are deleted.
+ * Composition root.
  */
 import type { KeyObject } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -27,10 +28,16 @@ export interface WarmUpOptions {
   readonly log: Pick<Log, 'notice'>
   /** Requests after which it ends before its time. Default: any number. */
   readonly requestsMax?: number
+  /** True while callers wait for the thread: nothing is begun meanwhile. Default: nobody waits. */
+  readonly isBusy?: () => boolean
+  /** Ends it before its time. */
+  readonly signal?: AbortSignal
 }
 
-/** Requests under way at once. */
-const CLIENTS = 8
+/** Requests under way at once: few, because a caller who comes waits for them. */
+const CLIENTS = 2
+/** Those who waited for the start come at once, and come first. */
+const PAUSE_MS = 50
 /** Tokens of a reply, a few per read. */
 const MODEL = 'write-40'
 const HOST = '127.0.0.1'
@@ -51,19 +58,47 @@ const SILENT: Log = {
   fault: () => undefined,
 }
 
-/** Sends requests for `threads.warmUpMs`. Returns how many; never rejects. */
+/** Sends requests for `threads.warmUpMs`, pauses for callers included. Returns how many; never rejects. */
 export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number> {
   const forMs = options.config.threads.warmUpMs
   if (forMs === 0) return 0
   try {
-    return await runAgainstSim(options, performance.now() + forMs)
+    const gaps = new Gaps(options, performance.now() + forMs)
+    await pause()
+    return (await gaps.next()) ? await runAgainstSim(options, gaps) : 0
   } catch (error) {
     log.notice('threads', 'the warm-up failed; the first requests are slower', { reason: String(error) })
     return 0
   }
 }
 
-async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: number): Promise<number> {
+/** The moments in which nobody waits for the thread. */
+class Gaps {
+  readonly #isBusy: () => boolean
+  readonly #signal: AbortSignal | undefined
+  readonly #untilMs: number
+
+  constructor({ isBusy = () => false, signal }: Pick<WarmUpOptions, 'isBusy' | 'signal'>, untilMs: number) {
+    this.#isBusy = isBusy
+    this.#signal = signal
+    this.#untilMs = untilMs
+  }
+
+  /** Resolves at the next one; false: there is no more. */
+  async next(): Promise<boolean> {
+    while (performance.now() < this.#untilMs && this.#signal?.aborted !== true) {
+      if (!this.#isBusy()) return true
+      await pause()
+    }
+    return false
+  }
+}
+
+function pause(): Promise<void> {
+  return new Promise(resolve => systemClock.after(PAUSE_MS, resolve))
+}
+
+async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): Promise<number> {
   // Nothing else of what the caller holds, which may be the settings of its thread.
   const { config, endUserKey, vaultKeys, requestsMax = Number.POSITIVE_INFINITY } = options
   const folder = await mkdtemp(join(tmpdir(), 'sluice-warm-up-'))
@@ -84,7 +119,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, untilMs: numbe
       const { key, record } = createKey({ kind: 'inference', name: 'warm-up', clock: systemClock })
       await built.store.keys.add(record)
       const port = await server.listen(HOST, 0)
-      return await sendUntil(untilMs, requestsMax, port, key)
+      return await sendIn(gaps, requestsMax, port, key)
     } finally {
       server.close()
       await built.close()
@@ -139,12 +174,12 @@ function asks(): readonly Ask[] {
 }
 
 /** Returns the number of requests. */
-async function sendUntil(untilMs: number, most: number, port: number, key: string): Promise<number> {
+async function sendIn(gaps: Gaps, most: number, port: number, key: string): Promise<number> {
   const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS })
   const all = asks()
   let next = 0
   const client = async (): Promise<void> => {
-    while (next < most && performance.now() < untilMs) {
+    while (next < most && (await gaps.next())) {
       const ask = all[next++ % all.length]
       if (ask !== undefined) await send(agent, port, key, ask)
     }

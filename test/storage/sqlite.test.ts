@@ -7,7 +7,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
-import { isAway, isDiskFault, openStore, StoreError, sqlitePath } from '../../src/storage/open.ts'
+import { sqlitePath } from '../../src/storage/data-folder.ts'
+import { isAway, isDiskFault, openStore, StoreError } from '../../src/storage/open.ts'
 import { openSqlite } from '../../src/storage/sqlite.ts'
 import {
   type CredentialRecord,

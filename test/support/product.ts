@@ -10,8 +10,12 @@ const ROOT = join(import.meta.dirname, '../..')
 /** Arguments of `node` before the entry file. */
 export const PRODUCT_FLAGS: readonly string[] = ['--disable-warning=ExperimentalWarning']
 
-/** What a started product needs of the environment. Its warm-up has tests of its own. */
-export const PRODUCT_ENVIRONMENT = { PATH: process.env['PATH'] ?? '', GATEWAY_WARM_UP_MS: '0' } as const
+/** What a started product needs of the environment. Its warm-up and its cache of code have tests of their own. */
+export const PRODUCT_ENVIRONMENT = {
+  PATH: process.env['PATH'] ?? '',
+  GATEWAY_WARM_UP_MS: '0',
+  NODE_DISABLE_COMPILE_CACHE: '1',
+} as const
 
 export const MAIN = entry('main')
 export const CLI = entry('cli')

@@ -5,12 +5,20 @@ import { tmpdir } from 'node:os'
 import t from 'tap'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
-import { warmUp } from '../../src/threads/warm-up.ts'
+import { type WarmUpOptions, warmUp } from '../../src/threads/warm-up.ts'
+
+// Nothing else keeps the process alive while it pauses.
+const keepAlive = setInterval(() => undefined, 1_000)
+t.teardown(() => clearInterval(keepAlive))
 
 const defaults = loadConfig([], {})
 
 /** Warms up for long enough that requests are sent on any machine, and returns what was told. */
-async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: string[]; sent: number }> {
+async function run(
+  change: Partial<Config>,
+  warmUpMs = 5_000,
+  more: Pick<WarmUpOptions, 'isBusy' | 'signal'> = {},
+): Promise<{ told: string[]; sent: number }> {
   const told: string[] = []
   // What a thread is started with beside that: none of it belongs to the gateway of the warm-up.
   const ofThread = {
@@ -28,6 +36,7 @@ async function run(change: Partial<Config>, warmUpMs = 5_000): Promise<{ told: s
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
     log: { notice: (_, message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
     requestsMax: 40,
+    ...more,
   })
   return { told, sent }
 }
@@ -64,4 +73,15 @@ t.test('a warm-up that cannot run is told of, and is no reason not to serve', as
 
 t.test('without time nothing is sent', async t => {
   t.same(await run({}, 0), { told: [], sent: 0 })
+})
+
+t.test('callers come first: it begins nothing while one waits, and goes on after that', async t => {
+  let waits = 3
+  t.same(await run({}, 60_000, { isBusy: () => waits-- > 0 }), { told: [], sent: 40 })
+  t.ok(waits < 0, 'it has asked until nobody waited')
+  t.same(await run({}, 100, { isBusy: () => true }), { told: [], sent: 0 }, 'its time ends meanwhile')
+})
+
+t.test('it ends with its thread', async t => {
+  t.same(await run({}, 60_000, { signal: AbortSignal.abort() }), { told: [], sent: 0 })
 })
