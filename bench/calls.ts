@@ -142,7 +142,7 @@ async function countRevision(
   const tree = realpathSync(runnable(ROOT, revision, folder))
   const bench: Bench = {
     folder,
-    upstream: { plain: provider.port, tls: provider.port },
+    upstream: { plain: provider.port, tls: provider.port, http2: provider.port },
     certificate: '',
     proxyCore: null,
     plans: [...new Set(cases.map(({ model }) => model))],

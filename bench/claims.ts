@@ -2,7 +2,7 @@
 
 import { costs, rowsOf, series } from './figures.ts'
 import { OUTPUT_WINDOW } from './guards.ts'
-import { bytesPerStream, type Row, type Run, workOf } from './results.ts'
+import { bytesPerStream, type Row, type Run, type Start, workOf } from './results.ts'
 import { SCENARIOS, type SubjectName } from './scenarios.ts'
 import { paired } from './stats.ts'
 
@@ -20,9 +20,18 @@ export interface Claim {
 type Take = (row: Row) => number | null | undefined
 
 const costRatio =
-  (scenario: string, base: SubjectName) =>
+  (scenario: string, base: SubjectName, subject: SubjectName = 'sluice') =>
   (run: Run): number[] =>
-    paired(costs(run, scenario, 'sluice'), costs(run, scenario, base), (a, b) => a / b)
+    paired(costs(run, scenario, subject), costs(run, scenario, base), (a, b) => a / b)
+
+/** From the second start on. */
+const ofStarts =
+  (take: (start: Start) => number | null) =>
+  (run: Run): number[] =>
+    (run.starts ?? [])
+      .filter(({ state }) => state === 'second')
+      .map(take)
+      .filter(value => value !== null)
 
 const difference =
   (scenario: string, base: SubjectName, take: Take, subject: SubjectName = 'sluice') =>
@@ -40,6 +49,9 @@ const millis =
     const micros = take(row)
     return typeof micros === 'number' ? micros / 1000 : null
   }
+
+/** Over the idle process, without what readers have been sent and did not read: their kernel has it, and so does the gateway. */
+const grownBytes: Take = row => row.rssBytes - row.idleRssBytes - (row.unreadBytes ?? 0)
 
 const delayP99 = millis(row => row.streams?.delay.p99)
 
@@ -64,6 +76,13 @@ export const CLAIMS: readonly Claim[] = [
     limit: 1.45,
     unit: '×',
     values: costRatio('relay-256-tls', 'bare'),
+  },
+  {
+    text: 'relay over HTTP/2 to the upstream, CPU per event against nginx over HTTP/1.1',
+    scenario: 'relay-256-tls',
+    limit: 1.2,
+    unit: '×',
+    values: costRatio('relay-256-tls', 'nginx', 'sluice-h2'),
   },
   {
     text: 'chat-completions translated to Responses, CPU per event against nginx passing bytes',
@@ -319,6 +338,18 @@ export const CLAIMS: readonly Claim[] = [
     ],
   },
   {
+    text: 'memory for each of 100 readers that never read, beyond what the kernel holds for them and what the streams beside them take',
+    scenario: 'slow-readers-100',
+    limit: 64,
+    unit: 'KiB',
+    values: run =>
+      paired(
+        series(run, 'slow-readers-100', 'sluice', grownBytes),
+        series(run, 'relay-64', 'sluice', grownBytes),
+        (beside, alone) => (beside - alone) / 100 / 1024,
+      ),
+  },
+  {
     text: "from a reader's leaving to the end of the upstream's stream, p99",
     scenario: 'aborts',
     limit: 250,
@@ -331,5 +362,26 @@ export const CLAIMS: readonly Claim[] = [
         millis(row => row.abortMicros?.p99),
       ).values(),
     ],
+  },
+  {
+    text: 'the installed package is ready, from the second start on',
+    scenario: 'cold-start',
+    limit: 1200,
+    unit: 'ms',
+    values: ofStarts(({ readyMs }) => readyMs),
+  },
+  {
+    text: 'its first token',
+    scenario: 'cold-start',
+    limit: 1500,
+    unit: 'ms',
+    values: ofStarts(({ tokenMs }) => tokenMs),
+  },
+  {
+    text: 'its memory after a minute without requests',
+    scenario: 'cold-start',
+    limit: 150,
+    unit: 'MiB',
+    values: ofStarts(({ idleRssBytes }) => (idleRssBytes === null ? null : idleRssBytes / 1024 ** 2)),
   },
 ]

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { family, scriptThreads } from './cpu.ts'
 import { lineOf, start } from './processes.ts'
-import type { SubjectName } from './scenarios.ts'
+import type { Scenario, SubjectName } from './scenarios.ts'
 import { type Bench, commonHeaders, type Guarded, type Subject } from './subjects.ts'
 import { PATHS, type Wire } from './wire.ts'
 
@@ -16,16 +16,18 @@ const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
-function configuration(bench: Bench, { limits, transport, front }: Extras): object {
+export function configuration(bench: Bench, { limits, transport, front, http2 }: Extras = {}): object {
   const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
       name: `Bench ${format}${tls ? ' over TLS' : ''}`,
       format,
-      baseUrl: tls
-        ? `https://127.0.0.1:${bench.upstream.tls}/v1`
-        : `http://127.0.0.1:${bench.upstream.plain}/v1`,
+      baseUrl:
+        tls || http2 === true
+          ? `https://127.0.0.1:${http2 === true ? bench.upstream.http2 : bench.upstream.tls}/v1`
+          : `http://127.0.0.1:${bench.upstream.plain}/v1`,
       apiKey: 'bench-provider-key',
+      ...(http2 === true ? { http2 } : {}),
       ...(transport === undefined ? {} : { transport }),
     })),
   )
@@ -62,6 +64,8 @@ export interface Extras {
   readonly preload?: URL
   /** By which it asks the upstream. Default: directly. */
   readonly transport?: 'undici'
+  /** It asks the upstream over HTTP/2, and so under TLS. */
+  readonly http2?: true
   /** By which it serves. Default: the faster one. */
   readonly front?: 'node'
   /** `limits` of its configuration. Default: its own. */
@@ -115,16 +119,20 @@ export async function startGateway(
     pids: () => pids,
     target: scenario => ({
       port,
-      // Its clients speak Responses, whatever the upstream speaks.
-      path: PATHS['openai-responses'],
+      path: PATHS[doorOf(scenario)],
       headers: commonHeaders(bench),
-      wire: 'openai-responses',
+      wire: doorOf(scenario),
       modelPrefix: `${providerSlug(scenario.wire, scenario.tls)}/`,
     }),
     ...(extras.watchLag === true ? { lagFile } : {}),
     ...(guardedKey === undefined ? {} : { guarded: guardedOf(one.pid, guardedKey) }),
     stop: () => one.stop(),
   }
+}
+
+/** Its clients speak Responses, whatever the upstream speaks, but where a scenario says otherwise. */
+function doorOf({ native, wire }: Scenario): Wire {
+  return native === true ? wire : 'openai-responses'
 }
 
 /** Task workers start with their first task: until then the process has none. */

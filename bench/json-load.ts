@@ -1,7 +1,8 @@
 /**
- * The JSON load generator: autocannon with a body check, in a process of its own; one connection is also timed by a
- * raw socket afterwards, since autocannon counts in whole milliseconds. Speaks the same lines as the probes.
- * `node bench/json-load.ts PORT PATH CONNECTIONS WARM_SECONDS WINDOW_SECONDS HEADERS_JSON BODY EXPECTED`
+ * The load generator of whole replies: autocannon with a body check, in a process of its own; one connection is also
+ * timed by a raw socket afterwards, since autocannon counts in whole milliseconds. Speaks the same lines as the probes.
+ * `node bench/json-load.ts PORT PATH CONNECTIONS WARM_SECONDS WINDOW_SECONDS HEADERS_JSON BODY EXPECTED TIMES REQUESTS`
+ * EXPECTED has to stand in each reply TIMES times. The window is REQUESTS long; 0: WINDOW_SECONDS.
  */
 import { once } from 'node:events'
 import { createRequire } from 'node:module'
@@ -31,17 +32,20 @@ const [
   headers = '',
   body = '',
   expected = '',
+  times = '1',
+  requests = '0',
 ] = process.argv.slice(2)
 
-function run(seconds: number): Promise<Result> {
+/** @param length in seconds, or in requests */
+function run(length: { readonly duration: number } | { readonly amount: number }): Promise<Result> {
   return autocannon({
     url: `http://127.0.0.1:${port}${path}`,
     method: 'POST',
     connections: Number(connections),
-    duration: seconds,
+    ...length,
     headers: JSON.parse(headers) as object,
     body,
-    verifyBody: (text: string) => text.includes(expected),
+    verifyBody: (text: string) => text.split(expected).length - 1 === Number(times),
   })
 }
 
@@ -89,9 +93,9 @@ function say(value: object): void {
   process.stdout.write(`${JSON.stringify(value)}\n`)
 }
 
-await run(Number(warm))
+await run({ duration: Number(warm) })
 say({ phase: 'window' })
-const result = await run(Number(window))
+const result = await run(requests === '0' ? { duration: Number(window) } : { amount: Number(requests) })
 say({ phase: 'end' })
 if (result.non2xx > 0) process.stderr.write(`refused: ${JSON.stringify(result.statusCodeStats)}\n`)
 const serial = connections === '1' ? await serialLatencies(1) : []

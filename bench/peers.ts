@@ -200,13 +200,18 @@ const PORTKEY = {
   // With later releases of these, which its own ranges allow, its streams answer 500.
   overrides: { hono: '4.9.7', '@hono/node-server': '1.13.7' },
 } as const
+const PORTKEY_ENTRY = 'node_modules/@portkey-ai/gateway/build/start-server.js'
 const INSTALL_MS = 120_000
 
-/** Installs Portkey into a folder of the user's cache, once. @throws Error when the registry does not have it */
-function installPortkey(folder: string): void {
-  if (existsSync(join(folder, 'node_modules/@portkey-ai/gateway/build/start-server.js'))) return
+/**
+ * Installs packages into a folder of the user's cache, once.
+ * @param entry a file that is there afterwards
+ * @throws Error when the registry does not have it
+ */
+function install(folder: string, wanted: object, entry: string): void {
+  if (existsSync(join(folder, entry))) return
   mkdirSync(folder, { recursive: true })
-  writeFileSync(join(folder, 'package.json'), JSON.stringify(PORTKEY))
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(wanted))
   execFileSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts'], {
     cwd: folder,
     stdio: 'ignore',
@@ -216,10 +221,9 @@ function installPortkey(folder: string): void {
 
 /** @param folder where it is installed, or will be */
 export async function startPortkey(bench: Bench, folder: string): Promise<Subject> {
-  installPortkey(folder)
+  install(folder, PORTKEY, PORTKEY_ENTRY)
   const [port = 0] = await freePorts(1)
-  const entry = join(folder, 'node_modules/@portkey-ai/gateway/build/start-server.js')
-  const one = start(process.execPath, [entry, '--headless', `--port=${port}`], {
+  const one = start(process.execPath, [join(folder, PORTKEY_ENTRY), '--headless', `--port=${port}`], {
     core: bench.proxyCore,
     log: join(bench.folder, 'portkey.log'),
     readLines: false,
@@ -231,16 +235,99 @@ export async function startPortkey(bench: Bench, folder: string): Promise<Subjec
     name: 'portkey',
     version: PORTKEY.dependencies['@portkey-ai/gateway'],
     pids: () => family(one.pid),
-    target: () => ({
+    target: scenario => asPortkey(bench, scenario, port, 'portkey'),
+    stop: () => one.stop(),
+  }
+}
+
+/** Provider and address come with each request. */
+function asPortkey(bench: Bench, { native, wire: spoken }: Scenario, port: number, name: string): Target {
+  const wire = native === true ? spoken : 'openai-chat'
+  return {
+    port,
+    path: PATHS[wire],
+    headers: {
+      ...commonHeaders(bench),
+      [`x-${name}-provider`]: wire === 'anthropic-messages' ? 'anthropic' : 'openai',
+      [`x-${name}-custom-host`]: `http://127.0.0.1:${bench.upstream.plain}/v1`,
+    },
+    wire,
+    modelPrefix: '',
+  }
+}
+
+const LLMOPS = {
+  private: true,
+  dependencies: { '@llmops/gateway': '0.6.10', '@hono/node-server': '1.13.7' },
+} as const
+const LLMOPS_ENTRY = 'node_modules/@llmops/gateway/dist/index.mjs'
+/** It is an application of Hono without a server. */
+const LLMOPS_MAIN = `import { serve } from '@hono/node-server'
+import app from '@llmops/gateway'
+serve({ fetch: app.fetch, port: Number(process.argv[2]), hostname: '127.0.0.1' })
+`
+
+/** A fork of Portkey that is developed further. @param folder where it is installed, or will be */
+export async function startLlmops(bench: Bench, folder: string): Promise<Subject> {
+  install(folder, LLMOPS, LLMOPS_ENTRY)
+  const main = join(folder, 'main.mjs')
+  writeFileSync(main, LLMOPS_MAIN)
+  const [port = 0] = await freePorts(1)
+  const one = start(process.execPath, [main, String(port)], {
+    core: bench.proxyCore,
+    log: join(bench.folder, 'llmops.log'),
+    readLines: false,
+    cwd: folder,
+    environment: { NODE_ENV: 'production' },
+  })
+  await accepting(one, port, 'llmops')
+  return {
+    name: 'llmops',
+    version: LLMOPS.dependencies['@llmops/gateway'],
+    pids: () => family(one.pid),
+    target: scenario => asPortkey(bench, scenario, port, 'llmops'),
+    stop: () => one.stop(),
+  }
+}
+
+const LLMS = { private: true, dependencies: { '@musistudio/llms': '1.0.53' } } as const
+const LLMS_ENTRY = 'node_modules/@musistudio/llms/dist/cjs/server.cjs'
+/** It has no command of its own; claude-code-router starts it in this way. */
+const LLMS_MAIN = `const { default: Server } = require('@musistudio/llms')
+const [port, origin, models] = process.argv.slice(2)
+const provider = (name, path, use) => ({
+  name, api_base_url: origin + path, api_key: 'bench-provider-key', models: models.split(','), transformer: { use },
+})
+const providers = [provider('chat', '/v1/chat/completions', []), provider('messages', '/v1/messages', ['Anthropic'])]
+const initialConfig = { HOST: '127.0.0.1', PORT: port, LOG: false, providers }
+new Server({ useJsonFile: false, useEnvFile: false, initialConfig, logger: false }).start()
+`
+
+/** The server behind claude-code-router. It has no Responses API. @param folder where it is installed, or will be */
+export async function startLlms(bench: Bench, folder: string): Promise<Subject> {
+  install(folder, LLMS, LLMS_ENTRY)
+  const main = join(folder, 'main.cjs')
+  writeFileSync(main, LLMS_MAIN)
+  const [port = 0] = await freePorts(1)
+  const origin = `http://127.0.0.1:${bench.upstream.plain}`
+  const one = start(process.execPath, [main, String(port), origin, bench.plans.join(',')], {
+    core: bench.proxyCore,
+    log: join(bench.folder, 'llms.log'),
+    readLines: false,
+    cwd: folder,
+    environment: { NODE_ENV: 'production' },
+  })
+  await accepting(one, port, 'llms')
+  return {
+    name: 'llms',
+    version: LLMS.dependencies['@musistudio/llms'],
+    pids: () => family(one.pid),
+    target: scenario => ({
       port,
-      path: PATHS['openai-chat'],
-      headers: {
-        ...commonHeaders(bench),
-        'x-portkey-provider': 'openai',
-        'x-portkey-custom-host': `http://127.0.0.1:${bench.upstream.plain}/v1`,
-      },
-      wire: 'openai-chat',
-      modelPrefix: '',
+      path: PATHS[scenario.wire],
+      headers: commonHeaders(bench),
+      wire: scenario.wire,
+      modelPrefix: scenario.wire === 'anthropic-messages' ? 'messages,' : 'chat,',
     }),
     stop: () => one.stop(),
   }

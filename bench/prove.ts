@@ -55,7 +55,7 @@ async function proved(row: Row, folder: string): Promise<void> {
   const [tls = 0] = await freePorts(1)
   const subject = await row.start({
     folder,
-    upstream: { plain: PROVIDER_PORT, tls },
+    upstream: { plain: PROVIDER_PORT, tls, http2: tls },
     certificate: join(folder, 'none.pem'),
     proxyCore: null,
     plans: [MODEL],

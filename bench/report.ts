@@ -1,8 +1,8 @@
 /** Raw results as a page of tables. Pure: the same results give the same page. */
 import { CLAIMS, type Claim } from './claims.ts'
 import { costs, rowsOf } from './figures.ts'
-import { bytesPerStream, LIMITS, type Row, type Run, workOf } from './results.ts'
-import { PRACTICE, type Scenario, type SubjectName } from './scenarios.ts'
+import { bytesPerStream, LIMITS, type Row, type Run, type Start, type StartState, workOf } from './results.ts'
+import { COLD_STARTS, PRACTICE, type Scenario, type SubjectName } from './scenarios.ts'
 import { paired, type Spread, spread } from './stats.ts'
 import { digits, median, NONE, table, withSpread } from './table.ts'
 
@@ -107,6 +107,32 @@ function scenarioSection(run: Run, scenario: Scenario): string {
   ].join('\n\n')
 }
 
+/** Starts of the installed package, if they were measured. */
+function startSection({ starts = [] }: Run): string[] {
+  const states = [...new Set(starts.map(({ state }) => state))]
+  if (states.length === 0) return []
+  const figures = (state: StartState, take: (start: Start) => number | null): string =>
+    withSpread(
+      spread(
+        starts.flatMap(one => [one.state === state ? take(one) : null].filter(v => typeof v === 'number')),
+      ),
+    )
+  return [
+    `### ${COLD_STARTS.name}`,
+    'The installed package, in an empty data folder, in the same one again, and where its cache of compiled code cannot be made. From the start of the process; the first request is sent when it is ready.',
+    table(
+      ['start', 'ready ms', 'first token ms', 'idle for a minute MiB', 'rounds'],
+      states.map(state => [
+        state,
+        figures(state, one => one.readyMs),
+        figures(state, one => one.tokenMs),
+        figures(state, one => (one.idleRssBytes === null ? null : one.idleRssBytes / KIB / KIB)),
+        String(starts.filter(one => one.state === state).length),
+      ]),
+    ),
+  ]
+}
+
 function claimRow(run: Run, claim: Claim): readonly string[] {
   const values = claim.values(run)
   const seen = spread(values)
@@ -200,6 +226,7 @@ ${PRACTICE.streams} streams before, so the heap it has grown by then is not in i
 /** @param more sections of other measurements, as they are */
 export function report(run: Run, more: readonly string[] = []): string {
   const measured = new Set(run.rows.map(row => row.scenario))
+  if (run.starts !== undefined) measured.add(COLD_STARTS.name)
   const claims = CLAIMS.filter(claim => measured.has(claim.scenario))
   const facts = { ...run.machine, ...run.versions, pinned: run.pinned }
   return `${[
@@ -220,6 +247,7 @@ export function report(run: Run, more: readonly string[] = []): string {
     HOW,
     '## Scenarios',
     ...run.scenarios.filter(({ name }) => measured.has(name)).map(scenario => scenarioSection(run, scenario)),
+    ...startSection(run),
     '## Rejected rows',
     rejectedSection(run),
     ...more.map(text => text.trim()),

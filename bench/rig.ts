@@ -8,14 +8,14 @@ import { usage } from './cpu.ts'
 import { chooseCores, has, lineOf, start, stopAll } from './processes.ts'
 import type { Row } from './results.ts'
 import { measure, type Rig } from './row.ts'
-import { PRACTICE, practiceSeconds, type Scenario, type SubjectName } from './scenarios.ts'
+import { COLD_PLAN, PRACTICE, practiceSeconds, type Scenario, type SubjectName } from './scenarios.ts'
 import { rotated } from './stats.ts'
 import { type Bench, bodyOf, type Subject } from './subjects.ts'
 import { jsonText, type Plan, planName } from './wire.ts'
 
 const START_MS = 60_000
 /** A run goes on without them. */
-const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey'])
+const PEERS: ReadonlySet<SubjectName> = new Set(['nginx', 'haproxy', 'portkey', 'llmops', 'llms'])
 /** The plan of those requests. */
 const WARM_PLAN = { kind: 'json', textBytes: 100 } as const
 const API_KEY = 'sk-gw-v1-3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d'
@@ -45,14 +45,9 @@ export async function build(scenarios: readonly Scenario[], root: string, compil
     log: upstreamLog,
     readLines: true,
   })
-  const ports = await lineOf(
-    upstream,
-    upstreamLog,
-    START_MS,
-    line => JSON.parse(line) as { plain: number; tls: number },
-  )
+  const ports = await lineOf(upstream, upstreamLog, START_MS, line => JSON.parse(line) as Bench['upstream'])
   const loads = scenarios.flatMap(scenario => [scenario.load, practiceOf(scenario, 1).load])
-  const plans = new Set([WARM_PLAN, ...loads.flatMap(plansOf)].map(planName))
+  const plans = new Set([WARM_PLAN, COLD_PLAN, ...loads.flatMap(plansOf)].map(planName))
   return {
     rig: {
       folder,
@@ -190,7 +185,8 @@ function practiceOf(scenario: Scenario, seconds: number): Scenario {
   const times = { rampSeconds: seconds / 4, warmSeconds: 0, windowSeconds: (seconds * 3) / 4 }
   if (load.kind === 'json') {
     const connections = Math.max(load.connections, PRACTICE.connections)
-    return { ...scenario, ...times, load: { ...load, connections } }
+    const { requests: _, ...rest } = load
+    return { ...scenario, ...times, load: { ...rest, connections } }
   }
   // Nobody stalls and nobody leaves.
   const { stalled: _, abortAfter: __, ...rest } = load

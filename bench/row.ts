@@ -3,6 +3,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Busy } from './busy.ts'
 import { busyMicros, usage } from './cpu.ts'
+import { unreadBytes } from './kernel-queues.ts'
 import { lagWithin } from './lag-samples.ts'
 import { type Cores, lineOf, type Running, start } from './processes.ts'
 import { type JsonCounts, judge, type Quantiles, type Row, type StreamCounts } from './results.ts'
@@ -70,8 +71,11 @@ function startLoad(rig: Rig, scenario: Scenario, subject: Subject, log: string):
         String(scenario.warmSeconds),
         String(scenario.windowSeconds),
         JSON.stringify(target.headers),
-        bodyOf(target.wire, model, false, load.promptBytes),
-        jsonText(load.plan.textBytes),
+        bodyOf(target.wire, model, load.plan.kind === 'stream', load.promptBytes),
+        ...(load.plan.kind === 'stream'
+          ? [MARKERS[target.wire], String(load.plan.events)]
+          : [jsonText(load.plan.textBytes), '1']),
+        String(load.requests ?? 0),
       ],
       how,
     )
@@ -153,7 +157,7 @@ async function measureBeside(
   result.catch(() => undefined)
   try {
     await phase('window')
-    const watch = new Watch(rig, subject, busy === null ? [one] : [one, busy])
+    const watch = new Watch(rig, subject, busy === null ? [one] : [one, busy], stalledPort(scenario, subject))
     await busy?.begin()
     await subject.watch?.begin()
     await phase('end')
@@ -172,6 +176,7 @@ async function measureBeside(
       windowSeconds: seen.seconds,
       cpuMicros: subject.pids().length === 0 ? null : seen.subjectMicros,
       rssBytes: seen.rssBytes,
+      ...(seen.unreadBytes === null ? {} : { unreadBytes: seen.unreadBytes }),
       threads: seen.threads,
       cores: seen.cores,
       streams: stream ? withoutAborts(counts as Load) : null,
@@ -195,6 +200,12 @@ function complaints(log: string): string[] {
   } catch {
     return []
   }
+}
+
+/** The port whose readers never read; null where all read. */
+function stalledPort(scenario: Scenario, subject: Subject): number | null {
+  const { load } = scenario
+  return load.kind === 'streams' && load.stalled !== undefined ? subject.target(scenario).port : null
 }
 
 function withoutAborts({ aborts, ...counts }: Load): StreamCounts {
@@ -234,11 +245,19 @@ class Watch {
   readonly #fromMicros = monotonicMicros()
   readonly #before: readonly number[]
   readonly #timer: NodeJS.Timeout
+  readonly #stalledPort: number | null
   #rssBytes = 0
+  #unreadBytes = 0
   #threads = 0
 
-  constructor(rig: Rig, subject: Subject, loads: readonly { readonly pid: number }[]) {
+  constructor(
+    rig: Rig,
+    subject: Subject,
+    loads: readonly { readonly pid: number }[],
+    stalledPort: number | null,
+  ) {
     this.#subject = subject
+    this.#stalledPort = stalledPort
     this.#pids = [subject.pids(), loads.map(({ pid }) => pid), [rig.upstream.pid]]
     this.#before = this.#read()
     this.#timer = setInterval(() => this.#memory(), SAMPLE_MS)
@@ -259,6 +278,7 @@ class Watch {
       seconds: rounded(micros / 1e6),
       subjectMicros: subject,
       rssBytes: this.#rssBytes,
+      unreadBytes: this.#stalledPort === null ? null : this.#unreadBytes,
       threads: this.#threads,
       cores: {
         subject: rounded(subject / micros),
@@ -283,5 +303,7 @@ class Watch {
     const { rssBytes, threads } = usage(this.#subject.pids())
     this.#rssBytes = Math.max(this.#rssBytes, rssBytes)
     this.#threads = threads
+    if (this.#stalledPort !== null)
+      this.#unreadBytes = Math.max(this.#unreadBytes, unreadBytes(this.#stalledPort))
   }
 }

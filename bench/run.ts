@@ -5,18 +5,20 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
+import { coldStarts } from './cold-start.ts'
 import { startGateway } from './gateway.ts'
 import { setGuardedKey, setGuards, setManyPatterns, setPatterns, setWindows } from './guards.ts'
 import { commitOf, machine, versions } from './machine.ts'
-import { direct, startBare, startHaproxy, startNginx, startPortkey } from './peers.ts'
+import { direct, startBare, startHaproxy, startLlmops, startLlms, startNginx, startPortkey } from './peers.ts'
 import { cacheFolder, endOnSignals, isBeingEnded } from './processes.ts'
 import { profile } from './profile.ts'
 import { Progress } from './progress.ts'
 import { report } from './report.ts'
-import type { Row, Run } from './results.ts'
+import type { Row, Run, Start } from './results.ts'
 import { type Built, build, runScenario, type Starter, takeDown } from './rig.ts'
 import {
   type Choice,
+  COLD_STARTS,
   chosen,
   estimateSeconds,
   rowSeconds,
@@ -29,7 +31,7 @@ const ROOT = join(import.meta.dirname, '..')
 const RESULTS = join(import.meta.dirname, 'results')
 /** What `--profile` looks at by itself: a request and an event. */
 const PROFILED = ['json-64', 'relay-256-tls']
-const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--node-probe] [--out FOLDER]
+const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,NAME]] [--rounds N] [--seconds S] [--quick] [--published] [--node-probe] [--out FOLDER]
 
   --list        names the scenarios and the time they take, and measures nothing
   --only        scenarios of these names, or all whose names begin so
@@ -37,6 +39,7 @@ const USAGE = `npm run bench -- [--list] [--only NAME[,NAME]] [--subjects NAME[,
   --rounds      rounds of each scenario, instead of its own number
   --seconds     length of each measured window, instead of its own
   --quick       one round with short windows: to see that all is well, not to quote
+  --published   the six workloads that other gateways publish, which a whole run leaves out
   --node-probe  loads with probe.ts even where probe.c can be compiled
   --out         where the results go; without it a whole run writes bench/RESULTS.md and bench/results/latest.json,
                 any other run only prints the page
@@ -58,6 +61,7 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   'sluice-again': bench => startGateway(bench, 'sluice-again', ''),
   'sluice-undici': bench => startGateway(bench, 'sluice-undici', '', { transport: 'undici' }),
   'sluice-node': bench => startGateway(bench, 'sluice-node', '', { front: 'node' }),
+  'sluice-h2': bench => startGateway(bench, 'sluice-h2', '', { http2: true }),
   'sluice-guarded': bench => startGateway(bench, 'sluice-guarded', '', { prepare: setGuards }),
   'sluice-patterns': bench => startGateway(bench, 'sluice-patterns', '', { prepare: setPatterns }),
   'sluice-many-patterns': bench =>
@@ -66,6 +70,8 @@ const STARTERS: Readonly<Partial<Record<SubjectName, Starter>>> = {
   'sluice-busy': bench =>
     startGateway(bench, 'sluice-busy', '', { guardedKey: setGuardedKey, watchLag: true }),
   portkey: bench => startPortkey(bench, cacheFolder('portkey')),
+  llmops: bench => startLlmops(bench, cacheFolder('llmops')),
+  llms: bench => startLlms(bench, cacheFolder('llms')),
 }
 
 function positive(text: string | undefined, name: string): number | null {
@@ -84,6 +90,7 @@ function settings() {
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       quick: { type: 'boolean' },
+      published: { type: 'boolean' },
       'node-probe': { type: 'boolean' },
       out: { type: 'string' },
       render: { type: 'string' },
@@ -93,28 +100,42 @@ function settings() {
     },
   })
   const rounds = positive(values.rounds, 'rounds')
+  const asked = (values.only ?? []).flatMap(names => names.split(','))
+  if (values.published === true) asked.push('published')
+  const starts = asked.includes(COLD_STARTS.name)
   const choice: Choice = {
-    only: (values.only ?? []).flatMap(names => names.split(',')),
+    only: asked.filter(name => name !== COLD_STARTS.name),
     subjects: (values.subjects ?? []).flatMap(names => names.split(',')),
     rounds: rounds === null ? null : Math.max(1, Math.round(rounds)),
     seconds: positive(values.seconds, 'seconds'),
     quick: values.quick === true,
   }
   const whole =
-    choice.only.length === 0 &&
+    asked.length === 0 &&
     choice.subjects.length === 0 &&
     choice.rounds === null &&
     choice.seconds === null &&
     !choice.quick
-  return { values, choice, whole, scenarios: chosen(choice) }
+  const scenarios = starts && choice.only.length === 0 ? [] : chosen(choice)
+  return {
+    values,
+    choice,
+    whole,
+    scenarios,
+    starts: starts || (asked.length === 0 && choice.subjects.length === 0),
+  }
 }
 
-function list(scenarios: readonly (typeof SCENARIOS)[number][]): string {
+function list(scenarios: readonly (typeof SCENARIOS)[number][], starts: boolean): string {
   const lines = scenarios.map(
     scenario =>
       `${scenario.name.padEnd(20)} ${String(Math.round(estimateSeconds([scenario]))).padStart(4)} s  ${scenario.title} (${scenario.subjects.join(', ')})`,
   )
-  return `${lines.join('\n')}\n${'all of these'.padEnd(20)} ${String(Math.round(estimateSeconds(scenarios))).padStart(4)} s\n`
+  const { name, seconds } = COLD_STARTS
+  if (starts)
+    lines.push(`${name.padEnd(20)} ${String(seconds).padStart(4)} s  cold starts of the installed package`)
+  const all = estimateSeconds(scenarios) + (starts ? seconds : 0)
+  return `${lines.join('\n')}\n${'all of these'.padEnd(20)} ${String(Math.round(all)).padStart(4)} s\n`
 }
 
 /** Pages of other measurements that stand beside the raw results. */
@@ -143,13 +164,13 @@ function keep(run: Run, folder: string, page: string): void {
 }
 
 async function main(): Promise<number> {
-  const { values, choice, whole, scenarios } = settings()
+  const { values, choice, whole, scenarios, starts } = settings()
   if (values.help === true) {
     process.stdout.write(USAGE)
     return 0
   }
   if (values.list === true) {
-    process.stdout.write(list(scenarios))
+    process.stdout.write(list(scenarios, starts))
     return 0
   }
   if (values.render !== undefined) {
@@ -166,23 +187,30 @@ async function main(): Promise<number> {
     process.stdout.write(await turns(asked, ROOT))
     return 0
   }
-  const run = await measureAll(scenarios, values['node-probe'] !== true)
+  const startRounds = !starts ? 0 : (choice.rounds ?? (choice.quick ? 1 : COLD_STARTS.rounds))
+  const run = await measureAll(scenarios, startRounds, values['node-probe'] !== true)
   if (isBeingEnded()) return 1
   if (values.out !== undefined) keep(run, values.out, join(values.out, 'RESULTS.md'))
   else if (whole) keep(run, RESULTS, join(import.meta.dirname, 'RESULTS.md'))
   else process.stdout.write(report(run))
   // A run without a single row that counts for the gateway has shown nothing.
-  return run.rows.some(row => row.subject === 'sluice' && row.rejected.length === 0) ? 0 : 1
+  const counts = run.rows.some(row => row.subject === 'sluice' && row.rejected.length === 0)
+  return counts || (run.starts ?? []).length > 0 ? 0 : 1
 }
 
-async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean): Promise<Run> {
+async function measureAll(
+  scenarios: ReturnType<typeof chosen>,
+  startRounds: number,
+  compile: boolean,
+): Promise<Run> {
   const startedAt = new Date()
   const rows: Row[] = []
   const failures: string[] = []
+  const starts: Start[] = []
   const absent: Record<string, string> = {}
   const subjectVersions: Record<string, string> = {}
   const built: Built = await build(scenarios, ROOT, compile)
-  const progress = new Progress(estimateSeconds(scenarios))
+  const progress = new Progress(estimateSeconds(scenarios) + (startRounds === 0 ? 0 : COLD_STARTS.seconds))
   if (compile && built.rig.probe === null)
     progress.note('no C compiler: the load is probe.ts, which costs more per event')
   const starters = Object.fromEntries(
@@ -196,6 +224,18 @@ async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean
     ]),
   )
   try {
+    if (startRounds > 0) {
+      progress.scenario(COLD_STARTS.name, COLD_STARTS.seconds)
+      await coldStarts(built.bench, startRounds, one => {
+        starts.push(one)
+        progress.note(
+          `${one.state} start: ready after ${Math.round(one.readyMs)} ms, first token after ${Math.round(one.tokenMs)}`,
+        )
+      }).catch(error => {
+        failures.push(`${COLD_STARTS.name}: not measured: ${String(error).split('\n', 1)[0]}`)
+        progress.note(failures.at(-1) ?? '')
+      })
+    }
     for (const scenario of scenarios) {
       progress.scenario(scenario.name, estimateSeconds([scenario]))
       await runScenario(built, scenario, starters, {
@@ -233,6 +273,7 @@ async function measureAll(scenarios: ReturnType<typeof chosen>, compile: boolean
     absent,
     failures,
     rows,
+    ...(starts.length === 0 ? {} : { starts }),
   }
 }
 

@@ -10,12 +10,15 @@ export const SUBJECTS = [
   'sluice-again',
   'sluice-undici',
   'sluice-node',
+  'sluice-h2',
   'sluice-guarded',
   'sluice-patterns',
   'sluice-many-patterns',
   'sluice-windowed',
   'sluice-busy',
   'portkey',
+  'llmops',
+  'llms',
   'before',
   'after',
   'before-again',
@@ -24,7 +27,8 @@ export const SUBJECTS = [
  * Who stands between load and upstream. `direct` is nobody; `bare` is what the gateway is made of and nothing of the
  * gateway; `before` and `after` are the gateway of two revisions;
  * `sluice-undici` asks the upstream by undici, as it does behind a proxy;
- * `sluice-node` serves by the front on `node:http`;
+ * `sluice-node` serves by the front on `node:http`; `sluice-h2` asks the upstream over HTTP/2, at most 16 streams a
+ * connection, and loses one of its connections in every window;
  * `sluice-guarded` has guardrails on what goes in, `sluice-windowed` on what comes out; `sluice-patterns` and
  * `sluice-many-patterns` have patterns of users alone on what goes in; `sluice-busy` has requests of another caller
  * beside the load, which its task workers look at, while those of the load are not guarded;
@@ -61,7 +65,10 @@ export interface JsonLoad {
   readonly connections: number
   /** Of the text that is sent; default about a hundred. */
   readonly promptBytes?: number
-  readonly plan: Plan & { readonly kind: 'json' }
+  /** A stream counts as one reply, read to its end. */
+  readonly plan: Plan & { readonly kind: 'json' | 'stream' }
+  /** The window ends with so many replies, and not by time. */
+  readonly requests?: number
 }
 
 export interface Scenario {
@@ -72,6 +79,10 @@ export interface Scenario {
   readonly tls: boolean
   /** What the upstream speaks. The gateway's clients speak Responses; those of the others what the upstream speaks. */
   readonly wire: Wire
+  /** The gateway's clients speak what the upstream speaks too. */
+  readonly native?: true
+  /** Measured when it is asked for by name only. */
+  readonly aside?: true
   readonly subjects: readonly SubjectName[]
   /** CPU per event is what this compares, so one event must be one read. */
   readonly comparesCost: boolean
@@ -104,6 +115,41 @@ const PLAIN = {
 } as const
 const COST = { ...PLAIN, comparesCost: true } as const
 const PEERS = ['nginx', 'haproxy', 'sluice'] as const
+/** Other gateways in JavaScript, beside Portkey. */
+const OTHERS: readonly SubjectName[] = ['llmops', 'llms']
+
+/** The six workloads that other gateways publish: each format, whole and streamed. */
+const PUBLISHED: readonly Scenario[] = (
+  ['openai-chat', 'openai-responses', 'anthropic-messages'] as const
+).flatMap(wire =>
+  ([false, true] as const).map(
+    (streamed): Scenario => ({
+      ...PLAIN,
+      name: `published-${wire.slice(wire.indexOf('-') + 1)}${streamed ? '-stream' : ''}`,
+      title: `8,000 requests at ten at a time, ${wire} in and out, ${streamed ? 'streams of 8 events, 1 ms apart' : 'JSON replies of 700 bytes of text'}`,
+      load: {
+        kind: 'json',
+        connections: 10,
+        plan: streamed ? paced(8, 1) : REPLY,
+        requests: 8_000,
+      },
+      wire,
+      native: true,
+      aside: true,
+      subjects: [
+        'nginx',
+        'sluice',
+        'portkey',
+        ...OTHERS.filter(name => name !== 'llms' || wire !== 'openai-responses'),
+      ],
+      rounds: 1,
+      practiceSeconds: 6,
+      rampSeconds: 0,
+      warmSeconds: 1,
+      windowSeconds: 20,
+    }),
+  ),
+)
 
 export const SCENARIOS: readonly Scenario[] = [
   {
@@ -122,7 +168,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'json-64',
     title: 'JSON replies of 1.4 kB, 64 connections',
     load: { kind: 'json', connections: 64, plan: REPLY },
-    subjects: [...PEERS, 'sluice-undici', 'sluice-node', 'bare', 'portkey'],
+    subjects: [...PEERS, 'sluice-undici', 'sluice-h2', 'sluice-node', 'bare', 'portkey'],
     rounds: 3,
     rampSeconds: 0,
     warmSeconds: 1,
@@ -243,7 +289,7 @@ export const SCENARIOS: readonly Scenario[] = [
     title: '256 streams of 100 events, 20 ms apart, TLS to the upstream',
     load: { kind: 'streams', streams: 256, plan: paced(100, 20) },
     tls: true,
-    subjects: [...PEERS, 'bare', 'sluice-again'],
+    subjects: [...PEERS, 'bare', 'sluice-again', 'sluice-h2'],
     rounds: 5,
     rampSeconds: 1.5,
     warmSeconds: 0.5,
@@ -311,7 +357,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'relay-64',
     title: '64 streams, 20 ms apart: what those of slow-readers do without these readers',
     load: { kind: 'streams', streams: 64, plan: paced(100, 20) },
-    subjects: ['nginx', 'sluice'],
+    subjects: ['nginx', 'sluice', 'sluice-node'],
     rounds: 2,
     rampSeconds: 1.5,
     warmSeconds: 1.5,
@@ -335,6 +381,34 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     ...PLAIN,
+    name: 'slow-readers-100',
+    title: '64 streams, 20 ms apart, beside 100 readers of 64 MiB that never read: what is held for each',
+    load: {
+      kind: 'streams',
+      streams: 64,
+      plan: paced(100, 20),
+      stalled: { readers: 100, plan: { kind: 'flood', mebibytes: 64 } },
+    },
+    subjects: ['nginx', 'sluice'],
+    rounds: 2,
+    rampSeconds: 1.5,
+    warmSeconds: 1.5,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
+    name: 'whole-streams-64',
+    title:
+      'whole streams of 50 events, 4 ms apart, 64 connections, loaded by autocannon: the next begins when one ends',
+    load: { kind: 'json', connections: 64, plan: paced(50, 4) },
+    subjects: ['nginx', 'sluice', 'bare', 'portkey'],
+    rounds: 2,
+    rampSeconds: 0,
+    warmSeconds: 1,
+    windowSeconds: 4,
+  },
+  {
+    ...PLAIN,
     name: 'aborts',
     title: '128 streams, 20 ms apart, every second one left by its reader after 20 events',
     load: { kind: 'streams', streams: 128, plan: paced(100, 20), abortAfter: 20 },
@@ -344,7 +418,13 @@ export const SCENARIOS: readonly Scenario[] = [
     warmSeconds: 0.5,
     windowSeconds: 4,
   },
+  ...PUBLISHED,
 ]
+
+/** Starts of the installed package, which are no load of subjects; see cold-start.ts. */
+export const COLD_STARTS = { name: 'cold-start', rounds: 5, seconds: 170 } as const
+/** Of the first request after a start. */
+export const COLD_PLAN = paced(20, 20)
 
 /**
  * The load before the first measured row: streams of few events in quick succession, or JSON requests. What an open
@@ -380,9 +460,10 @@ export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Sc
     if (!all.some(scenario => scenario.name.startsWith(name))) throw new Error(`--only: no scenario ${name}`)
   }
   return all
-    .filter(({ name }) => {
+    .filter(({ name, aside }) => {
       // A whole name means that one: `relay-256` is not `relay-256-tls`.
-      if (choice.only.includes(name) || choice.only.length === 0) return true
+      if (choice.only.includes(name)) return true
+      if (choice.only.length === 0) return aside !== true
       return choice.only.some(wanted => name.startsWith(wanted) && !all.some(other => other.name === wanted))
     })
     .map(scenario => ({
@@ -390,10 +471,17 @@ export function chosen(choice: Choice, all: readonly Scenario[] = SCENARIOS): Sc
       subjects: scenario.subjects.filter(
         name => choice.subjects.length === 0 || choice.subjects.includes(name),
       ),
+      load: choice.quick ? shortened(scenario.load) : scenario.load,
       rounds: choice.rounds ?? (choice.quick ? 1 : scenario.rounds),
       practiceSeconds: choice.quick ? QUICK_WINDOW_SECONDS : scenario.practiceSeconds,
       windowSeconds: choice.seconds ?? (choice.quick ? QUICK_WINDOW_SECONDS : scenario.windowSeconds),
     }))
+}
+
+const QUICK_REQUESTS = 400
+
+function shortened(load: Scenario['load']): Scenario['load'] {
+  return load.kind === 'json' && load.requests !== undefined ? { ...load, requests: QUICK_REQUESTS } : load
 }
 
 /** Seconds of the practice of one subject. */

@@ -51,7 +51,7 @@ export interface Target {
 export interface Bench {
   /** For configurations, logs and databases of this run. */
   readonly folder: string
-  readonly upstream: { readonly plain: number; readonly tls: number }
+  readonly upstream: { readonly plain: number; readonly tls: number; readonly http2: number }
   /** PEM file of the upstream's own certificate. */
   readonly certificate: string
   readonly proxyCore: number | null

@@ -1,11 +1,12 @@
 /**
- * The upstream of the benches: a process that speaks as a provider would, plain and under TLS, at a pace that the
- * model name of a request spells (wire.ts). Prints one line with its two ports, then answers each line on its
+ * The upstream of the benches: a process that speaks as a provider would, plain, under TLS and over HTTP/2, at a pace
+ * that the model name of a request spells (wire.ts). Prints one line with its three ports, then answers each line on its
  * standard input with one line of counts. `node bench/upstream.ts CERT KEY`
  */
 
-import type { HttpResponse, TemplatedApp } from 'uWebSockets.js'
+import type { TemplatedApp } from 'uWebSockets.js'
 import { createInterface } from 'node:readline'
+import { type Reply, serveHttp2 } from './upstream-http2.ts'
 import {
   FNV_START,
   type Frames,
@@ -23,7 +24,7 @@ import {
 const { App, SSLApp, us_socket_local_port } = await import('uWebSockets.js')
 
 interface Stream {
-  readonly reply: HttpResponse
+  readonly reply: Reply
   readonly frames: Frames
   readonly uid: number
   readonly events: number
@@ -60,14 +61,14 @@ function stamp(): string {
   return String(process.hrtime.bigint())
 }
 
-let pendingReply: HttpResponse | null = null
+let pendingReply: Reply | null = null
 let pendingText = ''
 const flush = (): void => {
   pendingReply?.write(pendingText)
 }
 
 /** One corked write; false when the reader is slower than we are. */
-function write(reply: HttpResponse, text: string): void {
+function write(reply: Reply, text: string): void {
   pendingReply = reply
   pendingText = text
   reply.cork(flush)
@@ -122,14 +123,14 @@ function turn(): void {
   setTimeout(turn, 1)
 }
 
-function openStream(reply: HttpResponse): void {
+function openStream(reply: Reply): void {
   reply.writeStatus('200 OK')
   reply.writeHeader('content-type', 'text/event-stream; charset=utf-8')
   reply.writeHeader('cache-control', 'no-cache')
 }
 
 function startStream(
-  reply: HttpResponse,
+  reply: Reply,
   state: { aborted: (() => void) | null },
   frames: Frames,
   uid: number,
@@ -164,7 +165,7 @@ function startStream(
 }
 
 function startFlood(
-  reply: HttpResponse,
+  reply: Reply,
   state: { aborted: (() => void) | null },
   frames: Frames,
   mebibytes: number,
@@ -207,7 +208,7 @@ function startFlood(
   go()
 }
 
-function refuse(reply: HttpResponse, status: string, reason: string): void {
+function refuse(reply: Reply, status: string, reason: string): void {
   reply.cork(() => {
     reply.writeStatus(status)
     reply.writeHeader('content-type', 'application/json')
@@ -215,12 +216,7 @@ function refuse(reply: HttpResponse, status: string, reason: string): void {
   })
 }
 
-function answer(
-  wire: Wire,
-  reply: HttpResponse,
-  state: { aborted: (() => void) | null },
-  body: Buffer,
-): void {
+function answer(wire: Wire, reply: Reply, state: { aborted: (() => void) | null }, body: Buffer): void {
   let asked: { model?: unknown; stream?: unknown }
   try {
     asked = JSON.parse(body.toString('utf8')) as typeof asked
@@ -293,8 +289,20 @@ function serve(app: TemplatedApp): Promise<number> {
 const [cert = '', key = ''] = process.argv.slice(2)
 const plain = await serve(App())
 const tls = await serve(SSLApp({ cert_file_name: cert, key_file_name: key }))
+const http2 = await serveHttp2({ cert, key }, async ({ path, reply, body, onAborted }) => {
+  const wire = (Object.keys(PATHS) as Wire[]).find(each => PATHS[each] === path)
+  if (wire === undefined) {
+    refuse(reply, '404 Not Found', 'unknown path')
+    return
+  }
+  const state: { aborted: (() => void) | null } = { aborted: null }
+  onAborted(() => state.aborted?.())
+  // A request that is cut off asks for nothing.
+  const bytes = await body.catch(() => null)
+  if (bytes !== null) answer(wire, reply, state, bytes)
+})
 setTimeout(turn, 1)
-process.stdout.write(`${JSON.stringify({ plain, tls })}\n`)
+process.stdout.write(`${JSON.stringify({ plain, tls, http2 })}\n`)
 
 /** Each line asks for the counts since the last one. The end of the input ends the process. */
 createInterface({ input: process.stdin })

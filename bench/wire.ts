@@ -60,6 +60,13 @@ export function planOf(model: string): Plan | null {
   }
 }
 
+/** The upstream over HTTP/2. */
+export const HTTP2 = {
+  streamsPerConnection: 16,
+  /** It drops a connection this often: one or two in a window. */
+  lossEveryMs: 3_000,
+} as const
+
 export const FNV_START = 2166136261
 const FNV_PRIME = 16777619
 

@@ -1,7 +1,7 @@
 /** The page that is written from raw results. */
 import t from 'tap'
 import { report } from '../../bench/report.ts'
-import type { Row } from '../../bench/results.ts'
+import type { Row, Start } from '../../bench/results.ts'
 import { json, quantiles, row, run, streams } from './sample.ts'
 
 /** Lines of tables that begin with this cell, as lists of cells. */
@@ -160,4 +160,23 @@ t.test('machine, versions, commit, noise, marks, absent subjects and failures ar
   ])
     t.ok(page.includes(part), part)
   t.notMatch(page, /NaN|undefined|Infinity/)
+})
+
+t.test('cold starts are told by state, and held to their targets from the second start on', async t => {
+  const start = (state: Start['state'], round: number, readyMs: number): Start => ({
+    state,
+    round,
+    readyMs,
+    tokenMs: readyMs + 100,
+    idleRssBytes: state === 'second' ? 140 * 1024 ** 2 : null,
+  })
+  const starts = [start('first', 0, 1_900), start('second', 0, 900), start('second', 1, 1_000)]
+  const page = report(run([row({})], { starts }))
+  t.match(
+    page,
+    /ready, from the second start on \| cold-start \| at most 1200 ms \| 950 \(900–1000\) ms \| held \|/,
+  )
+  t.match(page, /\| first \| 1900 \| 2000 \| – \| 1 \|/)
+  t.match(page, /\| second \| 950 \(900–1000\) \| 1050 \(1000–1100\) \| 140 \(140–140\) \| 2 \|/)
+  t.notMatch(report(run([row({})])), 'cold-start')
 })

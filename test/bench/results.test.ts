@@ -133,3 +133,18 @@ t.test('figures of a row', async t => {
   t.equal(costOf({ ...one, cpuMicros: null }), null)
   t.equal(bytesPerStream({ ...one, streams: null, json: json({}) }, scenario('json-64')), null)
 })
+
+t.test(
+  'streams and requests that end with a lost connection are marked where that is the purpose',
+  async t => {
+    const cut = { lost: 300, wrong: 16 }
+    const few = judge(row({ subject: 'sluice-h2', streams: streams(cut) }), relay)
+    t.same([few.rejected, few.marks], [[], ['16 streams cut with their connection']])
+    t.same(judge(row({ streams: streams(cut) }), relay).rejected.length, 2, 'nobody else may lose any')
+    const many = { lost: 300, wrong: LIMITS.cutStreams + 1 }
+    t.equal(judge(row({ subject: 'sluice-h2', streams: streams(many) }), relay).rejected.length, 2)
+    const failed = json({ errors: 9 })
+    const whole = { scenario: 'json-64', subject: 'sluice-h2', streams: null, json: failed } as const
+    t.match(judge(row(whole), scenario('json-64')), { rejected: [], marks: ['9 failed requests'] })
+  },
+)
