@@ -50,7 +50,7 @@ const millis =
     return typeof micros === 'number' ? micros / 1000 : null
   }
 
-/** Over the idle process, without what readers have been sent and did not read: their kernel has it, and so does the gateway. */
+/** Over the idle process, without what readers were sent and did not read, which the gateway keeps as well. */
 const grownBytes: Take = row => row.rssBytes - row.idleRssBytes - (row.unreadBytes ?? 0)
 
 const delayP99 = millis(row => row.streams?.delay.p99)
