@@ -24,8 +24,8 @@ import {
 
 /**
  * Creates the check of one kind of body; call it once for each, because its first use compiles the schema. The check
- * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the field by its
- * path, says what is expected there, and never repeats what the client sent.
+ * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the
+ * field by its path, says what is expected there, and never repeats what the client sent.
  */
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const fits = compile(schema)
