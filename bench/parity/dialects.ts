@@ -8,6 +8,7 @@ import { bodyText, Client } from './client.ts'
 import { eachOf } from './compare.ts'
 import { API_KEY, modelOf, type ParityGateway } from './gateway.ts'
 import { chatStreamFlaws, type Said, saidInChat, saidInResponses, type Told } from './said.ts'
+import { asGeminiSays, geminiStreamFlaws, saidInGemini } from './said-gemini.ts'
 import { asMessagesSay, messagesStreamFlaws, saidInMessages } from './said-messages.ts'
 import { wholeForm } from './whole-form.ts'
 
@@ -22,6 +23,10 @@ const CONCURRENCY = 4
 export interface DialectReader {
   readonly name: string
   readonly path: string
+  /** The path for a model, where that stands in it. */
+  address?(model: string, stream: boolean): string
+  /** False: it has no endpoint of batches. */
+  readonly batches?: false
   body(model: string, stream: boolean): unknown
   read(told: Told): Said
   /** The same in words that this dialect has; absent: it has them all. */
@@ -59,6 +64,23 @@ const OTHERS: readonly DialectReader[] = [
     read: saidInMessages,
     inItsWords: asMessagesSay,
     flaws: messagesStreamFlaws,
+  },
+  {
+    name: 'gemini',
+    path: '/models/{model}',
+    address: (model, stream) =>
+      `/models/${model}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
+    batches: false,
+    body: () => ({
+      contents: [{ role: MESSAGE.role, parts: [{ text: MESSAGE.content }] }],
+      generationConfig: {
+        maxOutputTokens: OUTPUT_TOKENS,
+        thinkingConfig: { includeThoughts: true },
+      },
+    }),
+    read: saidInGemini,
+    inItsWords: asGeminiSays,
+    flaws: geminiStreamFlaws,
   },
 ]
 
@@ -106,7 +128,9 @@ export function dialectCases(plays: readonly Play[]): readonly DialectCase[] {
       return {
         recorded,
         whole: play.streamed ? caseOf(whole, 'live, streams as whole replies') : recorded,
-        lines: [RESPONSES, ...OTHERS].map(reader => [reader, caseOf(whole, 'requests of batches')] as const),
+        lines: [RESPONSES, ...OTHERS.filter(({ batches }) => batches !== false)].map(
+          reader => [reader, caseOf(whole, 'requests of batches')] as const,
+        ),
       }
     })
 }
@@ -183,7 +207,7 @@ async function askLive(
 ): Promise<Told> {
   const stream = asksForStream(one)
   const reply = await client.ask({
-    url: gateway.url + reader.path,
+    url: gateway.url + (reader.address?.(modelOf(one), stream) ?? reader.path),
     headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
     body: reader.body(modelOf(one), stream),
   })

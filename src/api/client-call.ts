@@ -90,7 +90,7 @@ export function parseBody<Parsed>(
     const asked = session === undefined ? body : withSession(body, session)
     return dialect.parse(asked, headers)
   } catch (refused) {
-    reply.summary = { requestedModel: askedModel(request.body) }
+    reply.summary = { requestedModel: askedModel(body) }
     throw refused
   }
 }

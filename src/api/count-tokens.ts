@@ -1,40 +1,52 @@
 /**
- * POST /messages/count_tokens and POST /responses/input_tokens: the input tokens of what is not sent. A header says
- * whether the provider has counted, or the gateway has estimated by the length of texts.
+ * POST /messages/count_tokens, POST /responses/input_tokens and their like: the input tokens of what is not sent. A
+ * header says whether the provider has counted, or the gateway has estimated by the length of texts.
  */
 import type { Dialect } from '../dialects/dialect.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { isObject } from '../protocol/schema.ts'
 import type { DataRegionOf } from './client-call.ts'
 import { openCall } from './inference.ts'
-import type { Handler } from './operation.ts'
+import type { ApiRequest, Handler } from './operation.ts'
 
 export interface CountTokensDeps {
   readonly gateway: Pick<Gateway, 'count'>
   readonly dataRegionOf: DataRegionOf
 }
 
+/** How one kind of client asks for a count, and is told. */
+export interface CountForm {
+  bodyOf(request: ApiRequest): unknown
+  answer(tokens: number, isEstimated: boolean): object
+}
+
+export const MESSAGES_COUNT: CountForm = {
+  bodyOf: ({ body }) => withLimit(body),
+  answer: (tokens, isEstimated) => ({ input_tokens: tokens, ...(isEstimated ? ESTIMATED : {}) }),
+}
+
+export const RESPONSES_COUNT: CountForm = {
+  bodyOf: ({ body }) => body,
+  answer: tokens => ({ object: 'response.input_tokens', input_tokens: tokens }),
+}
+
+/** A field of clients that look at the body. */
+export const ESTIMATED = { estimated: true }
+
 /** `provider` or `estimate`. */
 export const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
 
-/** `dialect`: the one whose bodies are counted. Their output limit may be missing here. */
-export function countTokens(dialect: Dialect, { gateway, dataRegionOf }: CountTokensDeps): Handler {
+/** `dialect`: the one whose bodies are counted. */
+export function countTokens(
+  dialect: Dialect,
+  { gateway, dataRegionOf }: CountTokensDeps,
+  form: CountForm,
+): Handler {
   return async (request, reply) => {
-    const counted = { ...request, body: withLimit(request.body) }
-    const call = openCall(dialect, counted, reply, dataRegionOf)
+    const call = openCall(dialect, request, reply, dataRegionOf, form.bodyOf(request))
     const { tokens, isEstimated } = await gateway.count(call)
     reply.header(COUNTED_BY_HEADER, isEstimated ? 'estimate' : 'provider')
-    reply.json(200, { input_tokens: tokens, ...(isEstimated ? { estimated: true } : {}) })
-  }
-}
-
-/** POST /responses/input_tokens. */
-export function countInputTokens(dialect: Dialect, { gateway, dataRegionOf }: CountTokensDeps): Handler {
-  return async (request, reply) => {
-    const call = openCall(dialect, request, reply, dataRegionOf)
-    const { tokens, isEstimated } = await gateway.count(call)
-    reply.header(COUNTED_BY_HEADER, isEstimated ? 'estimate' : 'provider')
-    reply.json(200, { object: 'response.input_tokens', input_tokens: tokens })
+    reply.json(200, form.answer(tokens, isEstimated))
   }
 }
 

@@ -4,17 +4,20 @@ import type { EmbeddingsCall } from '../gateway/embed.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { factsOf, failureDetails, parseBody } from './client-call.ts'
 import type { InferenceDeps } from './inference.ts'
-import type { Handler, Reply } from './operation.ts'
+import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
 
+/** `bodyOf`: makes the body for the dialect, where parts of it stand in the address. */
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
   deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,
+  bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
   return (request, reply) => {
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
+    const body = bodyOf === null ? request.body : bodyOf(request)
     const facts = factsOf(request, deps.dataRegionOf)
-    const call = { ...facts, ...parseBody(dialect, request, reply), dialect: dialect.name }
+    const call = { ...facts, ...parseBody(dialect, request, reply, body), dialect: dialect.name }
     const waiting = request.waitForPlace(call.request)
     if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
@@ -33,6 +36,7 @@ async function answer(
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
     reply.written(dialect.document(outcome.result))
   } else if (outcome.error.code !== 'client_closed') {
-    reply.failure(outcome.error, failureDetails(call, outcome))
+    const error = dialect.refused?.(outcome.error) ?? outcome.error
+    reply.failure(error, failureDetails(call, outcome))
   }
 }

@@ -39,6 +39,9 @@ const REPEATS = /\.(?:done|completed|incomplete|failed)$/
 /** The frames of such events are made one at a time after so many bytes: each takes the loop for milliseconds. */
 const LONG_STREAM_BYTES = 256 * 1024
 
+/** Long enough for most readers to have taken what came before. */
+const APART_MS = 20
+
 /** Characters held for one write; a longer batch leaves in several writes. */
 const HELD_MAX_CHARACTERS = 64 * 1024
 
@@ -46,6 +49,8 @@ export class EventSink implements Sink {
   readonly live = true
   readonly relays: DialectName | null
   lastFrames = ''
+  /** Resolves when the last bytes have left; undefined: they have, or nothing has ended. */
+  ending: Promise<void> | undefined = undefined
   readonly #reply: Reply
   readonly #deps: StreamDeps
   #timer: Timer
@@ -177,7 +182,12 @@ export class EventSink implements Sink {
       if (!started) this.#open('')
       this.#endSlowly(this.#late)
     } else {
-      const last = this.#held + this.#frames.end()
+      const end = this.#frames.end()
+      if (this.#frames.endsAlone === true && end !== '') {
+        this.#endApart(end)
+        return
+      }
+      const last = this.#held + end
       this.#bytes += Buffer.byteLength(last)
       if (!started) this.#open(last)
       this.#reply.endStream(started ? last : '')
@@ -192,8 +202,16 @@ export class EventSink implements Sink {
   fail(error: GatewayError, details: FailureDetails): void {
     if (this.#over) return
     if (!this.#reply.started) {
-      this.close()
-      this.#reply.failure(error, details)
+      const frames = this.#frames.instead?.(error, details) ?? null
+      if (frames === null) {
+        this.close()
+        this.#reply.failure(error, details)
+        return
+      }
+      this.#reply.error = error
+      this.#events++
+      this.#held += frames
+      this.end()
       return
     }
     this.#reply.error = error
@@ -217,6 +235,27 @@ export class EventSink implements Sink {
     this.#deps.metrics.streamBytes.inc(this.#bytes)
   }
 
+  /** The last bytes leave a moment later than those before them, so that their reader is likely to see them alone. */
+  #endApart(end: string): void {
+    if (this.#held !== '') this.#release()
+    this.#bytes += Buffer.byteLength(end)
+    const { clock } = this.#deps
+    const reply = this.#reply
+    const finish = (): void => {
+      if (!reply.started) reply.openStream('', this.#frames.contentType)
+      reply.endStream(end)
+    }
+    if (!this.#isOpen || clock.monotonicMs() - this.#activeMs >= APART_MS) finish()
+    else
+      this.ending = new Promise(resolve => {
+        clock.after(APART_MS, () => {
+          finish()
+          resolve()
+        })
+      })
+    this.close()
+  }
+
   /** Ends the stream by frames of which each is made when the one before it has left. */
   #endSlowly(late: readonly StreamEvent[]): void {
     const frames = this.#frames
@@ -232,7 +271,8 @@ export class EventSink implements Sink {
         if (one !== '') streamChunks.inc()
         told += one
       }
-      if (at === late.length && told.length < HELD_MAX_CHARACTERS) {
+      const isLast = at === late.length && told.length < HELD_MAX_CHARACTERS
+      if (isLast && (told === '' || frames.endsAlone !== true)) {
         told += frames.end()
         at++
       }
@@ -279,7 +319,7 @@ export class EventSink implements Sink {
     this.#isOpen = true
     this.#onOpen?.()
     this.#reply.onProgress(this.#progress)
-    return this.#reply.openStream(frames)
+    return this.#reply.openStream(frames, this.#frames.contentType)
   }
 
   #stall(): void {
@@ -347,7 +387,7 @@ export class EventSink implements Sink {
       this.#timer = clock.after(heartbeatMs, this.#tick)
     } else if (quietMs >= heartbeatMs) {
       this.#timer = clock.after(heartbeatMs, this.#tick)
-      this.#send(HEARTBEAT)
+      this.#send(this.#frames.heartbeat ?? HEARTBEAT)
     } else {
       this.#timer = clock.after(heartbeatMs - quietMs, this.#tick)
     }

@@ -3,7 +3,8 @@
  * dialect has the differences between clients (fields, frames, envelopes).
  */
 
-import type { Dialect, FrameWriter } from '../dialects/dialect.ts'
+import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { GatewayError } from '../errors.ts'
 import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
@@ -27,13 +28,19 @@ export interface InferenceDeps extends ResumableDeps {
   readonly proofs: ProofDeps
 }
 
-export function createInference(dialect: Dialect, deps: InferenceDeps): Handler {
+/** `bodyOf`: makes the body for the dialect, where parts of it stand in the address. */
+export function createInference(
+  dialect: Dialect,
+  deps: InferenceDeps,
+  bodyOf: ((request: ApiRequest) => unknown) | null = null,
+): Handler {
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
     const compacts = DIALECT_ABILITIES[dialect.name].compacts ? withoutTrigger(request.body) : null
     if (compacts !== null)
       return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply, compacts), reply)
-    const call = openCall(dialect, request, reply, deps.dataRegionOf)
+    const body = bodyOf === null ? request.body : bodyOf(request)
+    const call = openCall(dialect, request, reply, deps.dataRegionOf, body)
     if (call.request.generate === false) {
       answerEmpty(dialect, deps, call, reply)
       return
@@ -124,6 +131,7 @@ function stream(
       } finally {
         sink.close()
       }
+      return sink.ending
     },
     thrown => {
       sink.close()
@@ -160,11 +168,20 @@ function tell(
 ): void {
   reply.summary = outcome.summary
   if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
-  if (!outcome.answered) reply.failure(outcome.error, failureDetails(call, outcome))
+  if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
   else if (sink.response !== null) {
     if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
     const body = dialect.body(sink.response, call.request)
     reply.written(sink.json(proof === null ? body : proof.reply(body)))
+  }
+}
+
+function refuse(dialect: Dialect, error: GatewayError, details: FailureDetails, reply: Reply): void {
+  const answer = dialect.instead?.(error, details) ?? null
+  if (answer === null) reply.failure(error, details)
+  else {
+    reply.error = error
+    reply.json(200, answer)
   }
 }
 
@@ -174,8 +191,9 @@ export function openCall(
   request: ApiRequest,
   reply: Reply,
   dataRegionOf: DataRegionOf,
+  body: unknown,
 ): ClientRequest {
-  const parsed = parseBody(dialect, request, reply)
+  const parsed = parseBody(dialect, request, reply, body)
   carryList(request.body, parsed)
   return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
 }

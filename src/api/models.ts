@@ -14,6 +14,7 @@ import { type MeasuredEndpoints, UNMEASURED } from '../providers/endpoint-figure
 import { type PackedTexts, packTexts } from '../providers/packed.ts'
 import type { Model } from '../providers/provider.ts'
 import type { DataRegionOf } from './client-call.ts'
+import { googleModel, googlePage } from './google-models.ts'
 import { asksInMessagesShape, messagesModel, messagesPage } from './messages-models.ts'
 import {
   endpointDocument,
@@ -57,6 +58,10 @@ export interface Listing {
   count(query: URLSearchParams, terms?: ListingTerms): object
   /** One model, at top level and again as `data`; null when there is none. */
   model(id: string, inMessagesShape?: boolean): object | null
+  /** One page in the shape of Google's API. @throws as `models` */
+  inGoogleShape(query: URLSearchParams, region: DataRegion | null): object
+  /** One model in that shape; null when there is none. */
+  googleModel(id: string): object | null
   /** The endpoints of a model; null when there is no such model. */
   endpoints(id: string): object | null
   /** All endpoints that keep nothing. */
@@ -134,6 +139,12 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
       const record = modelDocument(model)
       const owner = model.id.slice(0, model.id.indexOf('/'))
       return { ...record, object: 'model', owned_by: owner, data: record }
+    },
+    inGoogleShape: (query, region) =>
+      googlePage(region === null ? models : models.filter(model => isInRegion(model, region)), query),
+    googleModel(id) {
+      const model = catalog.model(id)
+      return model === undefined ? null : googleModel(model)
     },
     endpoints(id) {
       const model = catalog.model(id)
@@ -213,6 +224,14 @@ export class LiveListing implements Listing {
 
   model(id: string, inMessagesShape?: boolean): object | null {
     return this.#now.model(id, inMessagesShape)
+  }
+
+  inGoogleShape(query: URLSearchParams, region: DataRegion | null): object {
+    return this.#now.inGoogleShape(query, region)
+  }
+
+  googleModel(id: string): object | null {
+    return this.#now.googleModel(id)
   }
 
   endpoints(id: string): object | null {

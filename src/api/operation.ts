@@ -167,8 +167,15 @@ interface OperationBase {
    * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.
    */
   readonly freeParam?: string
+  /** The free parameter takes the rest of the path, slashes included. */
+  readonly takesRest?: true
+  /**
+   * The word after the last colon of the path, which alone finds the operation: the path is one of those of Google's
+   * clients, whatever stands before it. The free parameter is what is between `models/`, which may be missing, and it.
+   */
+  readonly verb?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
-  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'failureHeaders' | 'idHeader'> | null
+  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'failureHeaders' | 'idHeader' | 'queryFault'> | null
   /**
    * False for an operation in a dialect that asks no model: its answers have no generation, and no limit counts them.
    */

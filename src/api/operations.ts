@@ -29,7 +29,7 @@ import {
   listCredentials,
 } from './byok.ts'
 import { type CompactionDeps, compactConversation } from './compaction.ts'
-import { countInputTokens, countTokens } from './count-tokens.ts'
+import { countTokens, MESSAGES_COUNT, RESPONSES_COUNT } from './count-tokens.ts'
 import type { SettingsDeps } from './credential-settings.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
 import {
@@ -52,6 +52,12 @@ import {
   readFileContent,
 } from './files.ts'
 import { findGeneration, type GenerationDeps, listGenerations } from './generation.ts'
+import {
+  exceptGoogle,
+  findModel as findGoogleModel,
+  googleRows,
+  listModels as listGoogleModels,
+} from './google.ts'
 import {
   ASSIGNMENT_BODY_MAX_BYTES,
   type Assignees,
@@ -133,6 +139,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
   const withUsage = { ...deps, usage: new KeyUsage(deps) }
   const rows = [
     ...inferenceRows(deps),
+    ...googleRows(deps),
     ...batchRows(deps),
     ...fileRows(deps),
     ...readingRows(withUsage),
@@ -189,7 +196,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
         'POST /responses/input_tokens',
         'countInputTokens',
         'Estimate the input tokens of a response',
-        countInputTokens(responses, deps),
+        countTokens(responses, deps, RESPONSES_COUNT),
         INFERENCE_BODY_MAX_BYTES,
       ),
       key: 'inference',
@@ -204,7 +211,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
         'POST /messages/count_tokens',
         'countMessageTokens',
         'Count the input tokens of a message',
-        countTokens(messages, deps),
+        countTokens(messages, deps, MESSAGES_COUNT),
         INFERENCE_BODY_MAX_BYTES,
       ),
       key: 'inference',
@@ -280,9 +287,10 @@ function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
 
 function catalogueRows(deps: OperationDeps): Operation[] {
   const author = '/models/{author}/{slug}' as const
-  const model = findModel(deps)
+  const model = exceptGoogle(findModel(deps), findGoogleModel(deps))
+  const models = exceptGoogle(listModels(deps), listGoogleModels(deps))
   return [
-    read('GET /models', 'listModels', 'List models', listModels(deps)),
+    read('GET /models', 'listModels', 'List models', models),
     read('GET /models/count', 'countModels', 'Count models', countModels(deps)),
     read('GET /models/user', 'listUserModels', 'List the models that the key may use', listOwnModels(deps)),
     read('GET /embeddings/models', 'listEmbeddingModels', 'List embedding models', listEmbeddingModels(deps)),

@@ -45,6 +45,10 @@ export class ResumableSink implements Sink {
     )
   }
 
+  get ending(): Promise<void> | undefined {
+    return this.#client.ending
+  }
+
   get tellsOverflow(): boolean {
     return this.#client.tellsOverflow
   }

@@ -21,6 +21,12 @@ export interface FailureDetails {
 
 /** Writes the frames of one streamed answer; keeps its state, never shared. */
 export interface FrameWriter {
+  /** The type of the stream; absent: an event stream. */
+  readonly contentType?: string | undefined
+  /** A sign of life that says nothing; absent: a comment of an event stream. */
+  readonly heartbeat?: string
+  /** Asked after `end`. True: what it returned has to leave in a write of its own. */
+  readonly endsAlone?: boolean
   /** True: clients act upon a prompt that is too long where the stream tells it after its opening events. */
   readonly tellsOverflow?: boolean
   /** The frames of one event, each with its blank line; `''` where the dialect tells nothing for it. Hot path. */
@@ -31,6 +37,8 @@ export interface FrameWriter {
   end(): string
   /** Tells a failure when the status has left (a heartbeat) but no terminal event has; `end` follows. */
   failure(error: GatewayError, details: FailureDetails): string
+  /** The frames of an answer in place of the failure, while the status is open; null or absent: it is a failure. */
+  instead?(error: GatewayError, details: FailureDetails): string | null
 }
 
 export interface Dialect {
@@ -51,4 +59,8 @@ export interface Dialect {
   failure(error: GatewayError, details: FailureDetails): unknown
   /** Headers of the answer with that envelope. Absent: none. */
   failureHeaders?(error: GatewayError): Readonly<Record<string, string>>
+  /** A whole answer in place of a failure; null or absent: it is a failure. */
+  instead?(error: GatewayError, details: FailureDetails): unknown
+  /** The reason why a request with this query is refused, before its key is looked at; null or absent: none. */
+  queryFault?(query: string): string | null
 }

@@ -2,6 +2,7 @@
  * The dialect of POST /embeddings: texts in, vectors out, in one document and never as a stream. Pure.
  * A body becomes a request in the Responses vocabulary, with one user message for each input, and settings beside it.
  */
+import type { GatewayError } from '../errors.ts'
 import type { EmbeddingsResult } from '../protocol/embeddings.ts'
 import type { Offered } from '../protocol/request-parser.ts'
 import { chatUsage } from './chat-completions/answer.ts'
@@ -15,6 +16,8 @@ export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
   readonly name: 'embeddings'
   /** @throws GatewayError as `Dialect.parse` */
   parse(body: unknown): ParsedEmbeddings
+  /** The failure as its clients know it; absent: as it is. */
+  refused?(error: GatewayError): GatewayError
   /** The whole reply as JSON. */
   document(result: EmbeddingsResult): Buffer
 }

@@ -11,7 +11,7 @@ import { HOSTED_TOOLS } from './google-gemini/tools.ts'
 
 export const googleGemini: Format = {
   name: 'google-gemini',
-  dialect: null,
+  dialect: 'gemini',
   filesByLink: true,
   truncates: false,
   hosts: HOSTED_TOOLS,

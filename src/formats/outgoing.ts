@@ -107,8 +107,9 @@ export function outgoingRequest(
 ): ResponsesRequest {
   // Clients of other dialects have no such words either, whatever their unknown fields are called.
   const isForeign =
-    DIALECT_ABILITIES[callerDialect].nativeFields !==
-    (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields)
+    format.dialect !== callerDialect &&
+    (DIALECT_ABILITIES[callerDialect].nativeFields ||
+      (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields))
   const open = withAnswered(given)
   const request = isForeign ? withoutNative(open) : open
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
@@ -211,11 +212,14 @@ function cleanPart(part: Fields): Fields {
 /** A tool without a form that other providers know says its own type. */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
-  if (isRecord(native) && typeof native['type'] === 'string' && !KNOWN_TOOLS.has(tool['type']))
+  const isOwn = OWN_TOOL.test(String(tool['type']))
+  if (isOwn || (isRecord(native) && typeof native['type'] === 'string' && !KNOWN_TOOLS.has(tool['type'])))
     throw inexpressible(`tools[${index}]`, 'this provider has no tool of this type')
   return cleanPart(tool)
 }
 
+/** Tools of Google that no other API has a word for. */
+const OWN_TOOL = /^google_/
 const KNOWN_TOOLS: ReadonlySet<unknown> = new Set(['function', ...Object.keys(hostedTools)])
 
 function without(fields: Fields, name: string): Fields {

@@ -51,6 +51,7 @@ export type Special =
   | 'mcp_servers'
   | 'context_management'
   | 'computer_use'
+  | 'own_kind'
 
 /** True if a provider of the format gets the special part of a caller who speaks the dialect. */
 export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
@@ -58,6 +59,7 @@ export function says(format: FormatName, special: Special, dialect: DialectName)
     // No request schema declares them, so that they go to a provider of the caller's own API alone.
     case 'mcp_servers':
     case 'context_management':
+    case 'own_kind':
       return FORMATS[format].dialect === dialect
     // Others get the last effort for the whole request.
     case 'configuration_update':
@@ -104,6 +106,7 @@ export function specialParts(request: ResponsesRequest, dialect: DialectName): r
   const computer = request.tools?.findIndex(({ type }) => COMPUTER_TOOLS.has(type)) ?? -1
   if (computer !== -1) add('computer_use', `tools[${computer}]`)
   addUndeclared(request, dialect, add)
+  if (DIALECT_ABILITIES[dialect].ownKinds) addOwnKind(request, add)
   return found ?? NOTHING
 }
 
@@ -117,6 +120,36 @@ function addUndeclared(
   if (DIALECT_ABILITIES[dialect].mcpServers && Array.isArray(servers) && servers.length > 0)
     add('mcp_servers', 'mcp_servers')
   if (management != null && isCompacting(management)) add('context_management', 'context_management')
+}
+
+/** Fields of a Gemini client that only a provider of its API can do; it prunes or tunes nothing. */
+const OWN_FIELDS = ['cachedContent'] as const
+/** The same, of the settings of a generation. */
+const OWN_SETTINGS = ['responseMimeType', 'speechConfig'] as const
+const OWN_TOOL = /^google_/
+
+/** Finds what means nothing to providers of another API than the caller's. */
+function addOwnKind(request: ResponsesRequest, add: (special: Special, path: string) => void): void {
+  const fields = request as unknown as Readonly<Record<string, unknown>>
+  const field = OWN_FIELDS.find(name => fields[name] != null)
+  if (field !== undefined) add('own_kind', field)
+  const { generationConfig: settings } = fields as { generationConfig?: Readonly<Record<string, unknown>> }
+  const setting = OWN_SETTINGS.find(name => settings?.[name] != null)
+  if (setting !== undefined) add('own_kind', `generationConfig.${setting}`)
+  const tool = request.tools?.findIndex(({ type }) => OWN_TOOL.test(type)) ?? -1
+  if (tool !== -1) add('own_kind', `tools[${tool}]`)
+  const { input } = request
+  if (typeof input === 'string') return
+  for (let at = 0; at < input.length; at++) {
+    const { content, output } = input[at] as { readonly content?: unknown; readonly output?: unknown }
+    const name = Array.isArray(content) ? 'content' : 'output'
+    const parts = content ?? output
+    if (!Array.isArray(parts)) continue
+    const part = parts.findIndex(each => each.native?.unknown !== undefined)
+    if (part === -1) continue
+    add('own_kind', `input[${at}].${name}[${part}]`)
+    return
+  }
 }
 
 /** True where the caller wants to be told which edits were applied, as a client of Anthropic's API does. */

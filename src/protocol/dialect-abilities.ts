@@ -32,6 +32,8 @@ export interface DialectAbilities {
   readonly mcpServers: boolean
   /** It has fields of parts, items and tools that no other API knows (native.ts). */
   readonly nativeFields: boolean
+  /** It has kinds of parts, tools and settings that mean something at providers that speak it, and nowhere else. */
+  readonly ownKinds: boolean
   /** Providers that speak it may be sent fields of chat completions that it does not document. */
   readonly takesChatFields: boolean
   /** An item at the end of its input may ask for a summary of the conversation. */
@@ -56,6 +58,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     bareDeferral: false,
     mcpServers: false,
     nativeFields: false,
+    ownKinds: false,
     takesChatFields: false,
     compacts: true,
     thoughtsInSeals: true,
@@ -74,6 +77,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     bareDeferral: false,
     mcpServers: false,
     nativeFields: false,
+    ownKinds: false,
     takesChatFields: true,
     compacts: false,
     unknownModel: 'model_not_found',
@@ -91,6 +95,25 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     bareDeferral: true,
     mcpServers: true,
     nativeFields: true,
+    ownKinds: false,
+    takesChatFields: true,
+    compacts: false,
+    unknownModel: 'unknown_model',
+  },
+  gemini: {
+    embeds: false,
+    resumes: false,
+    endsWithReply: false,
+    openItems: false,
+    approvals: false,
+    patches: false,
+    toolProgress: false,
+    toolItems: false,
+    innerFunctions: false,
+    bareDeferral: false,
+    mcpServers: false,
+    nativeFields: true,
+    ownKinds: true,
     takesChatFields: true,
     compacts: false,
     unknownModel: 'unknown_model',
@@ -108,6 +131,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
     bareDeferral: false,
     mcpServers: false,
     nativeFields: false,
+    ownKinds: false,
     takesChatFields: true,
     compacts: false,
     unknownModel: 'model_not_found',

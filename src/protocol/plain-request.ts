@@ -35,6 +35,11 @@ const ORDINARY: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
 ])
 const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
 
+interface Part {
+  readonly type?: unknown
+  readonly native?: { readonly unknown?: unknown }
+}
+
 /** True for a plain request; a field that is null counts as absent. */
 export function isPlain(request: ResponsesRequest): boolean {
   if (request.model === undefined || request.store === true || request.reasoning?.mode != null) return false
@@ -55,7 +60,9 @@ export function isPlain(request: ResponsesRequest): boolean {
     if (typeof said === 'string') continue
     if (!Array.isArray(said)) return false
     for (let part = 0; part < said.length; part++) {
-      if (!TEXTS.has((said[part] as { readonly type?: unknown }).type)) return false
+      const { type: kind, native } = said[part] as Part
+      // A kind of part that only providers of the caller's own API know.
+      if (!TEXTS.has(kind) || native?.unknown !== undefined) return false
     }
   }
   return true

@@ -23,7 +23,7 @@ import { PluginSettings } from './plugins.ts'
 import { AnyObject, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './schema.ts'
 import { Tool, ToolChoice } from './tools.ts'
 
-export const DIALECT_NAMES = ['responses', 'chat-completions', 'messages', 'embeddings'] as const
+export const DIALECT_NAMES = ['responses', 'chat-completions', 'messages', 'gemini', 'embeddings'] as const
 export type DialectName = (typeof DIALECT_NAMES)[number]
 
 export const TextFormat = variants(

@@ -53,7 +53,7 @@ const DOT_SEGMENT = /\/\.{1,2}(?:\/|$)/
 const ENCODED_SEPARATOR = /%(?:2f|5c|2e|00)/i
 const ENCODED_NUL = /%00/
 /** A segment of dots once separators and dots are decoded; some readers take the rest after a semicolon away. */
-const HIDDEN_DOT_SEGMENT = /(?:^|%2f|%5c)(?:\.|%2e){1,2}(?=%2f|%5c|%3b|;|$)/i
+const HIDDEN_DOT_SEGMENT = /(?:^|\/|%2f|%5c)(?:\.|%2e){1,2}(?=\/|%2f|%5c|%3b|;|$)/i
 const BAD_ESCAPE = /%(?![0-9a-f]{2})/i
 const HIGH_ESCAPE = /%[89a-f]/i
 const HOST = /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?$/
@@ -65,6 +65,7 @@ const SINGLE = new Set([
   'host',
   'authorization',
   'x-api-key',
+  'x-goog-api-key',
   'content-type',
   'content-length',
   'content-encoding',
@@ -202,10 +203,15 @@ function asksToClose(connection: string | undefined): boolean {
   return connection.split(',').some(token => token.trim().toLowerCase() === 'close')
 }
 
-/** Some clients send their key alone, in a header of their own. */
+/** Headers in which clients of some APIs send their key alone. */
+const KEY_HEADERS = ['x-api-key', 'x-goog-api-key'] as const
+
 export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
   const sent = headers.get('authorization')
   if (sent !== undefined && sent !== '') return sent
-  const key = headers.get('x-api-key')
-  return key === undefined || key === '' ? sent : `Bearer ${key}`
+  for (const name of KEY_HEADERS) {
+    const key = headers.get(name)
+    if (key !== undefined && key !== '') return `Bearer ${key}`
+  }
+  return sent
 }

@@ -33,6 +33,8 @@ const BELOW: Readonly<Record<string, string>> = {
     'responses are not stored: below POST /v1/responses there are compact, input_tokens and GET /v1/responses/{id}, for resumable streams',
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
+const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
+const VERBS = ':generateContent, :streamGenerateContent, :countTokens, :embedContent and :batchEmbedContents'
 const LONGEST_GUESSED = 64
 
 const NONE = 'No such operation'
@@ -44,6 +46,7 @@ export function noSuchOperation(path: string, router: Router): GatewayError {
 
 function messageFor(path: string, router: Router): string {
   if (path === '') return `${NONE}: the base URL of clients ends in /v1`
+  if (OF_GOOGLE.test(path)) return `${NONE}: below /v1beta there are models, and ${VERBS} of a model`
   if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
   const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
   const inside = known(below, router)
@@ -70,7 +73,7 @@ function known(below: string, router: Router): string | null {
 /** Operations with varying parts in their path are compared to nothing: their values are data. */
 function near(below: string, { resources }: Router): string | null {
   if (below.length > LONGEST_GUESSED) return null
-  const fixed = resources.filter(({ template }) => !template.includes('{'))
+  const fixed = resources.filter(({ template }) => !template.includes('{') && !OF_GOOGLE.test(template))
   const template = nearest(
     below,
     fixed.map(resource => resource.template),
@@ -90,7 +93,7 @@ function didYouMean(operation: string): string {
 
 /** The fault of a well-formed request: no such path, no such method there, too long a body; null: it has none. */
 export function mismatch(
-  { method, path }: Pick<RequestHead, 'method' | 'path'>,
+  { method, path, query }: Pick<RequestHead, 'method' | 'path' | 'query'>,
   accepted: AcceptedHead,
   match: RouteMatch | null,
   router: Router,
@@ -101,7 +104,9 @@ export function mismatch(
     return isPreflight ? null : noSuchOperation(path, router)
   }
   if (method === 'OPTIONS') return null
-  const { allow, operations } = match.resource
+  const { allow, operations, dialect } = match.resource
+  const fault = query === '' ? null : dialect?.queryFault?.(query)
+  if (fault != null) return new GatewayError('invalid_request', fault)
   const operation = operations.get(method)
   if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
   return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)

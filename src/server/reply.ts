@@ -15,7 +15,7 @@ const CORS = [
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
   // The star covers what client libraries add of their own, but never Authorization; old browsers need the names.
-  'Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Session-Id, Idempotency-Key, *',
+  'Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Session-Id, Idempotency-Key, *',
   'Access-Control-Max-Age',
   '86400',
 ]

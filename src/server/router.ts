@@ -42,6 +42,7 @@ export interface Router {
 interface Pattern {
   readonly segments: readonly string[]
   readonly freeParam: string | null
+  readonly takesRest: boolean
   readonly resource: Resource
 }
 
@@ -51,23 +52,32 @@ const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 export function createRouter(operations: readonly Operation[]): Router {
   const fixed = new Map<string, RouteMatch>()
   const patterns: Pattern[] = []
+  const verbs = new Map<string, VerbPattern>()
   const resources: Resource[] = []
   for (const [template, byMethod] of groupByPath(operations)) {
     const resource = resourceOf(template, byMethod)
     const freeParam = freeParamOf(template, byMethod)
     resources.push(resource)
+    const [operation] = byMethod.values()
+    if (operation?.verb !== undefined) {
+      verbs.set(operation.verb, { freeParam, resource })
+      continue
+    }
+    const takesRest = operation?.takesRest === true
     for (const base of basesOf(byMethod)) {
       if (template.includes('{'))
-        patterns.push({ segments: `${base}${template}`.split('/'), freeParam, resource })
+        patterns.push({ segments: `${base}${template}`.split('/'), freeParam, takesRest, resource })
       else fixed.set(base + template, { resource, params: NO_PARAMS, freeText: '' })
     }
   }
   const find = (path: string): RouteMatch | null => {
     const match = fixed.get(path)
     if (match !== undefined) return match
+    const asked = findVerb(verbs, path)
+    if (asked !== null) return asked
     const segments = path.split('/')
     for (const pattern of patterns) {
-      const params = fit(pattern.segments, segments)
+      const params = fit(pattern, segments)
       if (params === null) continue
       const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
       return { resource: pattern.resource, params, freeText }
@@ -79,14 +89,33 @@ export function createRouter(operations: readonly Operation[]): Router {
     resources,
     find: sent => find(sent.endsWith('/') ? sent.slice(0, -1) : sent),
     dialectAbove(path) {
+      if (OF_GOOGLE.test(path)) return fixed.get('/v1beta/models')?.resource.dialect ?? null
       const [, base = '', below = ''] = BELOW_BASE.exec(path.replace(DOUBLED, '$1')) ?? []
       return fixed.get(base + below)?.resource.dialect ?? null
     },
   }
 }
 
-/** The base of a path, and the first segment below it. */
+/** The base of a path, and the first segment below it. Of Google's paths there is one that all are near. */
 const BELOW_BASE = /^((?:\/api)?\/v1)(\/[^/]*)/
+const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
+
+/** Versions below which a verb is found; the model has its slashes, and `models/` may be missing. */
+const VERB_PATH = /^(?:\/api)?\/v1(?:beta|alpha)?\/(?:models\/)?([^:].*):(\w{1,64})$/
+
+interface VerbPattern {
+  readonly freeParam: string | null
+  readonly resource: Resource
+}
+
+function findVerb(verbs: ReadonlyMap<string, VerbPattern>, path: string): RouteMatch | null {
+  const pattern = verbs.get(path.slice(path.lastIndexOf(':') + 1))
+  if (pattern?.freeParam == null) return null
+  const [, model = '', verb = ''] = VERB_PATH.exec(path) ?? []
+  if (model === '') return null
+  const params = new Map([[pattern.freeParam, model]])
+  return { resource: pattern.resource, params, freeText: `${model}:${verb}` }
+}
 
 /** All methods of a path must agree. */
 function basesOf(byMethod: ReadonlyMap<string, Operation>): readonly string[] {
@@ -137,17 +166,23 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
 function freeParamOf(template: string, byMethod: ReadonlyMap<string, Operation>): string | null {
   const names = new Set([...byMethod.values()].map(operation => operation.freeParam ?? null))
   const [name = null] = names
-  if (names.size > 1 || (name !== null && !template.endsWith(`/{${name}}`))) {
+  const [operation] = byMethod.values()
+  const end = operation?.verb === undefined ? '' : `:${operation.verb}`
+  if (names.size > 1 || (name !== null && !template.endsWith(`/{${name}}${end}`))) {
     throw new Error(`the free parameter of ${template} must be its end, for every method`)
   }
   return name
 }
 
-function fit(pattern: readonly string[], segments: readonly string[]): ReadonlyMap<string, string> | null {
-  if (pattern.length !== segments.length) return null
+function fit(
+  { segments: pattern, takesRest }: Pattern,
+  segments: readonly string[],
+): ReadonlyMap<string, string> | null {
+  if (takesRest ? pattern.length > segments.length : pattern.length !== segments.length) return null
   const params = new Map<string, string>()
   for (const [index, part] of pattern.entries()) {
-    const segment = segments[index] ?? ''
+    const isRest = takesRest && index === pattern.length - 1
+    const segment = isRest ? segments.slice(index).join('/') : (segments[index] ?? '')
     if (!part.startsWith('{')) {
       if (part !== segment) return null
     } else if (segment === '') return null

@@ -38,6 +38,8 @@ export interface WebFetchDeps {
   readonly log: Log
 }
 
+/** The tool of Google by which a model reads the pages that a prompt names. */
+const NATIVE = 'url_context'
 /** Pages of one request. */
 const USES_MAX = 50
 /** Characters of a token, about. */
@@ -49,6 +51,7 @@ const TITLE_MAX_CHARS = 300
 export function createWebFetch(deps: WebFetchDeps): ServerTool {
   return {
     name: 'web_fetch',
+    native: [NATIVE],
     open: (entries, exchange) => new WebFetchSession(deps, entries, exchange),
   }
 }
@@ -84,6 +87,7 @@ class WebFetchSession implements ToolSession {
   declare(place: ToolPlace): readonly ToolDeclaration[] {
     this.#isSimulated = place.isSimulated === true
     return this.#fetching.map(each => {
+      if (each.tool.type === NATIVE && place.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
       if (each.engine === 'native' || (each.engine === 'auto' && place.hosts('web_fetch'))) {
         if (place.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
         throw refused(`${each.path}.engine`, 'the provider of this model fetches no pages itself')
@@ -94,7 +98,9 @@ class WebFetchSession implements ToolSession {
   }
 
   begun(call: ToolCall): Readonly<Record<string, unknown>> {
-    return { url: addressOf(call) }
+    const url = addressOf(call)
+    // The spelling of Google has no item of its own.
+    return call.tool.type === NATIVE ? { type: 'gateway:web_fetch', url } : { url }
   }
 
   fee(call: ToolCall): PicoUsd {

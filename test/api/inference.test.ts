@@ -30,6 +30,8 @@ const LISTING: Listing = {
   }),
   count: () => ({}),
   model: () => null,
+  inGoogleShape: () => ({ models: [] }),
+  googleModel: () => null,
   zeroRetention: () => ({ json: '{}', etag: null }),
   endpoints: id => (id === 'acme/fast-1:free' ? { data: { id } } : null),
   providers: () => ({ data: [{ slug: 'acme' }] }),

@@ -90,7 +90,7 @@ t.test('examples of streams are frames whose data fits the schema of their event
       t.same(checkEvent(JSON.parse(data)), [], label)
     }
   }
-  t.equal(frames, 4)
+  t.equal(frames, 5)
 })
 
 t.test('the document is small, and names no host and no key', async t => {

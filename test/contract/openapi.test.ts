@@ -57,13 +57,15 @@ async function ask(id: string, terms: Ask = {}): Promise<Record<string, unknown>
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(params[name] ?? 'unknown'),
   )
+  const { servers } = operation as { servers?: readonly { url: string }[] }
+  const from = servers === undefined ? base : base.replace(/\/v1$/, servers[0]?.url ?? '')
   const search = new URLSearchParams(query).toString()
   const label = `${id} ${status}`
   for (const name of [...Object.keys(query), ...Object.keys(headers)]) {
     const isKnown = operation.parameters?.some(each => each.name.toLowerCase() === name.toLowerCase())
     t.ok(isKnown, `${label}: ${name} is documented`)
   }
-  const answer = await fetch(`${base}${filled}${search === '' ? '' : `?${search}`}`, {
+  const answer = await fetch(`${from}${filled}${search === '' ? '' : `?${search}`}`, {
     method,
     headers: {
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
@@ -204,6 +206,31 @@ t.test('messages', async () => {
   await ask('compactConversation', { body: talk, headers: METADATA })
   await ask('countInputTokens', { body: talk })
   await ask('countMessageTokens', { body: { model: 'sim/echo', messages: HELLO } })
+})
+
+t.test('the door of Google', async () => {
+  const contents = [{ role: 'user', parts: [{ text: 'Hello' }] }]
+  const thinkingConfig = { includeThoughts: true, thinkingBudget: 1024 }
+  const tools = [{ functionDeclarations: [{ name: 'get', parameters: { type: 'OBJECT' } }] }]
+  for (const [model, more] of [
+    ['sim/echo', { generationConfig: { responseLogprobs: true, logprobs: 2 } }],
+    ['sim/reason', { generationConfig: { thinkingConfig } }],
+    ['sim/call', { tools }],
+    ['sim/search', { tools: [{ googleSearch: {} }] }],
+  ] as const) {
+    const asked = { params: { model }, body: { contents, ...more }, headers: METADATA }
+    await ask('generateContent', asked)
+    await ask('streamGenerateContent', { ...asked, query: { alt: 'sse' } })
+    await ask('streamGenerateContent', asked)
+  }
+  await ask('countTokens', { params: { model: 'sim/echo' }, body: { contents } })
+  const content = { parts: [{ text: 'Hello' }] }
+  const params = { model: 'sim/embed' }
+  await ask('embedContent', { params, body: { content }, headers: METADATA })
+  await ask('batchEmbedContents', { params, body: { requests: [{ content }, { content }] } })
+  await ask('listGoogleModels', { query: { pageSize: '2' } })
+  await ask('getGoogleModel', { params: { model: 'sim/echo' } })
+  await ask('sayHello')
 })
 
 t.test('embeddings', async () => {

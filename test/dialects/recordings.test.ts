@@ -8,6 +8,7 @@ import {
   saidInResponses,
   type Told,
 } from '../../bench/parity/said.ts'
+import { asGeminiSays, geminiStreamFlaws, saidInGemini } from '../../bench/parity/said-gemini.ts'
 import { asMessagesSay, messagesStreamFlaws, saidInMessages } from '../../bench/parity/said-messages.ts'
 import type { Dialect } from '../../src/dialects/dialect.ts'
 import { FORMATS } from '../../src/formats/table.ts'
@@ -15,7 +16,13 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { eventsOf } from '../support/assemble-reply.ts'
-import { chatCompletions, messages, parseResponsesRequest, responsesDialect } from '../support/dialects.ts'
+import {
+  chatCompletions,
+  gemini,
+  messages,
+  parseResponsesRequest,
+  responsesDialect,
+} from '../support/dialects.ts'
 import { recordings, withoutRecordings } from '../support/recordings.ts'
 import { finalOf } from './chat-stream.ts'
 
@@ -46,6 +53,18 @@ const READERS: readonly Reader[] = [
     read: saidInMessages,
     inItsWords: asMessagesSay,
     flaws: messagesStreamFlaws,
+  },
+  {
+    dialect: gemini,
+    request: gemini.parse({
+      model: 'acme/recorded',
+      alt: 'sse',
+      contents: [{ role: 'user', parts: [{ text: 'hi' }] }],
+      generationConfig: { thinkingConfig: { includeThoughts: true } },
+    }),
+    read: saidInGemini,
+    inItsWords: asGeminiSays,
+    flaws: geminiStreamFlaws,
   },
 ]
 

@@ -66,7 +66,7 @@ t.test("unknown fields go only to a provider of the caller's dialect", async t =
     'openai-responses': 'responses',
     'openai-chat': 'chat-completions',
     'anthropic-messages': 'messages',
-    'google-gemini': null,
+    'google-gemini': 'gemini',
     'bedrock-converse': null,
   }
   for (const format of NAMES) {

@@ -140,7 +140,7 @@ t.test('routes and methods', async t => {
     t.match(reply?.headers.get('access-control-allow-methods'), /GET, HEAD, POST/)
     t.match(
       reply?.headers.get('access-control-allow-headers'),
-      /Authorization, X-Api-Key, Content-Type, X-Gateway-Metadata/,
+      /Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata/,
     )
     t.equal((await ask('OPTIONS', '/v1/nothing', {}))?.status, 404)
     const preflight = { 'Access-Control-Request-Method': 'POST' }

@@ -1,6 +1,7 @@
 /** The parser and the dialects of a gateway that offers every plugin and server tool. */
 import { loadConfig } from '../../src/config/config.ts'
 import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
+import { createGemini } from '../../src/dialects/gemini.ts'
 import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
 import type { PluginDeps } from '../../src/plugins/plugin.ts'
@@ -22,3 +23,4 @@ export const parseResponsesRequest = createRequestParser(OFFERED)
 export const responsesDialect = createResponsesDialect(OFFERED)
 export const chatCompletions = createChatCompletions(OFFERED)
 export const messages = createMessages(OFFERED)
+export const gemini = createGemini(OFFERED)

@@ -19,6 +19,7 @@ import {
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
 import { FILES } from './files.ts'
 import { GENERATIONS } from './generations.ts'
+import { GOOGLE } from './google.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
 import { text } from './response.ts'
@@ -74,6 +75,7 @@ const INTERFACE: Descriptions = {
 
 export const DESCRIPTIONS: Descriptions = {
   ...INFERENCE,
+  ...GOOGLE,
   ...BATCHES,
   ...FILES,
   ...CATALOGUE,
@@ -95,7 +97,7 @@ const INFO = {
   summary: 'One interface in front of many AI model providers.',
   description:
     'Every path is below /v1 and, with the same meaning, below /api/v1. Keys go in the header Authorization as a ' +
-    'bearer token, or in X-Api-Key. HEAD works where GET does. In requests null means absent. Unknown query ' +
+    'bearer token, or in X-Api-Key or X-Goog-Api-Key. HEAD works where GET does. In requests null means absent. Unknown query ' +
     'parameters are ignored. Answers may get new fields.',
   license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
 }

@@ -45,13 +45,30 @@ const ChatFailure = Type.Object({
   ...about,
 })
 
-type Family = 'Gateway' | 'Responses' | 'Chat' | 'Messages'
+const GeminiFailure = Type.Object({
+  error: Type.Object(
+    {
+      code: Type.Integer({ description: 'The HTTP status' }),
+      message: text,
+      status: text,
+      details: Type.Array(Type.Object({ '@type': text }, { additionalProperties: true })),
+      metadata: Type.Optional(ERROR_FACTS),
+      ...availability,
+    },
+    { additionalProperties: true },
+  ),
+  responseId: text,
+  ...about,
+})
+
+type Family = 'Gateway' | 'Responses' | 'Chat' | 'Messages' | 'Gemini'
 
 export const ENVELOPES: Readonly<Record<Family, TSchema>> = {
   Gateway: Failure,
   Responses: ResponseFailure,
   Chat: ChatFailure,
   Messages: MessageFailure,
+  Gemini: GeminiFailure,
 }
 
 const FAMILIES: Readonly<Record<DialectName, Family>> = {
@@ -59,6 +76,7 @@ const FAMILIES: Readonly<Record<DialectName, Family>> = {
   'chat-completions': 'Chat',
   embeddings: 'Chat',
   messages: 'Messages',
+  gemini: 'Gemini',
 }
 
 /** The row of an operation, as far as its errors follow from it. */

@@ -6,8 +6,8 @@ import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/body.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
-import { isObject } from '../../protocol/schema.ts'
 import type { Dialect } from '../dialect.ts'
+import { isStrict } from '../strict-schema.ts'
 import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
 import { MessagesBody, type Thinking } from './body-schema.ts'
 import { asInput, MessagesConversation } from './messages.ts'
@@ -208,30 +208,6 @@ function textConfig({ output_config: output, output_format: older }: MessagesBod
   return {
     format: { type: 'json_schema', name: 'output', schema, ...(isStrict(schema) ? { strict: true } : {}) },
   }
-}
-
-/** Keywords of a schema below which there are schemas: one, several, or several by name. */
-const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
-
-/**
- * The API keeps to every schema. Other providers do so where each object lists all of its properties as required and
- * allows no more, and refuse to promise it elsewhere.
- */
-function isStrict(schema: unknown): boolean {
-  if (Array.isArray(schema)) return schema.every(isStrict)
-  if (!isObject(schema)) return true
-  const { properties, required, additionalProperties } = schema
-  if (schema['type'] === 'object' || properties !== undefined) {
-    const names = isObject(properties) ? Object.keys(properties) : []
-    const listed: readonly unknown[] = Array.isArray(required) ? required : []
-    if (additionalProperties !== false || !names.every(name => listed.includes(name))) return false
-  }
-  return INNER.every(keyword => {
-    const inner = schema[keyword]
-    return isStrict(
-      keyword === 'items' || Array.isArray(inner) || !isObject(inner) ? inner : Object.values(inner),
-    )
-  })
 }
 
 function serviceTier({ service_tier: tier, speed }: MessagesBody): string | null {

@@ -3,7 +3,8 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { type Json, strings } from '../json.ts'
+import { type Json, record, strings } from '../json.ts'
+import { isUnknownField } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
 import { isSigning, modelPath, thinkingConfig } from './model.ts'
@@ -31,12 +32,32 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
       ...(tools.length > 0 ? { tools } : {}),
       ...(toolConfig === null ? {} : { toolConfig }),
       ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),
+      ...ownFields(request),
     },
   }
 }
 
+/** Fields of the body that are made of more than one field of a client of this API. */
+const MADE: ReadonlySet<string> = new Set([
+  'contents',
+  'generationConfig',
+  'toolConfig',
+  'tools',
+  'systemInstruction',
+])
+
+/** Fields that only clients of this API can send, as they came. */
+function ownFields(request: ResponsesRequest): Json {
+  const fields = request as unknown as Json
+  const names = Object.keys(fields).filter(
+    name => isUnknownField(name) && !MADE.has(name) && fields[name] != null,
+  )
+  return Object.fromEntries(names.map(name => [name, fields[name]]))
+}
+
 function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
-  const config: Record<string, unknown> = {}
+  const own = record((request as { readonly generationConfig?: unknown }).generationConfig)
+  const config: Record<string, unknown> = { ...own }
   const set = (name: string, value: unknown) => {
     if (value !== undefined && value !== null) config[name] = value
   }

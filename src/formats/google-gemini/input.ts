@@ -56,6 +56,11 @@ class Turns {
 
   item(item: Json, path: string): void {
     const type = filled(item['type']) ?? 'message'
+    const own = record(item['native'])?.['parts']
+    if (Array.isArray(own)) {
+      this.add('model', records(own))
+      return
+    }
     switch (type) {
       case 'message':
         this.#message(item, path)
@@ -173,6 +178,7 @@ class Turns {
     } else {
       this.#settleSignature()
     }
+    signature ??= filled(record(item['native'])?.['thoughtSignature'])
     // Only the first call of a turn carries a signature.
     if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
     const part = { functionCall: { id, name, args } }
@@ -238,8 +244,17 @@ class Turns {
   }
 }
 
-/** A part of a message, including parts that only assistants write. */
+/** A part of a message, including parts that only assistants write. A client of this API may have said more of it. */
 function contentPart(part: Json, path: string): Json | null {
+  const native = record(part['native'])
+  if (native === null) return saidPart(part, path)
+  const whole = record(native['part']) ?? record(native['unknown'])
+  if (whole !== null) return whole
+  const encoded = saidPart(part, path)
+  return encoded === null ? null : { ...encoded, ...native }
+}
+
+function saidPart(part: Json, path: string): Json | null {
   const said =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
   if (said !== undefined) return typeof said === 'string' && said !== '' ? { text: said } : null

@@ -93,6 +93,9 @@ export function thinkingConfig(
 ): Readonly<Record<string, unknown>> | null {
   const reasoning = request.reasoning
   if (reasoning == null) return null
+  // As a client of this API has said it.
+  const { thinking: own } = reasoning as { thinking?: Readonly<Record<string, unknown>> | null }
+  if (own !== undefined) return own
   const maxTokens = reasoning.max_tokens ?? null
   const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
   // Models that cannot stop thinking refuse this themselves, with a message that says so.

@@ -16,7 +16,10 @@ const HOSTED: ReadonlyMap<string, Json> = new Map([
   ['web_search_preview', { googleSearch: {} }],
   ['web_search_preview_2025_03_11', { googleSearch: {} }],
   ['code_interpreter', { codeExecution: {} }],
+  ['url_context', { urlContext: {} }],
 ])
+/** Tools that only clients of this API name. */
+const OWN_TOOL = /^google_/
 
 export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
 
@@ -25,6 +28,9 @@ export interface EncodedTools {
   /** Null if the request needs none. */
   readonly toolConfig: Json | null
 }
+
+/** What only a client of this API can say of its tools. */
+type Own = { readonly toolConfig?: unknown }
 
 /** @throws GatewayError `unprocessable` with the path of a tool or choice that Gemini cannot express. */
 export function encodeTools(request: ResponsesRequest, model: string): EncodedTools {
@@ -36,7 +42,7 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
     const path = `tools[${position}]`
     const type = String(tool.type)
     if (allowed !== null && !allowed.has(type === 'function' ? `function ${nameOf(tool)}` : type)) continue
-    const own = HOSTED.get(type)
+    const own = nativeTool(tool) ?? HOSTED.get(type)
     if (type === 'function') functions.push(declaration(tool))
     else if (own === undefined) throw missing(`${path}.type`, 'tool of this kind')
     else {
@@ -48,19 +54,28 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
   const tools: Json[] = [...hosted.values()]
   if (functions.length > 0) tools.push({ functionDeclarations: functions })
 
-  const functionCallingConfig = callingConfig(choice, functions)
+  const { mode: autoMode = 'AUTO', ...config } = record((request as Own).toolConfig) ?? {}
+  const functionCallingConfig = callingConfig(choice, functions, String(autoMode))
   const mixed = functions.length > 0 && hosted.size > 0 && isSigning(model)
   const toolConfig = {
+    ...config,
     ...(functionCallingConfig === null ? {} : { functionCallingConfig }),
     ...(mixed ? { includeServerSideToolInvocations: true } : {}),
   }
   return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig }
 }
 
+/** The tool as a client of this API wrote it; null for a function, and for tools of other clients. */
+function nativeTool(tool: Json): Json | null {
+  const type = String(tool['type'])
+  return HOSTED.has(type) || OWN_TOOL.test(type) ? record(tool['native']) : null
+}
+
 function declaration(tool: Json): Json {
   const description = filled(tool['description'])
   const parameters = record(tool['parameters'])
-  const named = { name: nameOf(tool), ...(description === null ? {} : { description }) }
+  const native = record(tool['native'])
+  const named = { name: nameOf(tool), ...(description === null ? {} : { description }), ...native }
   if (parameters === null || Object.keys(parameters).length === 0) return named
   // The dialect's address is refused by some versions of the API, and says nothing.
   const { $schema: _dialect, ...schema } = parameters
@@ -96,7 +111,7 @@ function allowedTools(choice: unknown): ReadonlySet<string> | null {
   )
 }
 
-function callingConfig(choice: unknown, functions: readonly Json[]): Json | null {
+function callingConfig(choice: unknown, functions: readonly Json[], autoMode: string): Json | null {
   if (choice === undefined || choice === null) return null
   const object = record(choice)
   if (object?.['type'] === 'function') {
@@ -113,7 +128,7 @@ function callingConfig(choice: unknown, functions: readonly Json[]): Json | null
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
-  if (word === 'auto') return functions.length === 0 ? null : { mode: 'AUTO' }
+  if (word === 'auto') return functions.length === 0 ? null : { mode: autoMode }
   if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
   throw missing('tool_choice.type', 'way to force a tool that is not a function')
 }

@@ -8,8 +8,8 @@ import type { DialectName } from '../../protocol/request.ts'
 import { FramePattern, type FrameSlot, type Place, placesIn } from '../../upstream/scan.ts'
 import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from './relay.ts'
 
-/** Dialects with event streams. */
-type Streamed = Exclude<DialectName, 'embeddings'>
+/** Dialects with event streams that are relayed. */
+type Streamed = Exclude<DialectName, 'gemini' | 'embeddings'>
 
 /** What learns from the frames of a provider that speaks `from`, for clients of `to`; null: nothing is relayed. */
 export function lessonsFor(from: DialectName, to: DialectName): LearnFrame | null {
@@ -310,6 +310,8 @@ const LESSONS: Readonly<Record<DialectName, Lessons>> = {
   responses: { ...lessonsFrom('responses'), responses: learnResponses },
   'chat-completions': lessonsFrom('chat-completions'),
   messages: { ...lessonsFrom('messages'), messages: learnMessages },
+  // A chunk of Google's API has usage and ends of its own, so none is like the next.
+  gemini: {},
   // They have no streams.
   embeddings: {},
 }

@@ -26,6 +26,8 @@ const ADVICE: Readonly<Record<Special, string>> = {
     'only providers that speak the Messages format can be sent it, and none of them serves this model. Use the tool mcp of POST /v1/responses or /v1/chat/completions instead',
   computer_use:
     'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model of OpenAI or Anthropic',
+  own_kind:
+    'only providers that speak the Gemini format know it, and none of them serves this model. Leave it out, or choose a model of Google',
   context_management:
     'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
 }

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
+import { outgoingRequest } from '../../../src/formats/outgoing.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import type { Endpoint } from '../../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
@@ -273,7 +274,8 @@ t.test('fields of the gateway and of nobody stay in the house', async t => {
     unknown_field: { a: 1 },
   }
   const request = fields as unknown as ResponsesRequest
-  const full = googleGemini.encode({ request, stream: false, endUser: 'hash-of-user' }, endpoint())
+  const asked = { request: outgoingRequest(request, googleGemini, 'responses'), stream: false }
+  const full = googleGemini.encode({ ...asked, endUser: 'hash-of-user' }, endpoint())
   t.strictSame(full, plain)
   t.equal(full.headers, undefined)
 })

@@ -1,0 +1,155 @@
+/**
+ * The door of Google's clients: operations whose model and verb stand in the address. All of them answer in the
+ * dialect `gemini`, errors included.
+ */
+import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'
+import { geminiFailure } from '../dialects/gemini/failure.ts'
+import { createGemini } from '../dialects/gemini.ts'
+import { GatewayError } from '../errors.ts'
+import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import type { Offered } from '../protocol/request-parser.ts'
+import { isObject } from '../protocol/schema.ts'
+import { countTokens, ESTIMATED } from './count-tokens.ts'
+import { createEmbeddingsHandler } from './embeddings.ts'
+import { createInference, type InferenceDeps } from './inference.ts'
+import type { ListingDeps } from './models.ts'
+import type { ApiRequest, Handler, Operation } from './operation.ts'
+
+export interface GoogleDeps extends InferenceDeps, ListingDeps {
+  readonly offered: Offered
+}
+
+export function googleRows(deps: GoogleDeps): Operation[] {
+  const { offered } = deps
+  const gemini = createGemini(offered)
+  const asking = (verb: string, summary: string, handler: Handler): Operation => ({
+    id: verb,
+    summary,
+    method: 'POST',
+    path: `/v1beta/models/{model}:${verb}`,
+    bases: [''],
+    freeParam: 'model',
+    verb,
+    key: 'inference',
+    accept: 'json',
+    bodyLimitBytes: INFERENCE_BODY_MAX_BYTES,
+    dialect: gemini,
+    handler,
+  })
+  const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
+  return [
+    asking('generateContent', 'Generate content', createInference(gemini, deps, whole)),
+    asking('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamed)),
+    {
+      ...asking('countTokens', 'Count the input tokens of contents', counting),
+      generates: false,
+    },
+    asking('embedContent', 'Create one embedding', embedding(deps, false)),
+    asking('batchEmbedContents', 'Create embeddings', embedding(deps, true)),
+    reading('GET /v1beta/models', 'listGoogleModels', 'List models, for clients of Google', listModels(deps)),
+    {
+      ...reading(
+        'GET /v1beta/models/{model}',
+        'getGoogleModel',
+        'Get a model, for clients of Google',
+        findModel(deps),
+      ),
+      freeParam: 'model',
+      takesRest: true,
+    },
+  ]
+
+  function reading(address: string, id: string, summary: string, handler: Handler): Operation {
+    return {
+      id,
+      summary,
+      method: 'GET',
+      path: address.slice('GET '.length),
+      bases: [''],
+      key: 'any',
+      accept: 'none',
+      bodyLimitBytes: 0,
+      dialect: gemini,
+      generates: false,
+      handler,
+    }
+  }
+}
+
+/** The model of an address, which may begin with `models/` twice. */
+function modelOf({ params }: ApiRequest): string {
+  const model = params.get('model') ?? `${params.get('author')}/${params.get('slug')}`
+  return model.replace(/^models\//, '')
+}
+
+/** A body that is no object is left to the check of bodies. */
+function whole(request: ApiRequest): unknown {
+  const { body } = request
+  return isObject(body) ? { ...body, model: modelOf(request), stream: false } : body
+}
+
+function streamed(request: ApiRequest): unknown {
+  const { body } = request
+  const alt = request.query.get('alt') ?? 'json'
+  return isObject(body) ? { ...body, model: modelOf(request), stream: true, alt } : body
+}
+
+/** Contents alone, or a whole request in a field. */
+function countedBody(request: ApiRequest): unknown {
+  const { body } = request
+  if (!isObject(body)) return body
+  const asked = body['generateContentRequest'] ?? body['generate_content_request']
+  return { ...(isObject(asked) ? asked : body), model: modelOf(request), stream: false }
+}
+
+function countedTokens(tokens: number, isEstimated: boolean): object {
+  return {
+    totalTokens: tokens,
+    promptTokensDetails: [{ modality: 'TEXT', tokenCount: tokens }],
+    ...(isEstimated ? ESTIMATED : {}),
+  }
+}
+
+function embedding(deps: GoogleDeps, isBatch: boolean): Handler {
+  const dialect = createGeminiEmbeddings(deps.offered, isBatch)
+  return createEmbeddingsHandler(dialect, deps, request => {
+    const { body } = request
+    return isObject(body) ? { ...body, model: modelOf(request) } : body
+  })
+}
+
+/**
+ * True for clients of Google, which ask for models below /v1 too: the handler answers them as below /v1beta. Their
+ * library says its name, and their key has a header of its own.
+ */
+export function asksAsGoogle(headers: ReadonlyMap<string, string>): boolean {
+  return headers.has('x-goog-api-key') || headers.has('x-goog-api-client')
+}
+
+/** The handler for all clients but those of Google. */
+export function exceptGoogle(handler: Handler, google: Handler): Handler {
+  return (request, reply) =>
+    asksAsGoogle(request.headers) ? google(request, reply) : handler(request, reply)
+}
+
+export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return ({ query, host }, reply) => reply.json(200, listing.inGoogleShape(query, dataRegionOf(host)))
+}
+
+export function findModel({ listing }: Pick<ListingDeps, 'listing'>): Handler {
+  return (request, reply) => {
+    const model = listing.googleModel(modelOf(request))
+    if (model !== null) {
+      reply.json(200, model)
+      return
+    }
+    const error = new GatewayError('unknown_model', NO_MODEL)
+    reply.error = error
+    reply.json(
+      error.status,
+      geminiFailure(error, { id: request.id, metadata: null, usage: null, request: null }),
+    )
+  }
+}
+
+const NO_MODEL = 'model: is not a valid model ID: GET /v1beta/models lists all ids'

@@ -1,0 +1,231 @@
+/** Pieces of an answer as this API has them, the same in a chunk and in a whole answer. Pure. */
+import type { HostedItem, Logprob, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
+import { type CallItem, isCall } from '../chat-completions/answer.ts'
+import { drawnImage } from '../hosted-items.ts'
+import { objectIn } from '../messages/hosted.ts'
+import { groundingOf } from './grounding.ts'
+import { callSignature, carriedItem, type PartItem, signatureFor } from './seals.ts'
+
+export type GeminiFields = Record<string, unknown>
+export type AnswerPart = Readonly<Record<string, unknown>>
+
+/** Stands between two pieces of one thought. */
+export const THOUGHT_BREAK = '\n\n'
+
+/** True for a client who asked for thoughts: others are not shown any. */
+export function showsThoughts({ reasoning }: ResponsesRequest): boolean {
+  const { thinking } = (reasoning ?? {}) as { thinking?: { includeThoughts?: unknown } }
+  return thinking?.includeThoughts === true
+}
+
+/** What no part has a place for, until a part comes that can carry it. */
+export class SealCarrier {
+  #items: PartItem[] = []
+
+  get isEmpty(): boolean {
+    return this.#items.length === 0
+  }
+
+  take(item: OutputItem): void {
+    const carried = carriedItem(item)
+    if (carried !== null) this.#items.push(carried)
+  }
+
+  /** The field to add to the next part. */
+  release(): { readonly thoughtSignature: string } | undefined {
+    if (this.#items.length === 0) return undefined
+    const thoughtSignature = signatureFor(this.#items)
+    this.#items = []
+    return { thoughtSignature }
+  }
+
+  /** A part for what no other part took; none where all is told. */
+  rest(): readonly AnswerPart[] {
+    return this.isEmpty ? [] : [{ text: '', ...this.release() }]
+  }
+}
+
+/** The parts of a finished item, but for what a stream has told of it. */
+export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean): readonly AnswerPart[] {
+  switch (item.type) {
+    case 'message': {
+      const said = (item as MessageItem).content
+        .map(part => (part.type === 'output_text' ? part.text : ''))
+        .join('')
+      return said === '' ? [] : [{ text: said, ...carrier.release() }]
+    }
+    case 'reasoning': {
+      const thought = shows ? thoughtText(item as ReasoningItem) : ''
+      carrier.take(item)
+      return thought === '' ? [] : [{ text: thought, thought: true }]
+    }
+    case 'function_call':
+    case 'custom_tool_call':
+      return callParts(item as CallItem, carrier)
+    default:
+      return hostedParts(item as HostedItem, carrier)
+  }
+}
+
+/** Parts of a thought after another one, which clients would run together. */
+export function apart(parts: readonly AnswerPart[]): readonly AnswerPart[] {
+  return parts.map(part =>
+    part['thought'] === true ? { ...part, text: THOUGHT_BREAK + String(part['text']) } : part,
+  )
+}
+
+/** The summary of a provider that says both only repeats the text. */
+function thoughtText({ content, summary }: ReasoningItem): string {
+  const joined = (parts: readonly { readonly text: string }[]): string =>
+    parts
+      .map(({ text }) => text)
+      .filter(text => text !== '')
+      .join(THOUGHT_BREAK)
+  return joined(content ?? []) || joined(summary)
+}
+
+export function callParts(item: CallItem, carrier: SealCarrier): readonly AnswerPart[] {
+  const { call_id: id, name } = item
+  const { signature } = item as { signature?: unknown }
+  const args = item.type === 'custom_tool_call' ? { input: item.input } : objectIn(item.arguments)
+  const part = { functionCall: { id, name, args } }
+  if (typeof signature !== 'string' || signature === '') return [{ ...part, ...carrier.release() }]
+  return [...carrier.rest(), { ...part, thoughtSignature: callSignature(signature) }]
+}
+
+export function hostedParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[] {
+  const image = drawnImage(item)
+  if (image !== null) return [{ ...imagePart(image, item), ...carrier.release() }]
+  if (item.type === 'code_interpreter_call') return codeParts(item, carrier)
+  carrier.take(item)
+  return []
+}
+
+function imagePart(image: NonNullable<ReturnType<typeof drawnImage>>, item: HostedItem): AnswerPart {
+  if ('base64' in image) {
+    const format = item['output_format']
+    const mimeType = typeof format === 'string' ? `image/${format}` : image.mediaType
+    return { inlineData: { mimeType, data: image.base64 }, ...signatureOf(item) }
+  }
+  const inline = /^data:([^,;]*)[^,]*;base64,/.exec(image.url)
+  if (inline === null) return { fileData: { fileUri: image.url } }
+  return { inlineData: { mimeType: inline[1] ?? '', data: image.url.slice(inline[0].length) } }
+}
+
+function signatureOf({ signature }: HostedItem): { readonly thoughtSignature: string } | undefined {
+  return typeof signature === 'string' && signature !== ''
+    ? { thoughtSignature: callSignature(signature) }
+    : undefined
+}
+
+function codeParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[] {
+  const { id, code, outputs, status } = item
+  const signed = signatureOf(item) ?? carrier.release()
+  const call = { executableCode: { id, language: 'PYTHON', code: textOf(code) }, ...signed }
+  if (!Array.isArray(outputs)) return [call]
+  const logs = (outputs as readonly { readonly logs?: unknown }[]).map(output => textOf(output.logs))
+  const outcome = status === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
+  return [call, { codeExecutionResult: { id, outcome, output: logs.join('') } }]
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
+}
+
+// The end
+
+/** Words for the end that only this API has; a provider of it says them itself. */
+const NATIVE_FILTERS: ReadonlySet<string> = new Set([
+  'RECITATION',
+  'BLOCKLIST',
+  'PROHIBITED_CONTENT',
+  'SPII',
+  'MODEL_ARMOR',
+  'IMAGE_SAFETY',
+  'IMAGE_PROHIBITED_CONTENT',
+  'IMAGE_RECITATION',
+])
+const NATIVE_ENDS: ReadonlySet<string> = new Set([
+  'OTHER',
+  'LANGUAGE',
+  'MALFORMED_FUNCTION_CALL',
+  'UNEXPECTED_TOOL_CALL',
+  'TOO_MANY_TOOL_CALLS',
+  'MISSING_THOUGHT_SIGNATURE',
+  'MALFORMED_RESPONSE',
+  'IMAGE_OTHER',
+  'NO_IMAGE',
+])
+
+/** Fields of the candidate that only the end knows. Calls end as any answer does. */
+export function endOf(response: ResponseResource): GeminiFields {
+  const { incomplete_details: incomplete, native_finish_reason: native, output } = response
+  const grounding = groundingOf(output)
+  return { ...finishOf(incomplete?.reason, native ?? '', output), ...grounding }
+}
+
+function finishOf(reason: string | undefined, native: string, output: readonly OutputItem[]): GeminiFields {
+  if (reason === 'max_output_tokens') return { finishReason: 'MAX_TOKENS' }
+  const refusal = refusalIn(output)
+  const said = refusal === '' ? {} : { finishMessage: refusal }
+  if (reason === 'content_filter')
+    return { finishReason: NATIVE_FILTERS.has(native) ? native : 'SAFETY', ...said }
+  if (output.some(isCall)) return { finishReason: 'STOP' }
+  if (refusal !== '') return { finishReason: 'SAFETY', ...said }
+  return { finishReason: NATIVE_ENDS.has(native) ? native : 'STOP' }
+}
+
+function refusalIn(output: readonly OutputItem[]): string {
+  return output
+    .filter(item => item.type === 'message')
+    .flatMap(item => (item as MessageItem).content.map(part => (part.type === 'refusal' ? part.refusal : '')))
+    .join('')
+}
+
+/** Log probabilities of a text, as the candidate has them; none where there are none. */
+export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
+  if (logprobs.length === 0) return {}
+  const one = ({ token, logprob }: { token?: unknown; logprob?: unknown }): GeminiFields => ({
+    token,
+    logProbability: logprob,
+  })
+  return {
+    logprobsResult: {
+      chosenCandidates: logprobs.map(one),
+      topCandidates: logprobs.map(({ top_logprobs: top }) => ({ candidates: (top ?? []).map(one) })),
+    },
+  }
+}
+
+/** Counts as the API has them: what was said excludes thoughts. Those that are 0 are left out, as Google does it. */
+export function usageMetadata(usage: ResponseUsage): GeminiFields {
+  const { input_tokens_details: read, output_tokens_details: written, cost, cost_details, is_byok } = usage
+  const thoughts = written.reasoning_tokens
+  return {
+    promptTokenCount: usage.input_tokens,
+    ...(read.cached_tokens === 0 ? {} : { cachedContentTokenCount: read.cached_tokens }),
+    candidatesTokenCount: Math.max(0, usage.output_tokens - thoughts),
+    ...(thoughts === 0 ? {} : { thoughtsTokenCount: thoughts }),
+    totalTokenCount: usage.total_tokens,
+    ...(cost === undefined ? {} : { cost }),
+    ...(cost_details === undefined ? {} : { cost_details }),
+    ...(is_byok === undefined ? {} : { is_byok }),
+  }
+}
+
+/** Fields of the answer beside its candidate. */
+export function headOf({ id, model, provider }: ResponseResource): GeminiFields {
+  return { modelVersion: model, responseId: id, provider: provider ?? null }
+}
+
+/** Fields that only the end knows, beside the candidate. */
+export function reportsOf(response: ResponseResource): GeminiFields {
+  const { usage, alignment, gateway_metadata: metadata } = response
+  return {
+    ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
+    ...(alignment === undefined ? {} : { alignment }),
+    ...(metadata === undefined ? {} : { gateway_metadata: metadata }),
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * `generationConfig` as fields of a request. Pure. What no other API has a word for stays in a field of this name: a
+ * provider of this API is sent it, and others go on without it, as it only tunes the answer.
+ */
+import { isStrict } from '../strict-schema.ts'
+import { invalid } from '../translation.ts'
+import type { GeminiBody, GenerationConfig } from './body-schema.ts'
+import { jsonSchema } from './schema.ts'
+
+type Fields = Record<string, unknown>
+
+/** Settings that a request has under another name, or in another form. */
+const TRANSLATED: ReadonlySet<string> = new Set([
+  'stopSequences',
+  'responseMimeType',
+  'responseSchema',
+  'responseJsonSchema',
+  '_responseJsonSchema',
+  'candidateCount',
+  'maxOutputTokens',
+  'temperature',
+  'topP',
+  'topK',
+  'seed',
+  'presencePenalty',
+  'frequencyPenalty',
+  'responseLogprobs',
+  'logprobs',
+  'thinkingConfig',
+  'responseModalities',
+  'imageConfig',
+])
+const JSON_TYPE = 'application/json'
+const EFFORTS: ReadonlyMap<string, string> = new Map([
+  ['minimal', 'minimal'],
+  ['low', 'low'],
+  ['medium', 'medium'],
+  ['high', 'high'],
+])
+const MODALITIES: ReadonlyMap<string, string> = new Map([
+  ['TEXT', 'text'],
+  ['IMAGE', 'image'],
+])
+const IMAGE_SETTINGS: ReadonlyMap<string, string> = new Map([
+  ['aspectRatio', 'aspect_ratio'],
+  ['imageSize', 'image_size'],
+  ['personGeneration', 'person_generation'],
+])
+const TIERS: ReadonlyMap<string, string> = new Map([
+  ['standard', 'default'],
+  ['flex', 'flex'],
+  ['priority', 'priority'],
+])
+
+/** @throws GatewayError `invalid_request` for what nobody here can do */
+export function setConfig(config: GenerationConfig, fields: Fields): void {
+  if ((config.candidateCount ?? 1) > 1)
+    throw invalid('generationConfig.candidateCount', 'must be 1: one answer is made for each request')
+  const set = (name: string, value: unknown): void => {
+    if (value !== undefined && value !== null) fields[name] = value
+  }
+  set('max_output_tokens', config.maxOutputTokens)
+  set('temperature', config.temperature)
+  set('top_p', config.topP)
+  set('top_k', config.topK)
+  set('seed', config.seed)
+  set('presence_penalty', config.presencePenalty)
+  set('frequency_penalty', config.frequencyPenalty)
+  if (config.stopSequences != null && config.stopSequences.length > 0) set('stop', config.stopSequences)
+  if (config.responseLogprobs === true) set('top_logprobs', Math.max(1, config.logprobs ?? 1))
+  set('reasoning', reasoningOf(config))
+  set('modalities', modalitiesOf(config))
+  set('image_config', imageConfigOf(config))
+  const format = formatOf(config)
+  if (format !== null) fields['text'] = { format }
+  const rest = Object.entries(config).filter(([name, value]) => value != null && !TRANSLATED.has(name))
+  const own: Fields = Object.fromEntries(rest)
+  if (isOwnType(config)) own['responseMimeType'] = config.responseMimeType
+  if (isOwnType(config) && config.responseSchema != null) own['responseSchema'] = config.responseSchema
+  if (Object.keys(own).length > 0) fields['generationConfig'] = own
+}
+
+/**
+ * `thinkingConfig` stays in the configuration as the client sent it: a provider of this API takes it instead of what is
+ * made of it for others.
+ */
+function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | null {
+  if (thinking == null) return null
+  const { includeThoughts, thinkingBudget: budget, thinkingLevel } = thinking
+  if (budget === 0) return { enabled: false, thinking }
+  const effort = EFFORTS.get((thinkingLevel ?? '').toLowerCase())
+  // To show thoughts asks for none.
+  const isAsked = effort !== undefined || budget != null
+  return {
+    ...(isAsked ? { enabled: true } : {}),
+    ...(effort === undefined ? {} : { effort }),
+    // A budget of -1 leaves it to the model.
+    ...(budget == null || budget < 0 || effort !== undefined ? {} : { max_tokens: budget }),
+    ...(includeThoughts === true ? { summary: 'auto' } : {}),
+    thinking,
+  }
+}
+
+/** Text alone is what every model answers with. */
+function modalitiesOf({ responseModalities: given }: GenerationConfig): readonly string[] | null {
+  if (given == null || given.length === 0) return null
+  const modalities = given.map((each, at) => {
+    const modality = MODALITIES.get(each.toUpperCase())
+    if (modality !== undefined) return modality
+    throw invalid(
+      `generationConfig.responseModalities[${at}]`,
+      'must be TEXT or IMAGE: sound is not offered by this gateway',
+    )
+  })
+  return modalities.includes('image') ? modalities : null
+}
+
+function imageConfigOf({ imageConfig }: GenerationConfig): Fields | null {
+  if (imageConfig == null) return null
+  const settings: Fields = {}
+  for (const [name, value] of Object.entries(imageConfig)) {
+    if (value !== null && IMAGE_SETTINGS.has(name)) settings[IMAGE_SETTINGS.get(name) ?? name] = value
+  }
+  const { imageOutputOptions: output } = imageConfig as { imageOutputOptions?: Fields | null }
+  if (typeof output?.['mimeType'] === 'string') settings['output_format'] = output['mimeType']
+  if (typeof output?.['compressionQuality'] === 'number')
+    settings['output_compression'] = output['compressionQuality']
+  return Object.keys(settings).length === 0 ? null : settings
+}
+
+function formatOf(config: GenerationConfig): Fields | null {
+  const { responseMimeType: type, responseSchema, responseJsonSchema, _responseJsonSchema } = config
+  if (isOwnType(config)) return null
+  const schema =
+    responseJsonSchema ?? _responseJsonSchema ?? (responseSchema == null ? null : jsonSchema(responseSchema))
+  // The API has no name for it, and others demand one.
+  if (schema !== null)
+    return { type: 'json_schema', name: 'output', schema, ...(isStrict(schema) ? { strict: true } : {}) }
+  return type === JSON_TYPE ? { type: 'json_object' } : null
+}
+
+/** A type of answer that only this API has, such as one word of an enumeration. */
+export function isOwnType({ responseMimeType: type }: GenerationConfig): boolean {
+  return type != null && type !== JSON_TYPE && type !== 'text/plain'
+}
+
+/** The service tier; null: it is not said, or Google's alone. */
+export function tierOf({ serviceTier }: GeminiBody): string | null {
+  return TIERS.get((serviceTier ?? '').toLowerCase().replace(/^service_tier_/, '')) ?? null
+}

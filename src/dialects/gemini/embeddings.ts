@@ -1,0 +1,124 @@
+/**
+ * The bodies of embedContent and batchEmbedContents as those of POST /embeddings, and their answers. Pure. The door
+ * puts `model` into the body.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/body.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { EmbeddingsResult } from '../../protocol/embeddings.ts'
+import { EMBEDDING_INPUTS_MAX } from '../../protocol/limits.ts'
+import type { Offered } from '../../protocol/request-parser.ts'
+import { maybe } from '../../protocol/schema.ts'
+import { createEmbeddingsParser } from '../embeddings/parse.ts'
+import type { EmbeddingsDialect } from '../embeddings.ts'
+import { invalid, renamed } from '../translation.ts'
+import { GeminiContent, type Part } from './body-schema.ts'
+import { geminiFailure } from './failure.ts'
+import { inUsualSpelling, spelled } from './names.ts'
+
+const Request = Type.Object({
+  content: GeminiContent,
+  taskType: maybe(Type.String()),
+  outputDimensionality: maybe(Type.Integer({ minimum: 1 })),
+})
+type Request = Static<typeof Request>
+const Batch = Type.Object({
+  requests: Type.Array(Request, { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }),
+})
+
+const checkOne = bodyCheck(Request)
+const checkBatch = bodyCheck(Batch)
+
+/** `isBatch`: there is a list of inputs. */
+export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): EmbeddingsDialect {
+  const parse = createEmbeddingsParser(offered)
+  const nameOf = (message: string): string =>
+    renamed(message, (field, index) => pathOf(field, index, isBatch))
+  return {
+    name: 'embeddings',
+    parse(value) {
+      const body = spelled(inUsualSpelling(value))
+      const requests = isBatch ? checkBatch(body).requests : [checkOne(body)]
+      const asked = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
+      for (const name of Object.keys(Request.properties)) delete asked[name]
+      const { requests: _, ...fields } = asked
+      try {
+        return parse({ ...fields, input: inputOf(requests, isBatch) })
+      } catch (thrown) {
+        if (!(thrown instanceof GatewayError)) throw thrown
+        throw new GatewayError(thrown.code, nameOf(thrown.message))
+      }
+    },
+    refused: error =>
+      error.code === 'model_not_found'
+        ? new GatewayError(DIALECT_ABILITIES.gemini.unknownModel, error.message)
+        : error,
+    document: result => documentOf(result, isBatch),
+    failure: (error, details) => geminiFailure(error, { ...details, request: null }),
+  }
+}
+
+/** Null where the name is the same. */
+function pathOf(field: string, index: number | null, isBatch: boolean): string | null {
+  if (field === 'dimensions') return 'outputDimensionality'
+  if (field === 'input_type') return 'taskType'
+  if (field !== 'input') return null
+  return isBatch ? `requests${index === null ? '' : `[${index}]`}.content` : 'content'
+}
+
+/** All vectors of an answer are of one kind. */
+function settingsOf([first, ...others]: readonly Request[]): Record<string, unknown> {
+  for (const [at, other] of others.entries()) {
+    for (const name of ['taskType', 'outputDimensionality'] as const) {
+      if ((other[name] ?? null) !== (first?.[name] ?? null))
+        throw invalid(`requests[${at + 1}].${name}`, 'must be that of the first request: send others apart')
+    }
+  }
+  return { dimensions: first?.outputDimensionality ?? null, input_type: wordOf(first?.taskType) }
+}
+
+function wordOf(taskType: string | null | undefined): string | null {
+  return taskType == null || taskType === 'TASK_TYPE_UNSPECIFIED' ? null : taskType.toLowerCase()
+}
+
+/** Texts, where there is nothing else: every provider takes those. */
+function inputOf(requests: readonly Request[], isBatch: boolean): unknown {
+  const path = (at: number): string => (isBatch ? `requests[${at}].content` : 'content')
+  const parts = requests.map(({ content }, at) => {
+    const list = content.parts ?? []
+    if (list.length === 0) throw invalid(`${path(at)}.parts`, 'must have at least 1 part')
+    return list.map((part, index) => partOf(part, `${path(at)}.parts[${index}]`))
+  })
+  const texts = parts.flatMap(([only, ...others]) =>
+    others.length === 0 && only?.type === 'text' ? [only.text] : [],
+  )
+  return texts.length === parts.length ? texts : parts.map(content => ({ content }))
+}
+
+type InputPart = { type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string } }
+
+function partOf({ text, inlineData }: Part, path: string): InputPart {
+  if (text != null && text !== '') return { type: 'text', text }
+  if (inlineData == null) throw invalid(path, 'must be a text that is not empty, or an image in inlineData')
+  return { type: 'image_url', image_url: { url: `data:${inlineData.mimeType};base64,${inlineData.data}` } }
+}
+
+/** Written by hand, because vectors are JSON already. */
+function documentOf({ id, model, provider, vectors, usage, metadata }: EmbeddingsResult, isBatch: boolean) {
+  const pieces: Buffer[] = [Buffer.from(isBatch ? '{"embeddings":[' : '{"embedding":')]
+  for (const [index, vector] of vectors.entries())
+    pieces.push(Buffer.from(index === 0 ? '{"values":' : ',{"values":'), vector, CLOSING)
+  const { input_tokens, cost } = usage ?? {}
+  const rest = JSON.stringify({
+    usageMetadata: usage === null ? null : { promptTokenCount: input_tokens, cost },
+    modelVersion: model,
+    responseId: id,
+    provider,
+    ...(metadata === null ? {} : { gateway_metadata: metadata }),
+  })
+  pieces.push(Buffer.from(`${isBatch ? ']' : ''},${rest.slice(1)}`))
+  return Buffer.concat(pieces)
+}
+
+const CLOSING = Buffer.from('}')

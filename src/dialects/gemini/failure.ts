@@ -1,0 +1,142 @@
+/** Failures in the form of this API: the envelope, and the last word of a stream. Pure. */
+import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import { availabilityOf } from '../../protocol/envelope.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import type { FailureDetails } from '../dialect.ts'
+import { type GeminiFields, usageMetadata } from './answer.ts'
+import { inGeminiNames } from './paths.ts'
+
+const TYPE = 'type.googleapis.com/google.rpc.'
+
+/** Google's words by HTTP status; the rest are faults of the request, or of somebody who was asked. */
+const STATUSES: Readonly<Record<number, string>> = {
+  401: 'UNAUTHENTICATED',
+  402: 'PERMISSION_DENIED',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  408: 'DEADLINE_EXCEEDED',
+  409: 'ABORTED',
+  410: 'NOT_FOUND',
+  429: 'RESOURCE_EXHAUSTED',
+  499: 'CANCELLED',
+  500: 'INTERNAL',
+  501: 'UNIMPLEMENTED',
+  504: 'DEADLINE_EXCEEDED',
+  524: 'DEADLINE_EXCEEDED',
+}
+/** Statuses after which a client may come again. */
+const COME_AGAIN: ReadonlySet<number> = new Set([429, 503, 529])
+
+function wordOf(status: number): string {
+  return STATUSES[status] ?? (status < 500 ? 'INVALID_ARGUMENT' : 'UNAVAILABLE')
+}
+
+interface Fault {
+  readonly errorType: string
+  readonly message: string
+  readonly metadata: Readonly<Record<string, unknown>> | undefined
+  /** HTTP status, also where another one has left. */
+  readonly status: number
+  readonly retryAfterSeconds: number | undefined
+}
+
+function geminiError(fault: Fault): GeminiFields {
+  const { status, errorType } = fault
+  const isOurs = status === 500
+  const message = isOurs ? INTERNAL_MESSAGE : fault.message
+  return {
+    code: status,
+    message,
+    status: wordOf(status),
+    details: detailsOf({ ...fault, message }),
+    error_type: errorType,
+    ...(isOurs || fault.metadata === undefined ? {} : { metadata: fault.metadata }),
+  }
+}
+
+function detailsOf({ status, errorType, message, metadata = {}, retryAfterSeconds }: Fault): GeminiFields[] {
+  const details: GeminiFields[] = [
+    { '@type': `${TYPE}ErrorInfo`, reason: errorType.toUpperCase(), domain: 'gateway' },
+  ]
+  const field = status === 400 || status === 422 ? fieldIn(message) : undefined
+  if (field !== undefined)
+    details.push({ '@type': `${TYPE}BadRequest`, fieldViolations: [{ field, description: message }] })
+  const quotaId = status === 429 ? quotaOf(metadata) : null
+  if (quotaId !== null)
+    details.push({ '@type': `${TYPE}QuotaFailure`, violations: [{ quotaId, description: message }] })
+  if (COME_AGAIN.has(status) && retryAfterSeconds !== undefined)
+    details.push({ '@type': `${TYPE}RetryInfo`, retryDelay: `${Math.ceil(retryAfterSeconds)}s` })
+  return details
+}
+
+/** Clients do not come again before tomorrow when the name of a limit says that it is one of a day. */
+function quotaOf(metadata: Readonly<Record<string, unknown>>): string | null {
+  const { limit_window: window } = metadata
+  if (window === 'day') return 'RequestsPerDayPerKey'
+  return window === 'minute' ? 'RequestsPerMinutePerKey' : null
+}
+
+/** The body of a failure. */
+export function geminiFailure(
+  error: GatewayError,
+  { id, metadata, usage, request }: FailureDetails,
+): GeminiFields {
+  const { errorType, status, retryAfterSeconds } = error
+  const message = request === null ? error.message : inGeminiNames(error.message, request)
+  return {
+    error: {
+      ...geminiError({ errorType, message, metadata: error.metadata, status, retryAfterSeconds }),
+      ...availabilityOf(error, metadata),
+    },
+    responseId: id,
+    // A fault of ours says nothing of the routing.
+    ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
+    ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
+  }
+}
+
+/** The last word of a response that failed in mid-stream. */
+export function streamFailure(response: ResponseResource, request: ResponsesRequest): GeminiFields {
+  const { id, error, error_type: errorType = FAILURES.internal.errorType, usage } = response
+  const { gateway_metadata: metadata, alignment } = response
+  const status = statusOf(errorType)
+  const message = inGeminiNames(error?.message ?? INTERNAL_MESSAGE, request)
+  const fault = { errorType, message, metadata: error?.metadata, status, retryAfterSeconds: undefined }
+  return {
+    error: geminiError(fault),
+    responseId: id,
+    ...(metadata === undefined || status === 500 ? {} : { gateway_metadata: metadata }),
+    ...(alignment === undefined ? {} : { alignment }),
+    ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
+  }
+}
+
+/** Why a provider refused a prompt, in its own words where they are of this API. */
+const BLOCK_REASONS: ReadonlySet<unknown> = new Set([
+  'SAFETY',
+  'OTHER',
+  'BLOCKLIST',
+  'PROHIBITED_CONTENT',
+  'IMAGE_SAFETY',
+  'MODEL_ARMOR',
+  'JAILBREAK',
+])
+
+/** A prompt that a provider blocked is an answer without candidates here; null for any other failure. */
+export function blockedAnswer(
+  error: GatewayError,
+  { id, metadata, usage }: FailureDetails,
+): GeminiFields | null {
+  if (error.code !== 'content_policy_violation') return null
+  const reason = error.metadata?.['provider_code']
+  return {
+    promptFeedback: {
+      blockReason: BLOCK_REASONS.has(reason) ? reason : 'OTHER',
+      blockReasonMessage: error.message,
+    },
+    responseId: id,
+    ...(metadata === null ? {} : { gateway_metadata: metadata }),
+    ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
+  }
+}

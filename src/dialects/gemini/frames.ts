@@ -1,0 +1,208 @@
+/**
+ * Events of one response as chunks of an answer. Pure. Hot path: deltas of text and thoughts are written by hand.
+ *
+ * A chunk is a frame `data: …` of an event stream, or an element of one JSON array. Calls and whatever tools made are
+ * told at their end, in one part each. The last chunk has the end and the usage. A failure is its last word: without
+ * `data:`, because the official client looks for it in bytes that come alone.
+ */
+import type { GatewayError } from '../../errors.ts'
+import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
+import type { HostedItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ResponseResource } from '../../protocol/response.ts'
+import type { CallItem } from '../chat-completions/answer.ts'
+import type { FailureDetails, FrameWriter } from '../dialect.ts'
+import {
+  type AnswerPart,
+  apart,
+  callParts,
+  endOf,
+  type GeminiFields,
+  headOf,
+  hostedParts,
+  logprobsOf,
+  partsOf,
+  reportsOf,
+  SealCarrier,
+  showsThoughts,
+  THOUGHT_BREAK,
+} from './answer.ts'
+import { blockedAnswer, geminiFailure, streamFailure } from './failure.ts'
+import { originOf } from './paths.ts'
+
+const HEAD = '{"candidates":[{"content":{"parts":[{"text":'
+const TAIL = '}],"role":"model"},"index":0}],'
+const THOUGHT_TAIL = `,"thought":true${TAIL}`
+
+/** The bytes around the chunks of a stream. */
+interface Form {
+  readonly first: string
+  readonly next: string
+  readonly after: string
+  readonly end: string
+}
+
+const EVENTS: Form = { first: 'data: ', next: 'data: ', after: '\n\n', end: '' }
+const ARRAY: Form = { first: '[', next: ',\n', after: '', end: ']' }
+
+export class GeminiFrames implements FrameWriter {
+  readonly contentType: string | undefined
+  readonly #request: ResponsesRequest
+  readonly #form: Form
+  readonly #shows: boolean
+  readonly #carrier = new SealCarrier()
+  readonly #items: OutputItem[] = []
+  /** Fields of every chunk beside its candidate, with the brace that ends it. */
+  #rest = '}'
+  #isFirst = true
+  #isOver = false
+  /** The last word. */
+  #failure = ''
+  /** Of the last thought: its item, and the form and number of its piece; empty: none. */
+  #thought = ''
+  #thoughtItem = -1
+
+  constructor(request: ResponsesRequest) {
+    this.#request = request
+    this.#shows = showsThoughts(request)
+    const isArray = originOf(request)?.isArray === true
+    this.#form = isArray ? ARRAY : EVENTS
+    this.contentType = isArray ? 'application/json' : undefined
+  }
+
+  /** The last word of an event stream has to come alone. */
+  get endsAlone(): boolean {
+    return this.#failure !== '' && this.#form === EVENTS
+  }
+
+  /**
+   * White space may stand anywhere between the elements of an array. In an event stream it is a chunk that says
+   * nothing: clients of this API read no comments, and some wait forever behind one.
+   */
+  get heartbeat(): string {
+    return this.#form === ARRAY ? '\n' : this.#chunk(`${HEAD}""${TAIL}${this.#rest}`)
+  }
+
+  write(event: StreamEvent): string {
+    switch (event.type) {
+      case 'response.output_text.delta':
+        return this.#text(event)
+      case 'response.reasoning_text.delta':
+        return this.#think(event.output_index, `text ${event.content_index}`, event.delta)
+      case 'response.reasoning_summary_text.delta':
+        return this.#think(event.output_index, `summary ${event.summary_index}`, event.delta)
+      case 'response.output_item.added':
+        this.#items[event.output_index] = event.item
+        return ''
+      case 'response.output_item.done':
+        return this.#done(event.output_index, event.item)
+      case 'response.created':
+        this.#rest = `${JSON.stringify(headOf(event.response)).slice(1)}`
+        return ''
+      case 'response.completed':
+      case 'response.incomplete':
+        return this.#end(event.response)
+      case 'response.failed':
+        return this.#fail(streamFailure(event.response, this.#request))
+      case 'response.debug':
+        return this.#chunk(JSON.stringify({ debug: event.debug }))
+      default:
+        return ''
+    }
+  }
+
+  end(): string {
+    if (this.#failure === '') return this.#form.end
+    if (this.#form === EVENTS) return this.#failure
+    return this.#chunk(this.#failure) + ARRAY.end
+  }
+
+  failure(error: GatewayError, details: FailureDetails): string {
+    return this.#fail(geminiFailure(error, { ...details, request: this.#request }))
+  }
+
+  /** A blocked prompt is an answer here. */
+  instead(error: GatewayError, details: FailureDetails): string | null {
+    const blocked = blockedAnswer(error, details)
+    return blocked === null ? null : this.#chunk(JSON.stringify(blocked))
+  }
+
+  #text({ output_index: item, delta, logprobs }: OutputTextDeltaEvent): string {
+    // Texts of tools that talk, such as the advisor, are not the answer's.
+    if (delta === '' || this.#items[item]?.type !== 'message') return ''
+    if (logprobs.length > 0 || !this.#carrier.isEmpty) {
+      const part = { text: delta, ...this.#carrier.release() }
+      return this.#candidate({ content: { parts: [part], role: 'model' }, ...logprobsOf(logprobs), index: 0 })
+    }
+    return this.#chunk(`${HEAD}${JSON.stringify(delta)}${TAIL}${this.#rest}`)
+  }
+
+  #think(item: number, piece: string, delta: string): string {
+    if (delta === '' || !this.#shows) return ''
+    let told = delta
+    if (this.#thoughtItem === item && this.#thought !== piece) {
+      // Some providers say the same as text and as summary: what came first is told.
+      if (this.#thought.startsWith('text') !== piece.startsWith('text')) return ''
+      told = THOUGHT_BREAK + delta
+    } else if (this.#thoughtItem !== item && this.#thought !== '') told = THOUGHT_BREAK + delta
+    this.#thoughtItem = item
+    this.#thought = piece
+    return this.#chunk(`${HEAD}${JSON.stringify(told)}${THOUGHT_TAIL}${this.#rest}`)
+  }
+
+  /** Writes what an item has at its end only. */
+  #done(index: number, item: OutputItem): string {
+    switch (item.type) {
+      case 'message':
+        return ''
+      case 'reasoning':
+        return this.#thoughtDone(index, item as ReasoningItem)
+      case 'function_call':
+      case 'custom_tool_call':
+        return this.#parts(callParts(item as CallItem, this.#carrier))
+      default:
+        return this.#parts(hostedParts(item as HostedItem, this.#carrier))
+    }
+  }
+
+  #thoughtDone(index: number, item: ReasoningItem): string {
+    const isTold = this.#thoughtItem === index
+    const parts = partsOf(item, this.#carrier, this.#shows && !isTold)
+    return this.#parts(this.#thought === '' ? parts : apart(parts))
+  }
+
+  #parts(parts: readonly AnswerPart[]): string {
+    if (parts.length === 0) return ''
+    return this.#candidate({ content: { parts, role: 'model' }, index: 0 })
+  }
+
+  #candidate(candidate: GeminiFields): string {
+    return this.#chunk(`{"candidates":[${JSON.stringify(candidate)}],${this.#rest}`)
+  }
+
+  #end(response: ResponseResource): string {
+    if (this.#isOver) return ''
+    this.#isOver = true
+    const rest = this.#carrier.rest()
+    // Clients rely on one part at least.
+    const content = { parts: rest.length === 0 ? [{ text: '' }] : rest, role: 'model' }
+    const candidate = { content, ...endOf(response), index: 0 }
+    return this.#chunk(
+      JSON.stringify({ candidates: [candidate], ...headOf(response), ...reportsOf(response) }),
+    )
+  }
+
+  #fail(failure: GeminiFields): string {
+    if (!this.#isOver) this.#failure = JSON.stringify(failure)
+    this.#isOver = true
+    return ''
+  }
+
+  /** JSON escapes CR and LF, so no chunk can hold another. */
+  #chunk(json: string): string {
+    const { first, next, after } = this.#form
+    const before = this.#isFirst ? first : next
+    this.#isFirst = false
+    return before + json + after
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * The body of generateContent as a request. Pure. Hot path: one look at the names, the check of the body, and one walk
+ * over its contents. Errors name fields of the client's body and never repeat what it sent. The door puts `model`,
+ * `stream` and `alt` into the body: they stand in the address.
+ */
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/body.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
+import type { Dialect } from '../dialect.ts'
+import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
+import { GeminiBody } from './body-schema.ts'
+import { setConfig, tierOf } from './config.ts'
+import { GeminiConversation } from './contents.ts'
+import { inUsualSpelling } from './names.ts'
+import { inGeminiNames, withOrigin } from './paths.ts'
+import { hubToolChoice, hubTools } from './tools.ts'
+
+/** Fields that have another name or form in a request. */
+const TRANSLATED: ReadonlySet<string> = new Set([
+  'contents',
+  'systemInstruction',
+  'generationConfig',
+  'tools',
+  'toolConfig',
+  'serviceTier',
+  'alt',
+])
+
+/** Fields of other APIs, with what says the same here: taking one for unknown would lose it in silence. */
+const FOREIGN: readonly ForeignField[] = [
+  ['messages', 'use contents'],
+  ['input', 'use contents'],
+  ['prompt', 'use contents'],
+  ['system', 'use systemInstruction'],
+  ['instructions', 'use systemInstruction'],
+  ['max_tokens', 'use generationConfig.maxOutputTokens'],
+  ['max_output_tokens', 'use generationConfig.maxOutputTokens'],
+  ['temperature', 'use generationConfig.temperature'],
+  ['top_p', 'use generationConfig.topP'],
+  ['topP', 'use generationConfig.topP'],
+  ['top_k', 'use generationConfig.topK'],
+  ['topK', 'use generationConfig.topK'],
+  ['seed', 'use generationConfig.seed'],
+  ['stop', 'use generationConfig.stopSequences'],
+  ['stop_sequences', 'use generationConfig.stopSequences'],
+  ['text', 'use generationConfig.responseJsonSchema'],
+  ['response_format', 'use generationConfig.responseJsonSchema'],
+  ['reasoning', 'use generationConfig.thinkingConfig'],
+  ['reasoning_effort', 'use generationConfig.thinkingConfig'],
+  ['tool_choice', 'use toolConfig.functionCallingConfig'],
+  ['config', 'its fields belong into the body itself and into generationConfig'],
+  ['previous_response_id', 'send the whole conversation in contents'],
+]
+
+const check = bodyCheck(GeminiBody)
+
+/** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
+export function createGeminiParser(offered: Offered): Dialect['parse'] {
+  return value => parseGemini(value, offered)
+}
+
+function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
+  const body = check(inUsualSpelling(value))
+  refuseForeign(body, FOREIGN, 'generateContent')
+  const fields = fieldsBut(body, TRANSLATED)
+  const conversation = new GeminiConversation()
+  const instruction = body.systemInstruction?.parts ?? []
+  // One text is what other APIs have; several stay apart.
+  if (instruction.length === 1 && instruction[0]?.text != null) fields['instructions'] = instruction[0].text
+  else if (body.systemInstruction != null) conversation.system(body.systemInstruction)
+  for (const [index, content] of body.contents.entries()) conversation.add(content, index)
+  fields['input'] = conversation.items as unknown as InputItem[]
+  if (body.generationConfig != null) setConfig(body.generationConfig, fields)
+  const { tools, paths } = hubTools(body.tools ?? [])
+  if (tools.length > 0) fields['tools'] = tools
+  const choice = hubToolChoice(body)
+  if (choice !== null && tools.length > 0) fields['tool_choice'] = choice
+  setOwn(body, fields)
+  const isArray = (body as { alt?: unknown }).alt !== 'sse'
+  const origin = { places: conversation.places, tools: paths, isArray }
+  const request = withOrigin(fields as unknown as ResponsesRequest, origin)
+  useDefaultModel(request, offered)
+  const refused = refusal(request, offered)
+  if (refused !== null) throw new GatewayError('invalid_request', inGeminiNames(refused, request))
+  return request
+}
+
+/** Settings that only this API has, beside those of the generation. */
+function setOwn(body: GeminiBody, fields: Record<string, unknown>): void {
+  const tier = tierOf(body)
+  if (tier !== null) fields['service_tier'] = tier
+  if (body.toolConfig == null) return
+  const { functionCallingConfig, ...rest } = body.toolConfig
+  const own: Record<string, unknown> = { ...rest }
+  if (functionCallingConfig?.mode === 'VALIDATED') own['mode'] = 'VALIDATED'
+  if (Object.keys(own).length > 0) fields['toolConfig'] = own
+}

@@ -1,0 +1,89 @@
+/**
+ * Parts of a client as parts of a request. Pure. What only this API has words for goes along in `native`: `part` takes
+ * the place of what a provider of this API would be sent, `unknown` is a kind of part that means nothing elsewhere, and
+ * other fields are added.
+ */
+import { isObject } from '../../protocol/schema.ts'
+import type { Part } from './body-schema.ts'
+import type { PartItem } from './seals.ts'
+
+type Media = Pick<Part, 'inlineData' | 'fileData'>
+
+/** Formats of sound that requests have a word for. */
+const SOUNDS: ReadonlyMap<string, string> = new Map([
+  ['mp3', 'mp3'],
+  ['mpeg', 'mp3'],
+  ['wav', 'wav'],
+  ['x-wav', 'wav'],
+  ['wave', 'wav'],
+])
+/** Text in a document goes as text: most providers take no file of it. */
+const TEXTS = /^(?:text\/|application\/(?:json|xml|x-javascript|x-python)\b)/i
+
+/** One part of a message; `text`: the type of those that are text. */
+export function messagePart(part: Part, text: 'input_text' | 'output_text'): PartItem {
+  if (part.text != null) return { type: text, text: part.text }
+  const media = mediaPart(part)
+  if (media === null) return unknownPart(part, text)
+  const { inlineData: _, fileData: __, thoughtSignature: ___, ...added } = part
+  return Object.keys(added).length === 0 ? media : withAdded(media, added)
+}
+
+/** Settings of a part of media, such as `videoMetadata`. */
+function withAdded(media: PartItem, added: PartItem): PartItem {
+  const native = isObject(media['native']) ? media['native'] : {}
+  const whole = native['part']
+  return { ...media, native: isObject(whole) ? { part: { ...whole, ...added } } : { ...native, ...added } }
+}
+
+export function unknownPart(part: Part, text: 'input_text' | 'output_text'): PartItem {
+  return { type: text, text: JSON.stringify(part), native: { unknown: part } }
+}
+
+/** Null for a part without media, and for media that requests have no word for. */
+export function mediaPart({ inlineData, fileData }: Media): PartItem | null {
+  if (inlineData != null) return inlinePart(inlineData)
+  return fileData == null ? null : linkedPart(fileData)
+}
+
+function inlinePart({ mimeType, data, displayName }: NonNullable<Part['inlineData']>): PartItem | null {
+  const [kind = '', sort = ''] = mimeType.toLowerCase().split(';')[0]?.split('/') ?? []
+  const url = `data:${mimeType};base64,${data}`
+  if (kind === 'image') return { type: 'input_image', detail: 'auto', image_url: url }
+  if (kind === 'video') return { type: 'input_video', video_url: url }
+  if (kind === 'audio') {
+    const format = SOUNDS.get(sort)
+    return format === undefined ? null : { type: 'input_audio', input_audio: { data, format } }
+  }
+  if (TEXTS.test(mimeType)) {
+    const said = Buffer.from(data, 'base64').toString('utf8')
+    const text = displayName == null ? said : `${displayName}\n\n${said}`
+    return { type: 'input_text', text, native: { part: { inlineData: { mimeType, data } } } }
+  }
+  return {
+    type: 'input_file',
+    file_data: url,
+    filename: displayName ?? `document.${sort.replace(/[^a-z0-9]/g, '') || 'bin'}`,
+  }
+}
+
+function linkedPart(fileData: NonNullable<Part['fileData']>): PartItem | null {
+  const { fileUri: uri, mimeType, displayName } = fileData
+  const [kind] = (mimeType ?? '').toLowerCase().split('/')
+  const isLink = /^(?:https?|gs):/i.test(uri)
+  // The type is not in the address, and Google wants both.
+  const native = isLink ? { native: { part: { fileData } } } : {}
+  const at = isLink ? 'url' : 'id'
+  if (kind === 'image')
+    return isLink
+      ? { type: 'input_image', detail: 'auto', image_url: uri, ...native }
+      : { type: 'input_image', detail: 'auto', file_id: uri }
+  if (kind === 'video' && isLink) return { type: 'input_video', video_url: uri, ...native }
+  if (kind === 'audio') return null
+  return {
+    type: 'input_file',
+    [`file_${at}`]: uri,
+    ...(displayName == null ? {} : { filename: displayName }),
+    ...native,
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * Paths of a request in the names of the client's body, for what is refused after the body was translated. Pure. A
+ * request remembers where its items come from, since parts and items do not match one to one. Runs only for failures.
+ */
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { elementPath } from '../../protocol/schema.ts'
+import { renamed } from '../translation.ts'
+import type { PartPlace } from './contents.ts'
+
+/** How a body was translated. */
+export interface PartOrigin {
+  /** By item of the input. */
+  readonly places: readonly PartPlace[]
+  /** By tool of the request. */
+  readonly tools: readonly string[]
+  /** The stream is one JSON array rather than events. */
+  readonly isArray: boolean
+}
+
+/** A symbol, so that it is no field of the request. */
+const ORIGIN = Symbol('origin')
+
+export function withOrigin(request: ResponsesRequest, origin: PartOrigin): ResponsesRequest {
+  return Object.assign(request, { [ORIGIN]: origin })
+}
+
+export function originOf(request: ResponsesRequest): PartOrigin | undefined {
+  return (request as { readonly [ORIGIN]?: PartOrigin })[ORIGIN]
+}
+
+/** The message with its path in the names of the body. `request`: as `parse` made it. */
+export function inGeminiNames(message: string, request: ResponsesRequest): string {
+  const origin = originOf(request)
+  if (origin === undefined) return message
+  return renamed(message, (field, index, rest) => geminiPath(origin, field, index, rest))
+}
+
+const CONFIG = 'generationConfig'
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['instructions', 'systemInstruction'],
+  ['max_output_tokens', `${CONFIG}.maxOutputTokens`],
+  ['temperature', `${CONFIG}.temperature`],
+  ['top_p', `${CONFIG}.topP`],
+  ['top_k', `${CONFIG}.topK`],
+  ['top_logprobs', `${CONFIG}.logprobs`],
+  ['seed', `${CONFIG}.seed`],
+  ['stop', `${CONFIG}.stopSequences`],
+  ['presence_penalty', `${CONFIG}.presencePenalty`],
+  ['frequency_penalty', `${CONFIG}.frequencyPenalty`],
+  ['reasoning', `${CONFIG}.thinkingConfig`],
+  ['modalities', `${CONFIG}.responseModalities`],
+  ['image_config', `${CONFIG}.imageConfig`],
+  ['text', `${CONFIG}.responseSchema`],
+  ['tool_choice', 'toolConfig.functionCallingConfig'],
+  ['service_tier', 'serviceTier'],
+])
+/** Settings without parts of the same name here. */
+const WHOLE: ReadonlySet<string> = new Set(['reasoning', 'text', 'image_config', 'tool_choice'])
+
+/** Null where both bodies have the same name. */
+function geminiPath(origin: PartOrigin, field: string, index: number | null, rest: string): string | null {
+  if (field === 'input') return index === null ? 'contents' : itemPath(origin.places[index], rest)
+  if (field === 'tools' && index !== null) {
+    const path = origin.tools[index]
+    return path === undefined ? null : path + rest
+  }
+  const name = NAMES.get(field)
+  if (name === undefined) return null
+  if (WHOLE.has(field)) return name
+  return (index === null ? name : elementPath(name, index)) + rest
+}
+
+const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
+
+/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+function itemPath(place: PartPlace | undefined, rest: string): string {
+  if (place === undefined) return 'contents'
+  const base = place.content === null ? 'systemInstruction' : elementPath('contents', place.content)
+  if (place.part === null) return base
+  const [, at, inside = ''] = PART.exec(rest) ?? []
+  const part = place.part + (at === undefined || !place.isDivided ? 0 : Number(at))
+  return elementPath(`${base}.parts`, part) + (PART_FIELDS.get(inside || rest) ?? '')
+}
+
+const PART_FIELDS: ReadonlyMap<string, string> = new Map([
+  ['.text', '.text'],
+  ['.image_url', '.inlineData'],
+  ['.file_data', '.inlineData'],
+  ['.video_url', '.inlineData'],
+  ['.file_url', '.fileData.fileUri'],
+  ['.file_id', '.fileData.fileUri'],
+  ['.call_id', '.functionResponse.id'],
+  ['.arguments', '.functionCall.args'],
+])

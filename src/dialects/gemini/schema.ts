@@ -1,0 +1,55 @@
+/**
+ * Schemas of this API, a subset of OpenAPI, as JSON Schema. Pure. Types have capital letters there, null is a flag, and
+ * whole numbers may be texts.
+ */
+import { isObject } from '../../protocol/schema.ts'
+import { camel } from './names.ts'
+
+type Schema = Record<string, unknown>
+
+/** Keywords whose value is a schema, a list of them, or several by name. */
+const INNER: ReadonlySet<string> = new Set(['items', 'additionalProperties', 'not'])
+const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf', 'prefixItems'])
+const MAPS: ReadonlySet<string> = new Set(['properties', 'defs', '$defs'])
+const COUNTS: ReadonlySet<string> = new Set([
+  'minItems',
+  'maxItems',
+  'minProperties',
+  'maxProperties',
+  'minLength',
+  'maxLength',
+])
+/** Hints that other providers refuse in a strict schema. */
+const HINTS: ReadonlySet<string> = new Set(['propertyOrdering', 'nullable'])
+
+export function jsonSchema(given: unknown): Schema {
+  if (!isObject(given)) return {}
+  const schema: Schema = {}
+  for (const [spelling, value] of Object.entries(given)) {
+    const name = camel(spelling)
+    if (value === null || value === undefined || HINTS.has(name)) continue
+    if (name === 'type' && typeof value === 'string') {
+      const type = value.toLowerCase()
+      if (type !== 'type_unspecified') schema['type'] = type
+    } else if (INNER.has(name)) schema[name] = isObject(value) ? jsonSchema(value) : value
+    else if (LISTS.has(name) && Array.isArray(value)) schema[name] = value.map(jsonSchema)
+    else if (MAPS.has(name) && isObject(value))
+      schema[name === 'defs' ? '$defs' : name] = Object.fromEntries(
+        Object.entries(value).map(([key, each]) => [key, jsonSchema(each)]),
+      )
+    else if (COUNTS.has(name)) schema[name] = Number(value)
+    else if (name === 'ref') schema['$ref'] = value
+    else if (name === 'example') schema['examples'] = [value]
+    // An enumeration is one of texts; `format: enum` says nothing more.
+    else if (name !== 'format' || value !== 'enum') schema[name] = value
+  }
+  return given['nullable'] === true ? orNull(schema) : schema
+}
+
+function orNull(schema: Schema): Schema {
+  const { type, enum: words, anyOf } = schema
+  if (Array.isArray(anyOf)) return { ...schema, anyOf: [...(anyOf as unknown[]), { type: 'null' }] }
+  if (typeof type !== 'string') return schema
+  const nullable = { ...schema, type: [type, 'null'] }
+  return Array.isArray(words) ? { ...nullable, enum: [...(words as unknown[]), null] } : nullable
+}

@@ -1,0 +1,107 @@
+/**
+ * Signatures of thoughts, and what travels in their place. Pure. Google signs its thoughts itself, and its clients send
+ * a signature back with the part that had it, without knowing what it is. So what other providers seal, and calls of
+ * tools that the gateway ran, for which this API has no part, travel there too: as items of the conversation, in a
+ * form of ours. It is base64, because clients in some languages decode signatures.
+ */
+import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'
+import { compile, isObject } from '../../protocol/schema.ts'
+import { gatewayToolOf } from '../hosted-items.ts'
+
+export type PartItem = Record<string, unknown>
+
+const MARK = 'gateway-items-v1.'
+/** Of the mark, as the beginning of a signature has it; a whole number of bytes is a whole number of letters. */
+const MARK_LETTERS = Buffer.from(MARK).toString('base64').slice(0, 22)
+const GOOGLE = 'google-gemini-v1'
+const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/
+/** A longer result of a tool is not carried: later turns go on without it. */
+const CARRIED_MAX_CHARS = 64 * 1024
+
+/**
+ * Google's documented word for a call of another model: its own provider takes it in place of a signature, and to all
+ * others it says nothing.
+ */
+export const FILLER = 'skip_thought_signature_validator'
+
+const isItem = compile(InputItem)
+
+/** The item that later turns need and this API has no part for; null: none. */
+export function carriedItem(item: OutputItem): PartItem | null {
+  if (item.type === 'reasoning') return carriedReasoning(item as ReasoningItem)
+  if (gatewayToolOf(item.type) === null) return null
+  const carried = { ...(item as unknown as PartItem) }
+  return JSON.stringify(carried).length > CARRIED_MAX_CHARS ? null : carried
+}
+
+function carriedReasoning(item: ReasoningItem): PartItem | null {
+  const { signature = '', encrypted_content: encrypted = '', format, summary, content } = item
+  if (signature === '' && encrypted === '') return null
+  // The provider bound what it sealed to this id, which came too late to be the item's.
+  const { detail_id: late } = item as { detail_id?: unknown }
+  return {
+    type: 'reasoning',
+    id: typeof late === 'string' ? late : item.id,
+    summary,
+    ...(content === undefined ? {} : { content }),
+    ...(format === undefined ? {} : { format }),
+    ...(signature === '' ? {} : { signature }),
+    ...(encrypted === '' ? {} : { encrypted_content: encrypted }),
+  }
+}
+
+/** The signature that stands for items: Google's own as it came, all others in our form. */
+export function signatureFor(items: readonly PartItem[]): string {
+  const [only, ...others] = items
+  const own = only?.['format'] === GOOGLE && only['encrypted_content'] === undefined
+  const signature = only?.['signature']
+  if (own && others.length === 0 && typeof signature === 'string' && isOwn(signature)) return signature
+  return Buffer.from(MARK + JSON.stringify(items)).toString('base64')
+}
+
+/** True for a signature as Google's clients take it. */
+export function isOwn(signature: string): boolean {
+  return BASE64.test(signature)
+}
+
+/** The items that a signature stands for; null: it is a provider's own. */
+export function itemsIn(signature: string): readonly PartItem[] | null {
+  if (!signature.startsWith(MARK_LETTERS)) return null
+  const text = Buffer.from(signature, 'base64').toString('utf8')
+  if (!text.startsWith(MARK)) return null
+  try {
+    const items: unknown = JSON.parse(text.slice(MARK.length))
+    return Array.isArray(items) ? items.filter(isCarried) : []
+  } catch {
+    return []
+  }
+}
+
+/** A client may have written it: only what could have been carried goes in. */
+function isCarried(item: unknown): item is PartItem {
+  if (!isObject(item) || !isItem(item)) return false
+  const { type } = item as { type?: unknown }
+  return type === 'reasoning' || (typeof type === 'string' && gatewayToolOf(type) !== null)
+}
+
+// Signatures of parts
+
+const CALL_MARK = 'gateway-call-v1.'
+const CALL_LETTERS = Buffer.from(CALL_MARK).toString('base64').slice(0, 21)
+
+/** The signature that a provider gave to a call, code or an image, as Google's clients take it. */
+export function callSignature(signature: string): string {
+  return isOwn(signature) ? signature : Buffer.from(CALL_MARK + signature).toString('base64')
+}
+
+/** The same as the provider gave it. */
+export function signatureOfCall(sent: string): string {
+  if (!sent.startsWith(CALL_LETTERS)) return sent
+  const text = Buffer.from(sent, 'base64').toString('utf8')
+  return text.startsWith(CALL_MARK) ? text.slice(CALL_MARK.length) : sent
+}
+
+/** A thought whose signature a provider of this API can check. */
+export function ownThought(signature: string): PartItem {
+  return { type: 'reasoning', summary: [], format: GOOGLE, signature }
+}

@@ -1,0 +1,107 @@
+/**
+ * `tools` and `toolConfig` as a request has them. Pure. Each field of an entry is a tool. Tools that Google runs have
+ * the nearest form that a request knows, which a server tool of the gateway serves elsewhere; a provider of this API
+ * gets them as they came.
+ */
+import { serverToolName } from '../../protocol/gateway-tools.ts'
+import { isObject } from '../../protocol/schema.ts'
+import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { invalid } from '../translation.ts'
+import type { GeminiBody, GeminiFunction, GeminiTool } from './body-schema.ts'
+import { jsonSchema } from './schema.ts'
+
+type Fields = Record<string, unknown>
+
+export interface TranslatedTool {
+  readonly tools: readonly Tool[]
+  /** The path of each in the body. */
+  readonly paths: readonly string[]
+}
+
+/** Tools that a request has a word for. Of any other kind, nobody but Google knows what it does. */
+const HOSTED: Readonly<Record<string, (settings: Fields) => Fields>> = {
+  googleSearch: searchTool,
+  googleSearchRetrieval: searchTool,
+  urlContext: () => ({ type: 'url_context' }),
+  codeExecution: () => ({ type: 'code_interpreter', container: { type: 'auto' } }),
+}
+const KIND = /^[A-Za-z]\w{0,63}$/
+
+/** @throws GatewayError `invalid_request` for an entry that names no tool */
+export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
+  const tools: Tool[] = []
+  const paths: string[] = []
+  const add = (tool: Fields, path: string): void => {
+    tools.push(tool as unknown as Tool)
+    paths.push(path)
+  }
+  for (const [index, entry] of entries.entries()) {
+    const path = `tools[${index}]`
+    const { type } = entry as { type?: unknown }
+    if (typeof type === 'string') {
+      if (serverToolName(type) === null) throw invalid(`${path}.type`, 'must name a tool of the gateway')
+      add(entry, path)
+      continue
+    }
+    for (const [kind, settings] of Object.entries(entry)) {
+      if (settings == null) continue
+      if (kind === 'functionDeclarations') {
+        for (const [at, each] of (entry.functionDeclarations ?? []).entries())
+          add(functionTool(each), `${path}.${kind}[${at}]`)
+      } else add(hostedTool(kind, settings, path), KIND.test(kind) ? `${path}.${kind}` : path)
+    }
+  }
+  return { tools, paths }
+}
+
+function hostedTool(kind: string, settings: unknown, path: string): Fields {
+  if (!KIND.test(kind)) throw invalid(path, 'must have names of tools as its fields')
+  const native = { [kind]: settings }
+  const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
+  if (form === undefined) return { type: `google_${kind}`, native }
+  return { ...form(isObject(settings) ? settings : {}), native }
+}
+
+function searchTool({ excludeDomains }: Fields): Fields {
+  const isLimited = Array.isArray(excludeDomains) && excludeDomains.length > 0
+  return { type: 'web_search', ...(isLimited ? { filters: { blocked_domains: excludeDomains } } : {}) }
+}
+
+/** A function. What other providers have no word for goes along. */
+function functionTool(declaration: GeminiFunction): Fields {
+  const { name, description, parameters, parametersJsonSchema, ...native } = declaration
+  const schema = parametersJsonSchema ?? (parameters == null ? null : jsonSchema(parameters))
+  return {
+    type: 'function',
+    name,
+    // Requests of other APIs have one, and some providers demand it.
+    parameters: schema ?? { type: 'object', properties: {} },
+    ...(description == null ? {} : { description }),
+    ...(Object.keys(native).length === 0 ? {} : { native }),
+  }
+}
+
+/** The choice; null: the client leaves it to the model. */
+export function hubToolChoice({ toolConfig }: GeminiBody): ToolChoice | null {
+  const config = toolConfig?.functionCallingConfig
+  const names = config?.allowedFunctionNames ?? []
+  switch (config?.mode) {
+    case 'NONE':
+      return 'none'
+    case 'ANY':
+      return names.length === 1 && names[0] !== undefined
+        ? { type: 'function', name: names[0] }
+        : (allowed(names, 'required') ?? 'required')
+    case 'AUTO':
+    case 'VALIDATED':
+      return allowed(names, 'auto') ?? 'auto'
+    default:
+      return null
+  }
+}
+
+function allowed(names: readonly string[], mode: 'auto' | 'required'): ToolChoice | null {
+  if (names.length === 0) return null
+  const tools = names.map(name => ({ type: 'function', name }))
+  return { type: 'allowed_tools', mode, tools } as unknown as ToolChoice
+}

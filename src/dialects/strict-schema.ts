@@ -1,0 +1,26 @@
+/**
+ * Schemas to which every provider keeps. Pure. Some APIs keep to any schema; other providers do so for some only, and
+ * refuse to promise it for the rest.
+ */
+import { isObject } from '../protocol/schema.ts'
+
+/** Keywords of a schema below which there are schemas: one, several, or several by name. */
+const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
+
+/** True where each object lists all of its properties as required and allows no more. */
+export function isStrict(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.every(isStrict)
+  if (!isObject(schema)) return true
+  const { properties, required, additionalProperties } = schema
+  if (schema['type'] === 'object' || properties !== undefined) {
+    const names = isObject(properties) ? Object.keys(properties) : []
+    const listed: readonly unknown[] = Array.isArray(required) ? required : []
+    if (additionalProperties !== false || !names.every(name => listed.includes(name))) return false
+  }
+  return INNER.every(keyword => {
+    const inner = schema[keyword]
+    return isStrict(
+      keyword === 'items' || Array.isArray(inner) || !isObject(inner) ? inner : Object.values(inner),
+    )
+  })
+}
