@@ -57,6 +57,8 @@ const LINE_MAX_BYTES = 65 * 1024 * 1024
 /** A page is in memory at once, and its lines are decoded next to each other. */
 const PAGE_LINES = 64
 const PAGE_BYTES = 4 * 1024 * 1024
+/** For all lines of one reply: jobs have some megabytes, and few of them are collected at the same time. */
+const LINES_MS = 1_800_000
 const DOCUMENT_BOUNDS: JsonBounds = {
   depth: REPLY_MAX_DEPTH,
   parts: LOGPROBS_MAX_PARTS,
@@ -95,16 +97,21 @@ export class ServiceCalls {
     if (reply.status !== 404) this.#refuse(reply)
   }
 
-  /** The objects of a reply of JSON lines, page by page. Lines that are none, or too large, are left out. */
+  /**
+   * The objects of a reply of JSON lines, page by page. Lines that are none, or too large, are left out. A reply
+   * without an end is `upstream_timeout`.
+   */
   async *lines(place: CallPlace, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
-    const { client, signal, log, provider } = this.#deps
+    const { client, signal, log, provider, clock } = this.#deps
+    const late = new AbortController()
+    const timer = clock.after(LINES_MS, () => late.abort(endless(provider)))
     let skipped = 0
     const pages = jsonLines(client, this.#request(place, '', headers, 'GET'), {
       maxLineBytes: LINE_MAX_BYTES,
       pageLines: PAGE_LINES,
       pageBytes: PAGE_BYTES,
       accepts: line => excessOf(line, DOCUMENT_BOUNDS) === null,
-      signal,
+      signal: AbortSignal.any([signal, late.signal]),
       onSkipped: () => void skipped++,
     })
     try {
@@ -117,6 +124,7 @@ export class ServiceCalls {
     } catch (thrown) {
       throw thrown instanceof RefusedLines ? this.#failure(thrown.reply) : thrown
     } finally {
+      timer.cancel()
       if (skipped > 0) {
         log.notice('batches', 'provider batch service sent unreadable result lines; they were skipped', {
           provider: provider.slug,
@@ -196,6 +204,12 @@ export function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
       metadata: { provider_name: name },
     },
   )
+}
+
+function endless({ name }: Pick<Provider, 'name'>): GatewayError {
+  return new GatewayError('upstream_timeout', 'The batch service does not come to the end of its results', {
+    metadata: { provider_name: name },
+  })
 }
 
 /** Statuses with which a service refuses for good: the request, the key, or what is asked for. */

@@ -6,6 +6,7 @@ import { BATCH_SERVICES } from '../../../src/batches/services/table.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import { BATCH_FORMATS, type BatchFormat } from '../../../src/providers/provider.ts'
 import { callsTo, linesOf, SECRET, submit } from '../../support/batch-service.ts'
+import { TestClock } from '../../support/test-clock.ts'
 
 type Reply = (request: IncomingMessage, response: ServerResponse) => void
 
@@ -220,6 +221,38 @@ for (const format of BATCH_FORMATS) {
     })
   })
 }
+
+t.test('results without an end are left, however many lines come', async t => {
+  const clock = new TestClock()
+  let isClosed: () => void = () => undefined
+  const closing = new Promise<void>(done => (isClosed = done))
+  const server = createServer((request, response) => {
+    request.resume()
+    response.once('close', isClosed)
+    const line = () => {
+      if (response.write('{"custom_id":"of-somebody-else"}\n'.repeat(100))) setImmediate(line)
+      else response.once('drain', line)
+    }
+    line()
+  })
+  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  t.teardown(() => {
+    server.closeAllConnections()
+    return new Promise(done => server.close(done))
+  })
+  const { port } = server.address() as AddressInfo
+  const { calls } = callsTo(t, `http://127.0.0.1:${port}`, 'openai-chat', { clock })
+  let pages = 0
+  const reading = (async () => {
+    for await (const page of calls.lines({ path: '/files/one/content' })) {
+      if (page.length > 0 && ++pages === 3) clock.advance(1_800_000)
+    }
+  })()
+  await t.rejects(reading, { code: 'upstream_timeout' })
+  t.ok(pages >= 3)
+  t.equal(clock.armed, 0)
+  await closing
+})
 
 t.test('the results of Anthropic are read where they are documented to be', async t => {
   const { service, calls, asked } = await serve(t, 'anthropic-messages', (_, response) => {
