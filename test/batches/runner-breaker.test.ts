@@ -29,6 +29,8 @@ t.test('a wait that the provider asks for holds for all lines of the endpoint', 
   }
   const world = await startBatchWorld(t, { answer, config: { batches: ONE_AT_A_TIME } })
   const { id } = await world.put({ lines: LINES.slice(0, 5) })
+  await world.until(() => times.length > 0 && world.provider.running === 0)
+  await world.until(() => times.length > 1, 500)
   const batch = await world.reaches(id, 'completed')
   t.match(batch, { completed: 5, failed: 0 })
   t.equal(times.length, 6)

@@ -88,6 +88,11 @@ t.test('lines over the requests per minute of their key wait for the next minute
   })
   const startMs = world.clock.nowMs()
   const { id } = await world.put({ lines: ['a', 'b', 'c', 'd', 'e', 'f', 'g'] })
+  for (const calls of [3, 6, 7]) {
+    // Nothing runs, and so nothing is late, where a minute is waited for.
+    await world.until(() => world.provider.calls === calls, world.provider.calls === 0 ? 10 : 500)
+    await world.until(() => world.provider.running === 0)
+  }
   t.match(await world.reaches(id, 'completed'), { completed: 7, failed: 0 })
   t.equal(world.provider.calls, 7)
   t.ok(world.clock.nowMs() - startMs >= 120_000, 'three minutes were needed')
@@ -100,6 +105,8 @@ t.test('a line that no minute of its key can hold fails, and the others do not',
   })
   const capped = (max_tokens: number) => ({ messages: [{ role: 'user', content: 'x' }], max_tokens })
   const { id } = await world.put({ lines: [capped(10), capped(6_000), capped(10)] })
+  await world.until(() => world.provider.calls > 0)
+  await world.until(() => world.provider.calls === 2 && world.provider.running === 0, 500)
   t.match(await world.reaches(id, 'completed'), { completed: 2, failed: 1 })
   t.same(await errorsOf(world, id), [null, 'rate_limit_exceeded', null])
 })

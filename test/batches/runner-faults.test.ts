@@ -40,7 +40,7 @@ t.test(
     faults.heal()
     t.match(await world.reaches(id, 'completed'), { completed: 40, failed: 0 })
     t.equal(world.provider.calls, 40, 'nothing was asked twice')
-    const told = world.lines.filter(({ msg }) => String(msg).startsWith('results of batches'))
+    const told = world.lines.filter(({ msg }) => String(msg).includes('batch results'))
     t.same(
       told.map(({ msg }) => msg),
       ['cannot store batch results; they are kept in memory', 'storing batch results again'],

@@ -53,7 +53,8 @@ t.test('with one key and an address, a model of the provider answers with its pr
       OPENAI_API_KEY: 'one-key',
     },
   )
-  // No wait: a provider that was never asked before is asked before the gateway listens.
+  // A provider that was never asked before is asked before the gateway listens, but not waited for for long.
+  t.ok(await eventually(async () => (await ids(gateway)).includes('openai/echo'), PATIENCE_MS))
   const { status, usage } = await ask(gateway, { model: 'openai/echo' })
   t.equal(status, 200)
   t.match(usage, {

@@ -1,8 +1,5 @@
 /** A gateway without a front whose tools may ask models: real store, limits and guardrails, a scripted provider. */
 import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
 import { callerOf } from '../../src/access/keys.ts'
@@ -21,6 +18,7 @@ import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { buildGateway } from '../../src/threads/build-gateway.ts'
 import { startShipper } from '../../src/threads/ledger-shipper.ts'
+import { newDatabase } from './new-database.ts'
 import { ScriptedProvider } from './scripted-provider.ts'
 import { TestClock } from './test-clock.ts'
 
@@ -31,7 +29,7 @@ const WHEN = '2026-01-01T00:00:00.000Z'
 export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | null = null) {
   const provider = new ScriptedProvider()
   const baseUrl = await provider.listen()
-  const storageUrl = `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-asking-')), 'gateway.db')}`
+  const storageUrl = await newDatabase()
   const log = createLog('silent', { write: () => undefined })
   const shipper = await startShipper({ storageUrl, clock: systemClock, log })
   const store = await openStore(storageUrl)

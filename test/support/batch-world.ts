@@ -26,6 +26,7 @@ import { type Batching, buildBatching } from '../../src/threads/build-batch.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 import { accept, allResults, type BatchFields, someLine } from '../storage/batches.ts'
 import { type LineAnswer, LineProvider } from './line-provider.ts'
+import { newDatabase } from './new-database.ts'
 import { TestClock } from './test-clock.ts'
 
 export const MODEL = 'acme/model'
@@ -185,7 +186,7 @@ export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchW
   const provider = new LineProvider(options.answer)
   const baseUrl = await provider.listen()
   const folder = mkdtempSync(join(tmpdir(), 'sluice-batch-'))
-  const storageUrl = options.storageUrl ?? `sqlite:${join(folder, 'gateway.db')}`
+  const storageUrl = options.storageUrl ?? (await newDatabase(folder))
   const clock = options.clock ?? new TestClock(Date.UTC(2026, 4, 1))
   const lines: Record<string, unknown>[] = []
   const log = createLog('trace', {

@@ -15,6 +15,7 @@ import type { Sim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { buildServing, type ServeOptions, type Serving } from '../../src/threads/build.ts'
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
+import { newDatabase } from './new-database.ts'
 import { createFaultySim, simFaultModels } from './sim-faults.ts'
 import { TEST_FRONT } from './test-front.ts'
 
@@ -99,8 +100,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     write: line => void lines.push(JSON.parse(line) as Record<string, unknown>),
   })
   const defaults = loadConfig([], {})
-  const storageUrl =
-    options.storageUrl ?? `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'gateway.db')}`
+  const storageUrl = options.storageUrl ?? (await newDatabase())
   const config: Config = {
     ...defaults,
     storage: { url: storageUrl },
