@@ -9,7 +9,7 @@ import { bodyCheck } from '../protocol/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../protocol/limits.ts'
 import { CreditCreation, parseDay } from '../protocol/management.ts'
 import type { CreditEntry, Store } from '../storage/store.ts'
-import type { ActivityFilter, ActivityRow } from '../storage/usage.ts'
+import type { ActivityFilter, ActivityRow, ClientName } from '../storage/usage.ts'
 import { audited } from './audit.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
@@ -26,6 +26,12 @@ export interface AccountDeps {
 const DAY_MS = 86_400_000
 /** Completed days that GET /activity looks back; today is told beside them. */
 const ACTIVITY_DAYS = 30
+
+/** Groups by what clients name, with the field of the name. */
+const CLIENT_GROUPS: ReadonlyMap<string, { readonly name: ClientName; readonly field: string }> = new Map([
+  ['session', { name: 'sessionId', field: 'session_id' }],
+  ['agent', { name: 'agent', field: 'agent_id' }],
+])
 
 const checkCreation = bodyCheck(CreditCreation)
 
@@ -70,8 +76,24 @@ export function listActivity(deps: AccountDeps): Handler {
   const { clock, store } = deps
   return async (request, reply) => {
     const filter = activityFilter(request, clock.nowMs())
-    const rows = await store.ledger.activity(filter)
-    reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
+    const by = CLIENT_GROUPS.get(request.query.get('group_by') ?? '')
+    if (by === undefined) {
+      const rows = await store.ledger.activity(filter)
+      reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
+      return
+    }
+    const { byWorkspace: _, ...within } = filter
+    const rows = await store.ledger.clientActivity({ ...within, by: by.name })
+    if (rows === null)
+      throw refuseField('group_by', 'covers too many requests: name a date, a key or a workspace')
+    reply.json(200, {
+      data: rows.map(row => ({
+        ...toActivityDocument(deps, { ...row, workspaceId: null }, false),
+        [by.field]: row.name,
+        cache_read_tokens: Number(row.cacheReadTokens),
+        cache_write_tokens: Number(row.cacheWriteTokens),
+      })),
+    })
   }
 }
 
@@ -101,14 +123,16 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   }
   const keyHash = hashParameter(query, 'api_key_hash')
   const groupBy = parameter(query, 'group_by')
-  if (groupBy !== undefined && groupBy !== 'workspace') throw refuseField('group_by', 'must be workspace')
+  if (groupBy !== undefined && groupBy !== 'workspace' && !CLIENT_GROUPS.has(groupBy)) {
+    throw refuseField('group_by', 'must be workspace, session or agent')
+  }
   const endUser = textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS)
   const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
   return {
     organizationId: key.organizationId,
     since: new Date(day ?? earliest).toISOString(),
     until: new Date((day ?? today) + DAY_MS).toISOString(),
-    byWorkspace: groupBy !== undefined,
+    byWorkspace: groupBy === 'workspace',
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),
     ...(workspaceId === undefined ? {} : { workspaceId }),

@@ -17,6 +17,8 @@ import type { BatchStore } from './service-jobs.ts'
 import type {
   ActivityFilter,
   ActivityRow,
+  ClientActivityFilter,
+  ClientActivityRow,
   FillProgress,
   LatestFilter,
   UsageFilter,
@@ -376,6 +378,11 @@ export interface LedgerStore {
   usageSince(filter: UsageFilter): Promise<UsageTotals>
   /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
+  /**
+   * One row per day (UTC), session or agent, model and provider, newest day first, of the records that name one; null:
+   * these are more than CLIENT_RECORDS_MAX. Records that were removed are in none.
+   */
+  clientActivity(filter: ClientActivityFilter): Promise<readonly ClientActivityRow[] | null>
   /**
    * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
    * none is left. Safe on several instances at once.

@@ -136,6 +136,9 @@ export interface UsageTable {
   model: string | null
   provider: string | null
   endUser: string | null
+  /** Null also in records of older versions. */
+  sessionId: string | null
+  agent: string | null
   outcome: UsageOutcome
   accounting: Accounting
   inputTokens: BigInteger

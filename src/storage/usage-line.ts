@@ -139,7 +139,15 @@ export function wholeRecord(line: UsageLine): UsageRecord {
 const TEXTS = ['id', 'createdAt', 'organizationId', 'keyHash', 'outcome', 'accounting'] as const
 const COUNTS = ['inputTokens', 'outputTokens', 'cost'] as const
 /** Columns of the ledger that may be null. */
-const OPTIONAL_TEXTS = ['workspaceId', 'memberId', 'model', 'provider', 'endUser'] as const
+const OPTIONAL_TEXTS = [
+  'workspaceId',
+  'memberId',
+  'model',
+  'provider',
+  'endUser',
+  'sessionId',
+  'agent',
+] as const
 
 /** Null for a line that the ledger cannot store: one such line would block all later ones. */
 export function parseLine(line: string): UsageLine | null {

@@ -136,6 +136,22 @@ export interface ActivityRow {
   readonly byokCost: bigint
 }
 
+/** How clients name those who asked. */
+export type ClientName = 'sessionId' | 'agent'
+
+/** Selects days of one organization, in sums by what its clients name. */
+export interface ClientActivityFilter extends Omit<ActivityFilter, 'byWorkspace'> {
+  readonly by: ClientName
+}
+
+/** Usage of one day, session or agent, model and provider. */
+export interface ClientActivityRow extends Omit<ActivityRow, 'workspaceId'> {
+  /** The session or the agent. */
+  readonly name: string
+  readonly cacheReadTokens: bigint
+  readonly cacheWriteTokens: bigint
+}
+
 /** Selects the sums of one organization: of all of it, of one key, or of one member. */
 export interface UsageFilter {
   readonly organizationId: string

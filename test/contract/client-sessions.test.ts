@@ -101,6 +101,35 @@ t.test('over a WebSocket each message names its own', async t => {
   }
 })
 
+t.test('activity groups by session and by agent, with what was read from and written to caches', async t => {
+  await asked({ 'session-id': 'grouped', 'x-agent-id': 'one' })
+  await asked({ 'session-id': 'grouped', 'x-agent-id': 'two' })
+  await asked({}, { model: 'sim/chat-echo', session_id: 'grouped' })
+  await gateway.shipper.ship()
+  const activity = async (query: string) => {
+    const reply = await fetch(`${gateway.url}/activity?${query}`, {
+      headers: { authorization: `Bearer ${gateway.managementKey}` },
+    })
+    const { data } = (await reply.json()) as { data: Record<string, unknown>[] }
+    return data
+  }
+  const sessions = (await activity('group_by=session')).filter(row => row['session_id'] === 'grouped')
+  t.same(sessions.map(row => [row['model'], row['requests']]).toSorted(), [
+    ['sim/chat-echo', 1],
+    ['sim/echo', 2],
+  ])
+  t.ok(sessions.every(row => Number(row['prompt_tokens']) > 0 && Number(row['usage']) >= 0))
+  t.ok(sessions.every(row => row['cache_read_tokens'] === 0 && row['cache_write_tokens'] === 0))
+  const agents = (await activity('group_by=agent')).filter(row =>
+    ['one', 'two'].includes(String(row['agent_id'])),
+  )
+  t.same(agents.map(row => [row['agent_id'], row['requests']]).toSorted(), [
+    ['one', 1],
+    ['two', 1],
+  ])
+  t.same(await activity(`group_by=session&api_key_hash=${'d'.repeat(64)}`), [])
+})
+
 t.test('errors of POST /responses have what the public client reads, beside the status', async t => {
   const reply = await gateway.respond({ model: 'sim/echo', input: 'x', temperature: 'hot' })
   t.equal(reply.status, 400)

@@ -312,7 +312,7 @@ t.test('generations, activity and credits', async () => {
   t.ok(latest, 'requests were recorded')
   await ask('getGeneration', { query: { id: latest?.id ?? '' } })
   await ask('getGeneration', { query: { id: 'gen-unknown' }, status: 404 })
-  await ask('getActivity', { query: { group_by: 'workspace' } })
+  for (const group_by of ['workspace', 'session', 'agent']) await ask('getActivity', { query: { group_by } })
   await ask('getActivity', { query: { date: new Date(clock.nowMs()).toISOString().slice(0, 10) } })
   const body = { amount: 5.5, id: 'first', note: 'Thanks' }
   await ask('addCredits', { body, status: 201 })

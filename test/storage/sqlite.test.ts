@@ -270,7 +270,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   }
   const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
-  for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals'])
+  for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals', 'session_id', 'agent'])
     old.exec(`alter table usage drop column ${column}`)
   old.close()
   const store = await openStore(`sqlite:${path}`)
@@ -304,6 +304,7 @@ const WITHOUT_TOTALS = `
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
+  drop index usage_by_session; alter table usage drop column session_id; alter table usage drop column agent;
   create index usage_by_member on usage (member_id, created_at) where member_id is not null;
 `
 

@@ -259,6 +259,10 @@ export const ActivityDay = Type.Object({
   completion_tokens: count,
   reasoning_tokens: count,
   workspace_id: Type.Optional(orNoText),
+  session_id: Type.Optional(text),
+  agent_id: Type.Optional(text),
+  cache_read_tokens: Type.Optional(count),
+  cache_write_tokens: Type.Optional(count),
 })
 
 export const AuditEntryAnswer = Type.Object({
@@ -302,7 +306,11 @@ const account: Descriptions = {
       KEY_HASH_FILTER,
       query('user_id', text, 'Only requests of this end user.'),
       query('workspace_id', text, 'Only requests of this workspace.'),
-      query('group_by', oneOf('workspace'), 'workspace: a row for each workspace too.'),
+      query(
+        'group_by',
+        oneOf('workspace', 'session', 'agent'),
+        'A row for each workspace too; or for each session or agent that requests name.',
+      ),
     ],
     answers: {
       200: answer(Type.Object({ data: Type.Array(ActivityDay) }), 'Usage by day.', {

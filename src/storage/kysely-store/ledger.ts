@@ -6,6 +6,7 @@ import type { CreditStore, LedgerStore } from '../store.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { UsageRecord } from '../usage.ts'
 import { parseLines, type UsageLine, wholeRecord } from '../usage-line.ts'
+import { readClientActivity } from './client-activity.ts'
 import { inTransaction } from './rows.ts'
 import { COLUMNS, createInsertRecords, insertJson } from './usage-insert.ts'
 import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
@@ -74,6 +75,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     },
     usageSince: filter => sumUsage(db, filter),
     activity: filter => readActivity(db, filter, turn),
+    clientActivity: filter => readClientActivity(db, filter, turn),
     async fillTotals(limit) {
       return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, 'usage-fill')
@@ -191,11 +193,13 @@ async function removeUnasked(
   return Number(numDeletedRows)
 }
 
-function recordOf({ details, memberId, inTotals, ...columns }: UsageRow): UsageRecord {
+function recordOf({ details, memberId, inTotals, sessionId, agent, ...columns }: UsageRow): UsageRecord {
   return wholeRecord({
     ...(JSON.parse(details) as Partial<UsageLine>),
     ...columns,
     ...(memberId === null ? {} : { memberId }),
+    ...(sessionId === null ? {} : { sessionId }),
+    ...(agent === null ? {} : { agent }),
     inputTokens: Number(columns.inputTokens),
     outputTokens: Number(columns.outputTokens),
     reasoningTokens: Number(columns.reasoningTokens),

@@ -21,6 +21,8 @@ export const COLUMNS = [
   'model',
   'provider',
   'endUser',
+  'sessionId',
+  'agent',
   'outcome',
   'accounting',
   'inputTokens',
@@ -95,6 +97,8 @@ function rowOf(record: UsageLine): (string | number | null)[] {
     record.model ?? null,
     record.provider ?? null,
     record.endUser ?? null,
+    record.sessionId ?? null,
+    record.agent ?? null,
     record.outcome,
     record.accounting,
     record.inputTokens,
@@ -118,12 +122,13 @@ export async function insertJson(
   const { rows } = await sql<Omit<AlikeUsage, 'sums'> & { sums: string[] }>`
     with added as (
       insert into usage (
-        id, created_at, organization_id, workspace_id, key_hash, member_id, model, provider, end_user, outcome,
-        accounting, input_tokens, output_tokens, reasoning_tokens, cost, is_byok, in_totals, details
+        id, created_at, organization_id, workspace_id, key_hash, member_id, model, provider, end_user, session_id, agent,
+        outcome, accounting, input_tokens, output_tokens, reasoning_tokens, cost, is_byok, in_totals, details
       )
       select
         r ->> 'id', r ->> 'createdAt', r ->> 'organizationId', r ->> 'workspaceId', r ->> 'keyHash',
-        r ->> 'memberId', r ->> 'model', r ->> 'provider', r ->> 'endUser', r ->> 'outcome', r ->> 'accounting',
+        r ->> 'memberId', r ->> 'model', r ->> 'provider', r ->> 'endUser', r ->> 'sessionId', r ->> 'agent',
+        r ->> 'outcome', r ->> 'accounting',
         (r ->> 'inputTokens')::bigint, (r ->> 'outputTokens')::bigint,
         coalesce((r ->> 'reasoningTokens')::bigint, 0), (r ->> 'cost')::bigint,
         coalesce((r ->> 'isByok')::boolean, false)::integer, 1, (r - ${sql.lit(`{${[...FIELDS].join(',')}}`)}::text[])::text

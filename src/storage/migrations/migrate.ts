@@ -17,7 +17,7 @@ import { keyLimits, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
-import { usage, usageMembers, usageSums, usageUnasked } from './usage.ts'
+import { usage, usageMembers, usageSessions, usageSums, usageUnasked } from './usage.ts'
 import { workspaceTools } from './workspace-tools.ts'
 import { endUsers, endUserWeights, workspaces } from './workspaces.ts'
 
@@ -46,6 +46,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0021-batch-room': batchRoom,
   '0022-end-user-weights': endUserWeights,
   '0023-usage-unasked': usageUnasked,
+  '0024-usage-sessions': usageSessions,
 }
 
 /**

@@ -62,6 +62,18 @@ export const usageUnasked: Migration = {
   },
 }
 
+/** Adds session and agent, and finds the records that have one. */
+export const usageSessions: Migration = {
+  async up(db) {
+    await db.schema.alterTable('usage').addColumn('session_id', 'text').execute()
+    await db.schema.alterTable('usage').addColumn('agent', 'text').execute()
+    await sql`
+      create index usage_by_session on usage (organization_id, created_at, id)
+      where session_id is not null or agent is not null
+    `.execute(db)
+  },
+}
+
 /** Adds the member: the budget of a member is the sum over all of its keys, removed ones included. */
 export const usageMembers: Migration = {
   async up(db) {

@@ -119,6 +119,44 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     t.match(await ledger.activity(filter), [{ requests: 4, cost: 15n }])
   })
 
+  await t.test('records that name a session or an agent are summed by it', async t => {
+    const { ledger } = await opened(t)
+    const of = (sessionId: string | null, more: object = {}) =>
+      someUsage({ sessionId, cost: 5, inputTokens: 10, cachedTokens: 4, cacheWriteTokens: 2, ...more })
+    const records = [
+      ...Array.from({ length: 1_200 }, () => of('s1', { agent: 'a1' })),
+      of('s2', { agent: 'a1', isByok: true }),
+      of('s2', { keyHash: HASH }),
+      of(null),
+      of('s3', { organizationId: 'org_2' }),
+      of('s4', { createdAt: '2020-01-01T00:00:00.000Z' }),
+    ]
+    await ledger.add(records.slice(0, 600))
+    await ledger.addLines(
+      records
+        .slice(600)
+        .map(record => `${lineOf(record)}\n`)
+        .join(''),
+    )
+    const filter = {
+      organizationId: 'org_1',
+      since: '2021-01-01T00:00:00.000Z',
+      until: '2100-01-01T00:00:00.000Z',
+    }
+    const sessions = await ledger.clientActivity({ ...filter, by: 'sessionId' })
+    t.match(sessions, [
+      { name: 's1', requests: 1_200, cost: 6_000n, byokCost: 0n, inputTokens: 12_000n },
+      { name: 's2', requests: 2, cost: 10n, byokCost: 5n, cacheReadTokens: 8n, cacheWriteTokens: 4n },
+    ])
+    t.equal(sessions?.length, 2)
+    const agents = await ledger.clientActivity({ ...filter, by: 'agent' })
+    t.match(agents, [{ name: 'a1', requests: 1_201, cacheReadTokens: 4_804n }])
+    const own = await ledger.clientActivity({ ...filter, by: 'sessionId', keyHash: HASH })
+    t.match(own, [{ name: 's2', requests: 1 }])
+    for (const record of records.slice(1_199))
+      t.same(await ledger.find(record.id, record.organizationId), record)
+  })
+
   await t.test('of many who ship the same records at once each record is kept once', async t => {
     const { ledger } = await opened(t)
     const records = Array.from({ length: 450 }, () => someUsage())

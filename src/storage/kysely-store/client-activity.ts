@@ -1,0 +1,104 @@
+/**
+ * Sums over the records that name a session or an agent. There are too many names for totals, so the records are read:
+ * in pages, because an embedded database answers on the thread that asks, and up to a bound.
+ */
+import type { Kysely } from 'kysely'
+import type { Tables } from '../tables.ts'
+import type { ClientActivityFilter, ClientActivityRow } from '../usage.ts'
+
+/** Records that one question may read. */
+export const CLIENT_RECORDS_MAX = 100_000
+const PAGE = 500
+
+type Sums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }
+
+/** Fields of a record beside its columns. */
+interface Details {
+  readonly cachedTokens?: number
+  readonly cacheWriteTokens?: number
+}
+
+/** @param rest lets other work go on between two pages */
+export async function readClientActivity(
+  db: Kysely<Tables>,
+  { organizationId, since, until, by, workspaceId, keyHash, endUser }: ClientActivityFilter,
+  rest: () => Promise<unknown>,
+): Promise<readonly ClientActivityRow[] | null> {
+  const within = {
+    organizationId,
+    ...(workspaceId === undefined ? {} : { workspaceId }),
+    ...(keyHash === undefined ? {} : { keyHash }),
+    ...(endUser === undefined ? {} : { endUser }),
+  }
+  const found = new Map<string, Sums>()
+  let after = { createdAt: until, id: '' }
+  for (let read = 0; ; read += PAGE) {
+    const rows = await db
+      .selectFrom('usage')
+      .select(['id', 'createdAt', 'model', 'provider', 'sessionId', 'agent', 'details'])
+      .select(['inputTokens', 'outputTokens', 'reasoningTokens', 'cost', 'isByok'])
+      .where(where => where.and(within))
+      // As in the index `usage_by_session`.
+      .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
+      .where(by, 'is not', null)
+      .where('createdAt', '>=', since)
+      .where(where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(after.createdAt, after.id)))
+      .orderBy('createdAt', 'desc')
+      .orderBy('id', 'desc')
+      .limit(PAGE)
+      .execute()
+    for (const row of rows) add(found, row, row[by] ?? '')
+    const last = rows.at(-1)
+    if (last === undefined || rows.length < PAGE) return [...found.values()].sort(inOrder)
+    if (read + PAGE >= CLIENT_RECORDS_MAX) return null
+    after = last
+    await rest()
+  }
+}
+
+interface Row {
+  readonly createdAt: string
+  readonly model: string | null
+  readonly provider: string | null
+  readonly details: string
+  readonly inputTokens: number | bigint | string
+  readonly outputTokens: number | bigint | string
+  readonly reasoningTokens: number | bigint | string
+  readonly cost: number | bigint | string
+  readonly isByok: number
+}
+
+function add(found: Map<string, Sums>, row: Row, name: string): void {
+  const { model, provider } = row
+  const date = row.createdAt.slice(0, 10)
+  const place = JSON.stringify([date, name, model, provider])
+  let sums = found.get(place)
+  if (sums === undefined) {
+    const none = {
+      requests: 0,
+      inputTokens: 0n,
+      outputTokens: 0n,
+      reasoningTokens: 0n,
+      cost: 0n,
+      byokCost: 0n,
+    }
+    sums = { date, name, model, provider, ...none, cacheReadTokens: 0n, cacheWriteTokens: 0n }
+    found.set(place, sums)
+  }
+  const { cachedTokens = 0, cacheWriteTokens = 0 } = JSON.parse(row.details) as Details
+  const cost = BigInt(row.cost)
+  sums.requests++
+  sums.inputTokens += BigInt(row.inputTokens)
+  sums.outputTokens += BigInt(row.outputTokens)
+  sums.reasoningTokens += BigInt(row.reasoningTokens)
+  sums.cost += cost
+  if (row.isByok !== 0) sums.byokCost += cost
+  sums.cacheReadTokens += BigInt(cachedTokens)
+  sums.cacheWriteTokens += BigInt(cacheWriteTokens)
+}
+
+/** The newest day first, and within it the dearest. */
+function inOrder(one: Sums, other: Sums): number {
+  if (one.date !== other.date) return one.date < other.date ? 1 : -1
+  return one.cost === other.cost ? 0 : one.cost < other.cost ? 1 : -1
+}
