@@ -137,7 +137,7 @@ export type RawHandler = (request: ApiRequest<RawBody>, reply: Reply) => void | 
 /** Handler of requests without a key. */
 export type OpenHandler = (request: ApiRequest<undefined, null>, reply: Reply) => void | Promise<void>
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** Kind of key that an operation asks for. `any`: both kinds; `none`: the Authorization header is not looked at. */
 export type KeyNeed = 'none' | 'inference' | 'management' | 'any'

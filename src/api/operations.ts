@@ -147,6 +147,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...ruleRows(deps),
     interfaceRow(deps),
     HELLO,
+    ROOT,
   ]
   deps.document.describe(rows)
   return rows
@@ -171,6 +172,12 @@ const HELLO: Operation = {
   accept: 'none',
   bodyLimitBytes: 0,
   handler: (_, reply) => reply.json(200, { status: 'ok' }),
+}
+
+/** Other versions of it ask for the base URL itself. */
+const ROOT: Operation = {
+  ...HELLO,
+  ...described('HEAD /', 'findRoot', 'Learn that the gateway can be reached, by its base URL'),
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {

@@ -109,5 +109,6 @@ export function mismatch(
   if (fault != null) return new GatewayError('invalid_request', fault)
   const operation = operations.get(method)
   if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
+  if (match.resource.isQuiet) return noSuchOperation(path, router)
   return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
 }

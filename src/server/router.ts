@@ -67,7 +67,7 @@ export function createRouter(operations: readonly Operation[]): Router {
     for (const base of basesOf(byMethod)) {
       if (template.includes('{'))
         patterns.push({ segments: `${base}${template}`.split('/'), freeParam, takesRest, resource })
-      else fixed.set(base + template, { resource, params: NO_PARAMS, freeText: '' })
+      else fixed.set((base + template).replace(/\/$/, ''), { resource, params: NO_PARAMS, freeText: '' })
     }
   }
   const find = (path: string): RouteMatch | null => {

@@ -38,6 +38,12 @@ t.test('the greeting needs no key and leaves no line in the log', async t => {
     t.equal(await greeted.text(), '')
     t.same(await (await fetch(root + path)).json(), { status: 'ok' })
   }
+  for (const path of ['/', '/v1', '/v1/']) {
+    t.equal((await fetch(root + path, { method: 'HEAD' })).status, 200, path)
+    const refused = await fetch(root + path)
+    t.equal(refused.status, 404)
+    t.match(await refused.json(), { error: { message: /No such operation/ } })
+  }
   await fetch(`${root}/v1/models/count`, { headers: keyed })
   const routes = gateway.lines.slice(before).map(line => line['route'])
   t.same(routes, ['/models/count'], 'the request after it has a line')

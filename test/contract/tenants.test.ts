@@ -81,6 +81,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /v1beta/models': TAKES_NO_IDS,
   'GET /v1beta/models/{model}': TAKES_NO_IDS,
   'GET /api/hello': TAKES_NO_IDS,
+  'HEAD /': TAKES_NO_IDS,
   'POST /batches': TAKES_NO_IDS,
   'GET /batches': [ids => ({ path: `/batches?after=${ids.batchId}` })],
   'GET /batches/{id}': byId('/batches', ids => ids.batchId),

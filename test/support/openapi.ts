@@ -48,7 +48,7 @@ export interface PlacedOperation {
 /** Paths of the faults of a value; empty: it fits. */
 export type Check = (value: unknown) => readonly string[]
 
-const METHODS: ReadonlySet<string> = new Set(['get', 'post', 'put', 'patch', 'delete'])
+const METHODS: ReadonlySet<string> = new Set(['get', 'head', 'post', 'put', 'patch', 'delete'])
 
 export function operationsIn({ paths }: ApiDocument): PlacedOperation[] {
   return Object.entries(paths).flatMap(([path, item]) =>

@@ -61,6 +61,11 @@ const INTERFACE: Descriptions = {
       304: { text: 'The client has the document already.', content: null },
     },
   },
+  findRoot: {
+    tag: 'Interface',
+    text: 'Some clients ask this at their start, without a key, also at the root. It has no line in the log.',
+    answers: { 200: { text: 'The gateway can be reached.', content: null } },
+  },
   sayHello: {
     tag: 'Interface',
     text: 'Some clients ask this at their start, without a key, also at the root. It has no line in the log.',
