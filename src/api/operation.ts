@@ -175,7 +175,10 @@ interface OperationBase {
    */
   readonly verb?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
-  readonly dialect: Pick<Dialect, 'name' | 'failure' | 'failureHeaders' | 'idHeader' | 'queryFault'> | null
+  readonly dialect: Pick<
+    Dialect,
+    'name' | 'failure' | 'failureHeaders' | 'rateHeaders' | 'idHeader' | 'queryFault'
+  > | null
   /**
    * False for an operation in a dialect that asks no model: its answers have no generation, and no limit counts them.
    */

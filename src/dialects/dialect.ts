@@ -4,6 +4,7 @@
  */
 import type { GatewayError } from '../errors.ts'
 import type { StreamEvent } from '../protocol/events.ts'
+import type { RateKind, RateRoom } from '../protocol/rate.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 
@@ -63,4 +64,6 @@ export interface Dialect {
   instead?(error: GatewayError, details: FailureDetails): unknown
   /** The reason why a request with this query is refused, before its key is looked at; null or absent: none. */
   queryFault?(query: string): string | null
+  /** Headers that tell a limit per minute. Absent: those of most clients. */
+  readonly rateHeaders?: (kind: RateKind, room: RateRoom, nowMs: number) => Readonly<Record<string, string>>
 }

@@ -5,7 +5,7 @@
 import type { Offered } from '../protocol/request-parser.ts'
 import type { Dialect } from './dialect.ts'
 import { messagesBody } from './messages/body.ts'
-import { failureHeaders, messagesFailure } from './messages/failure.ts'
+import { failureHeaders, messagesFailure, rateHeaders } from './messages/failure.ts'
 import { MessagesFrames } from './messages/frames.ts'
 import { createMessagesParser } from './messages/parse.ts'
 
@@ -18,5 +18,6 @@ export function createMessages(offered: Offered): Dialect {
     body: messagesBody,
     failure: messagesFailure,
     failureHeaders,
+    rateHeaders,
   }
 }

@@ -4,6 +4,7 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
+import { type RateKind, rateHeaders } from '../protocol/rate.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../protocol/records.ts'
 import type { CounterEntry, CounterRoom } from './counters.ts'
 import type { Offer } from './demand.ts'
@@ -18,7 +19,7 @@ export type SpendingRule =
 
 /** A limit of requests or tokens in a minute. */
 export interface RateRule {
-  readonly kind: 'requests' | 'tokens'
+  readonly kind: RateKind
 }
 
 /** The limit behind an entry. */
@@ -215,10 +216,11 @@ export function rateError(
     limit.kind === 'requests'
       ? `${ceiling} requests per minute`
       : `${ceiling} tokens per minute, and this request may take up to ${entry.amount}`
-  return rateLimitError(rate, left, ceiling, nowMs, minuteEndMs)
+  return rateLimitError(limit.kind, rate, left, ceiling, nowMs, minuteEndMs)
 }
 
 function rateLimitError(
+  kind: RateKind,
   rate: string,
   left: number,
   ceiling: number,
@@ -231,6 +233,7 @@ function rateLimitError(
       'X-RateLimit-Limit': String(ceiling),
       'X-RateLimit-Remaining': String(left),
       'X-RateLimit-Reset': String(minuteEndMs),
+      ...rateHeaders(kind, { limit: ceiling, remaining: left, resetMs: minuteEndMs }, nowMs),
     },
   })
 }

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { serviceUnavailable } from '../errors.ts'
+import type { RateRoom } from '../protocol/rate.ts'
 import type { Caller } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
 import type { CounterRoom, Counters } from './counters.ts'
@@ -27,12 +28,13 @@ export class RequestRate {
   }
 
   /**
-   * Counts one request of the caller; a promise only when the counters have to be asked.
+   * Counts one request of the caller, and tells what is left; undefined: there is no limit. A promise only when the
+   * counters have to be asked.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` when nobody counts.
    */
-  enter(caller: Caller): void | Promise<void> {
+  enter(caller: Caller): RateRoom | undefined | Promise<RateRoom | undefined> {
     const { counters, clock, requestsPerMinute } = this.#options
-    if (requestsPerMinute === null) return
+    if (requestsPerMinute === null) return undefined
     const nowMs = clock.nowMs()
     const endsMs = minuteEndMs(nowMs)
     if (endsMs !== this.#fullUntilMs) this.#full.clear()
@@ -47,7 +49,8 @@ export class RequestRate {
       ({ exceeded, rooms: [room] }) => {
         if (exceeded === null || room === undefined) {
           counters.give(entries, [1])
-          return
+          const remaining = Math.max(0, requestsPerMinute - (room?.total ?? 0) - 1)
+          return { limit: requestsPerMinute, remaining, resetMs: endsMs }
         }
         if (endsMs === this.#fullUntilMs) this.#full.set(caller.keyHash, room)
         throw rateError(limit, room, nowMs, endsMs)

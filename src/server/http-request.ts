@@ -9,6 +9,7 @@ import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '..
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json.ts'
 import { sha256 } from '../protocol/proof.ts'
+import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { Admission, type AdmissionControl, type AdmissionOwner } from './admission.ts'
@@ -28,10 +29,11 @@ export type Authenticator = Pick<ApiKeys, 'authenticate'>
 /** Counts requests per minute. */
 export interface RequestCounter {
   /**
-   * Counts one inference request of the key; a promise only when counters have to be asked.
+   * Counts one inference request of the key, and tells what is left of its limit; undefined: it has none. A promise
+   * only when counters have to be asked.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
-  enter(key: KeyRecord): void | Promise<void>
+  enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
 }
 
 export interface HttpRequestDeps extends GateRules {
@@ -300,9 +302,18 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#place = place
     const known: Known = { match, accepted, key, place }
     const counted = this.generates ? this.#deps.rate.enter(key) : undefined
-    return counted instanceof Promise
-      ? counted.then(() => this.#takeBody(operation, known))
-      : this.#takeBody(operation, known)
+    if (counted === undefined) return this.#takeBody(operation, known)
+    if (!(counted instanceof Promise)) return this.#tellRate(operation, known, counted)
+    return counted.then(room => this.#tellRate(operation, known, room))
+  }
+
+  #tellRate(operation: KeyedOperation, known: Known, room: RateRoom | undefined): void | Promise<void> {
+    if (room !== undefined) {
+      const tell = this.dialect?.rateHeaders ?? rateHeaders
+      const told = tell('requests', room, this.#deps.admissions.deps.clock.nowMs())
+      for (const [name, value] of Object.entries(told)) this.reply.header(name, value)
+    }
+    return this.#takeBody(operation, known)
   }
 
   #takeBody(operation: KeyedOperation, known: Known): void | Promise<void> {

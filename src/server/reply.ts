@@ -10,7 +10,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',

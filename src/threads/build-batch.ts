@@ -1,4 +1,5 @@
 /** One runner of batches: a gateway without a server. Composition root; the batch thread and tests start it. */
+
 import { ApiKeys } from '../access/keys.ts'
 import type { CheckBodies } from '../batches/body-check.ts'
 import { type LineEndpoints, runByDialect, runEmbeddings } from '../batches/endpoints.ts'
@@ -15,6 +16,7 @@ import { parseFactor } from '../money.ts'
 import type { BatchEndpoint } from '../protocol/batches.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import { whenReady } from '../ready.ts'
 import { AdmissionControl } from '../server/admission.ts'
 import type { Load } from '../server/load.ts'
 import type { BatchRecord } from '../storage/batches.ts'
@@ -79,7 +81,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     check: checkBy(built),
     admit: (id, { endpoint }) => new BatchAdmission(control, ROUTES[endpoint], id),
     keyOf: hash => keys.find(hash),
-    countRequest: caller => built.rate.enter(caller),
+    countRequest: caller => whenReady(built.rate.enter(caller), () => undefined),
     ledger: built.ledger,
     firstLane: batch => firstProvider(catalog, batch),
     priceFactor: parseFactor(config.batches.priceFactor),

@@ -89,3 +89,14 @@ t.test('without a limit nothing is counted', async t => {
   t.equal(await s.refusal(), null)
   t.equal(s.asked(), 0)
 })
+
+t.test('each request is told what is left of its minute', async t => {
+  const clock = new TestClock(Date.parse('2026-03-11T12:00:15.500Z'))
+  const counters: Counters = {
+    take: entries => ({ exceeded: null, rooms: entries.map(() => ({ used: 3, total: 7, ceiling: 10 })) }),
+    give: () => undefined,
+  }
+  const told = new RequestRate({ counters, clock, requestsPerMinute: 10 }).enter(CALLER)
+  t.same(told, { limit: 10, remaining: 2, resetMs: Date.parse('2026-03-11T12:01:00.000Z') })
+  t.equal(new RequestRate({ counters, clock, requestsPerMinute: null }).enter(CALLER), undefined)
+})

@@ -2,6 +2,7 @@
 import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
+import type { RateKind, RateRoom } from '../../protocol/rate.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { isObject } from '../../protocol/schema.ts'
@@ -51,6 +52,15 @@ const TOLD: ReadonlySet<number> = new Set([400, 413, 422, 429])
 export function failureHeaders({ status, metadata }: GatewayError): Readonly<Record<string, string>> {
   const told = metadata?.['provider_status']
   return isFinal(status) || isFinal(told) ? FINAL : NONE
+}
+
+/** A limit per minute in the words of the API. */
+export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateRoom) {
+  return {
+    [`anthropic-ratelimit-${kind}-limit`]: String(limit),
+    [`anthropic-ratelimit-${kind}-remaining`]: String(remaining),
+    [`anthropic-ratelimit-${kind}-reset`]: new Date(resetMs).toISOString(),
+  }
 }
 
 function isFinal(status: unknown): boolean {

@@ -1,0 +1,26 @@
+/** A limit per minute as clients are told of it. Pure. */
+export interface RateRoom {
+  readonly limit: number
+  /** After this request. */
+  readonly remaining: number
+  /** Unix milliseconds: the limit is whole again. */
+  readonly resetMs: number
+}
+
+/** The limits that there are, by what they count. */
+export type RateKind = 'requests' | 'tokens'
+
+/** Headers in the words of OpenAI, which most clients know. */
+export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateRoom, nowMs: number) {
+  return {
+    [`x-ratelimit-limit-${kind}`]: String(limit),
+    [`x-ratelimit-remaining-${kind}`]: String(remaining),
+    [`x-ratelimit-reset-${kind}`]: duration(Math.max(0, resetMs - nowMs)),
+  }
+}
+
+/** `1s`, `6m0s`: whole seconds, rounded up. */
+function duration(ms: number): string {
+  const seconds = Math.ceil(ms / 1000)
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`
+}
