@@ -230,7 +230,9 @@ t.test('the pages in docs/ name every operation, and none that does not exist', 
   const named = new Map<string, string>()
   for (const page of pages) {
     const text = readFileSync(join(folder, page), 'utf8')
-    for (const [, method = '', path = ''] of text.matchAll(/`(GET|HEAD|POST|PUT|PATCH|DELETE) (\/[^`\s?]*)/g)) {
+    for (const [, method = '', path = ''] of text.matchAll(
+      /`(GET|HEAD|POST|PUT|PATCH|DELETE) (\/[^`\s?]*)/g,
+    )) {
       named.set(`${method} ${templateOf(path)}`, page)
     }
   }

@@ -54,7 +54,19 @@ t.test('a provider of its own API gets the conversation as it was written', asyn
     if (request.body === null) continue
     await (await replay(request, 'parrot/anthropic-messages')).text()
     const sent = JSON.parse(parrot.bodies.at(-1) ?? '') as Readonly<Record<string, unknown>>
-    for (const name of ['system', 'messages', 'thinking', 'output_config', 'context_management'])
+    for (const name of ['system', 'thinking', 'output_config', 'context_management'])
       t.equal(JSON.stringify(sent[name]), JSON.stringify(request.body[name]), name)
+    const messages = (request.body['messages'] as Message[]).map(inBlocks)
+    t.equal(JSON.stringify(sent['messages']), JSON.stringify(messages))
   }
 })
+
+interface Message {
+  readonly role: string
+  readonly content: unknown
+}
+
+/** A text alone goes out as the block that it is; the prompt is the same. */
+function inBlocks({ role, content }: Message): Message {
+  return { role, content: typeof content === 'string' ? [{ type: 'text', text: content }] : content }
+}
