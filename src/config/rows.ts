@@ -6,6 +6,7 @@ import {
   DATA_REGIONS,
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
+  PROMPT_CACHING,
   QUIRKS,
   SERVICE_TIERS,
   TRANSPORTS,
@@ -145,6 +146,7 @@ export const ProviderSchema = Type.Object(
       Factor,
       'share of the prices of the catalogue that is charged for what the batch service runs; default: `"0.5"`',
     ),
+    promptCaching: field(oneOf(PROMPT_CACHING), 'as the setting `promptCaching`, for this provider'),
     accounting: field(
       Type.Object(
         { onAbort: required(oneOf(ABORT_POLICIES), 'as `accounting.onAbort`, for this provider') },

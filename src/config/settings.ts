@@ -4,7 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
-import { ABORT_POLICIES } from '../providers/provider.ts'
+import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
@@ -457,6 +457,11 @@ export const Settings = group({
       { default: 300_000 },
     ),
   }),
+  promptCaching: setting(
+    oneOf(PROMPT_CACHING),
+    '`auto`: where a provider caches only what is marked, and reading from its cache costs less than the prompt, a conversation that ends in the result of a tool gets [marks of the gateway](messages.md#cache-marks-of-the-gateway) if its caller sets none',
+    { default: 'auto' },
+  ),
   region: setting(
     Type.String({ pattern: '^[\\x20-\\x7e]{1,64}$', expected: '1 to 64 printable characters' }),
     'where this gateway stands, as `gateway_metadata.region` tells it',

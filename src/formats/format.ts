@@ -18,6 +18,8 @@ export interface ModelRequest {
   readonly endUser: string | null
   /** The caller speaks the provider's API, which judges the marks that the caller set. Absent: it does not. */
   readonly isOwnApi?: boolean
+  /** Cache marks of our own may be set where the caller sets none. Absent: they may not. */
+  readonly mayMark?: boolean
   /** The provider's account is the caller's. Absent: it is the gateway's. */
   readonly isOwnAccount?: boolean
   /** Features of the Messages API that the caller asks for, in order. Absent: none. */

@@ -10,7 +10,7 @@ import { lastMaker, openedFor } from '../protocol/makers.ts'
 import { takeList } from '../protocol/raw-list.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../providers/address.ts'
-import { type Endpoint, type OutgoingKey, ownKeyScheme } from '../providers/provider.ts'
+import { type Endpoint, type OutgoingKey, ownKeyScheme, type PromptCaching } from '../providers/provider.ts'
 import { authHeaders } from '../upstream/auth.ts'
 import { signatureIn } from '../upstream/aws-signature.ts'
 import { holdsSecret } from '../upstream/failure.ts'
@@ -24,6 +24,8 @@ export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
   /** Keyed hash under which a provider may know the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string
+  /** Of providers whose row says nothing. Absent: off. */
+  readonly promptCaching?: PromptCaching
   /** Keyed hash in place of a `prompt_cache_key`, which may have any text in it. */
   readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
@@ -56,6 +58,7 @@ export class ProviderRequests {
         endUser: this.endUserOf(exchange),
         isOwnApi: format.dialect === exchange.dialect,
         isOwnAccount: attempt.credential !== null,
+        mayMark: (endpoint.provider.promptCaching ?? this.#deps.promptCaching) === 'auto',
         ...(DIALECT_ABILITIES[exchange.dialect].nativeFields ? { betas: betasOf(prompt) } : undefined),
       },
       endpoint,

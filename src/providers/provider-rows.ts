@@ -89,7 +89,13 @@ function providerOf(
   const known = format as AnyFormatName
   return {
     ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
-    ...definedOf({ region: row.region, tokenUrl: row.tokenUrl, hosts: row.hosts, authors: row.authors }),
+    ...definedOf({
+      region: row.region,
+      tokenUrl: row.tokenUrl,
+      hosts: row.hosts,
+      authors: row.authors,
+      promptCaching: row.promptCaching,
+    }),
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,
     format: known,

@@ -140,6 +140,10 @@ export type Quirk = (typeof QUIRKS)[number]
 export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
+/** `auto`: the gateway sets cache marks of its own where they pay and the caller sets none. */
+export const PROMPT_CACHING = ['auto', 'off'] as const
+export type PromptCaching = (typeof PROMPT_CACHING)[number]
+
 /** The auth scheme of a format, for providers without one of their own. */
 export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
   'openai-responses': 'bearer',
@@ -216,6 +220,8 @@ export interface Provider {
   /** Fixed extra headers, e.g. a version header; never secrets. */
   readonly headers: Readonly<Record<string, string>>
   readonly onAbort: AbortPolicy
+  /** Absent: as the setting says. */
+  readonly promptCaching?: PromptCaching
   /** Absent: directly, unless the environment names a proxy. */
   readonly egress?: Egress
   /** Base URLs of formats that the provider speaks elsewhere. Absent: none. */

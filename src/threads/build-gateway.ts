@@ -385,6 +385,7 @@ function sharedDeps(
     visibleStreams: new VisibleStreams(),
     requests: new ProviderRequests({
       timeouts: config.timeouts,
+      promptCaching: config.promptCaching,
       hashEndUser: (organizationId, user) => hashEndUser(endUserKey, organizationId, user),
       hashCacheKey: (organizationId, cacheKey) => hashCacheKey(endUserKey, organizationId, cacheKey),
     }),

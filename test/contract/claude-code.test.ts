@@ -1,4 +1,4 @@
-/** The requests of Claude Code, as it sent them (texts replaced by their lengths), against providers of every format. */
+/** The requests of Claude Code, as it sent them but for their texts, against providers of every format. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

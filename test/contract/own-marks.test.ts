@@ -1,0 +1,147 @@
+/** Cache marks of the gateway: where they pay, and nowhere else. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { startGateway } from '../support/gateway.ts'
+
+type Body = Record<string, unknown>
+const asked: Body[] = []
+const ANSWER = {
+  id: 'msg_1',
+  type: 'message',
+  role: 'assistant',
+  model: 'claude',
+  content: [{ type: 'text', text: 'Done.' }],
+  stop_reason: 'end_turn',
+  usage: { input_tokens: 5, output_tokens: 2 },
+}
+const server = createServer(async (request, response) => {
+  let text = ''
+  for await (const chunk of request.setEncoding('utf8')) text += String(chunk)
+  asked.push(JSON.parse(text) as Body)
+  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(ANSWER))
+})
+server.listen(0, '127.0.0.1')
+await once(server, 'listening')
+const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const row = { format: 'anthropic-messages', baseUrl, apiKey: 'sk-ant-0123456789abcdef' } as const
+const pricing = { prompt: '0.000003', completion: '0.000015', inputCacheRead: '0.0000003' }
+const gateway = await startGateway({
+  providers: [
+    { slug: 'claudes', ...row },
+    { slug: 'unmarked', ...row, promptCaching: 'off' },
+  ],
+  models: [
+    { id: 'acme/cached', endpoints: [{ provider: 'claudes', pricing }] },
+    { id: 'acme/off', endpoints: [{ provider: 'unmarked', pricing }] },
+    { id: 'acme/uncached', endpoints: [{ provider: 'claudes', pricing: { prompt: '0.000003' } }] },
+  ],
+})
+t.teardown(async () => {
+  await gateway.close()
+  server.close()
+  server.closeAllConnections()
+})
+t.beforeEach(() => {
+  asked.length = 0
+})
+
+async function post(path: string, body: Body): Promise<Body> {
+  const reply = await fetch(`${gateway.url}${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  t.equal(reply.status, 200, await reply.clone().text())
+  return asked.at(-1) ?? {}
+}
+
+const FUNCTION = { name: 'look', parameters: { type: 'object', properties: {} } }
+const CHAT_TOOLS = [
+  { type: 'function', function: { ...FUNCTION, name: 'first' } },
+  { type: 'function', function: FUNCTION },
+]
+const LOOP = [
+  { role: 'system', content: 'Be brief' },
+  { role: 'user', content: 'Look twice' },
+  {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+  },
+  { role: 'tool', tool_call_id: 'call_1', content: 'Tea' },
+]
+const marks = (body: Body) => JSON.stringify(body).split('"cache_control"').length - 1
+const MARK = { cache_control: { type: 'ephemeral' } }
+
+t.test('a conversation that ends in the result of a tool is marked, whatever its dialect', async t => {
+  const chat = await post('/chat/completions', { model: 'acme/cached', messages: LOOP, tools: CHAT_TOOLS })
+  t.equal(marks(chat), 4)
+  t.match(chat, {
+    tools: [{ name: 'first' }, { name: 'look', ...MARK }],
+    system: [{ type: 'text', text: 'Be brief', ...MARK }],
+    messages: [
+      { role: 'user', content: [{ type: 'text', text: 'Look twice', ...MARK }] },
+      { role: 'assistant' },
+      { role: 'user', content: [{ type: 'tool_result', ...MARK }] },
+    ],
+  })
+  const input = [
+    { role: 'user', content: 'Look' },
+    { type: 'function_call', call_id: 'c1', name: 'look', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'c1', output: 'Tea' },
+  ]
+  const tools = [{ type: 'function', ...FUNCTION }]
+  t.equal(
+    marks(await post('/responses', { model: 'acme/cached', input, tools, instructions: 'Be brief' })),
+    4,
+  )
+})
+
+t.test('each call of a loop begins with what the call before has marked', async t => {
+  const sent: string[] = []
+  const conversation = [...LOOP]
+  for (let turn = 2; turn < 6; turn++) {
+    const body = await post('/chat/completions', {
+      model: 'acme/cached',
+      messages: conversation,
+      tools: CHAT_TOOLS,
+    })
+    sent.push(
+      JSON.stringify([body['tools'], body['system'], body['messages']]).replaceAll(
+        /,"cache_control":\{[^}]*\}/g,
+        '',
+      ),
+    )
+    t.equal(marks(body), 4)
+    const call = { id: `call_${turn}`, type: 'function', function: { name: 'look', arguments: '{}' } }
+    conversation.push(
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: call.id, content: `Tea ${turn}` },
+    )
+  }
+  for (const [at, text] of sent.entries())
+    if (at > 0) t.ok(text.startsWith((sent[at - 1] ?? '').slice(0, -2)), `call ${at}`)
+})
+
+t.test(
+  'nothing is marked where it does not pay, where the caller has marked, or where it is off',
+  async t => {
+    const single = { model: 'acme/cached', messages: LOOP.slice(0, 2), tools: CHAT_TOOLS }
+    t.equal(marks(await post('/chat/completions', single)), 0, 'one question')
+    for (const model of ['acme/uncached', 'acme/off'])
+      t.equal(marks(await post('/chat/completions', { model, messages: LOOP, tools: CHAT_TOOLS })), 0, model)
+    const own = {
+      model: 'acme/cached',
+      max_tokens: 100,
+      messages: [
+        { role: 'user', content: [{ type: 'text', text: 'Look', ...MARK }] },
+        { role: 'assistant', content: [{ type: 'tool_use', id: 'c1', name: 'look', input: {} }] },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c1', content: 'Tea' }] },
+      ],
+    }
+    const body = await post('/messages', own)
+    t.equal(JSON.stringify(body['messages']), JSON.stringify(own.messages))
+  },
+)
