@@ -5,7 +5,7 @@
  * descend into the kind that the client chose.
  */
 import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
-import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from './limits.ts'
 
 export interface Checked {
@@ -78,12 +78,11 @@ const WITHOUT_CONTROLS = new RegExp(NO_CONTROLS)
  * few, and all of them together are a good part of a start.
  */
 export function compile(schema: TSchema): (value: unknown) => boolean {
-  let check = (value: unknown): boolean => {
-    const compiled = TypeCompiler.Compile(schema)
-    check = each => compiled.Check(each)
-    return check(value)
+  let compiled: TypeCheck<TSchema> | null = null
+  return value => {
+    compiled ??= TypeCompiler.Compile(schema)
+    return compiled.Check(value)
   }
-  return value => check(value)
 }
 
 function withCheck(schema: TSchema): Checked {

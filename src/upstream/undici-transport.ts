@@ -210,12 +210,18 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     })
   }
 
+  /**
+   * Over HTTP/2 undici is told a turn later. Node 22 writes empty frames for ever, and the thread hangs, where a stream
+   * that waits for its place on the connection is ended in the turn in which its body was written.
+   */
   protected leave(): void {
     const controller = this.#controller
     this.#controller = null
     this.#options = null
     this.#pool?.release(this)
-    controller?.abort(LEFT)
+    if (controller === null) return
+    if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(LEFT))
+    else controller.abort(LEFT)
   }
 }
 

@@ -271,6 +271,21 @@ tap.test('faults', async t => {
   }
 })
 
+tap.test('calls that are left at once, more than the provider takes, leave room for the next', async t => {
+  const { client, request, ask } = setUp(t, { route: ROUTE }, 'undici')
+  const { state, url } = await serve(t, json, { settings: { maxConcurrentStreams: 16 } })
+  t.same((await ask(url)).seen, ['head 200', 'data', 'end'], 'the provider has told how many it takes')
+  state.answer = () => undefined
+  for (let round = 0; round < 4; round++) {
+    const running = Array.from({ length: 64 }, () => client.start(request(url), new Notes()))
+    if (round % 2 === 1) await turns(round)
+    for (const call of running) call.abort()
+    await turns(10)
+  }
+  state.answer = json
+  t.same((await ask(url)).seen, ['head 200', 'data', 'end'])
+})
+
 tap.test('own credentials have connections of their own', async t => {
   const { ask } = setUp(t, { route: ROUTE }, 'undici')
   const { state, url } = await serve(t, json)
