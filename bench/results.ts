@@ -144,6 +144,8 @@ export const LIMITS = {
   othersCores: 0.15,
   /** Streams of three lost connections. */
   cutStreams: 3 * HTTP2.streamsPerConnection,
+  /** Of the requests of a subject whose upstream loses connections. */
+  restingShare: 0.25,
   /** Of the window; a worker with less to do is not busy. */
   busyShare: 0.95,
 } as const
@@ -166,14 +168,14 @@ export function judge(row: Omit<Row, keyof Judged>, scenario: Scenario): Judged 
   }
   if (!bounded && cores.load + cores.upstream > LIMITS.loadCores) marks.push('throughput bounded by the load')
   if (streams !== null) {
-    if (isCut(row, streams.wrong)) {
-      if (streams.wrong > 0) marks.push(`${streams.wrong} streams cut with their connection`)
-    } else {
-      if (streams.lost > 0) rejected.push(`${streams.lost} events lost`)
-      if (streams.wrong > 0) rejected.push(`${streams.wrong} streams with a wrong checksum or order`)
-    }
+    const events = scenario.load.kind === 'streams' ? scenario.load.plan.events : 1
+    const isMeant = isCut(row, streams.wrong) && isCut(row, streams.lost / events)
+    const told = isMeant ? marks : rejected
+    if (streams.lost > 0) told.push(`${streams.lost} events lost`)
+    if (streams.wrong > 0) told.push(`${streams.wrong} streams with a wrong checksum or order`)
     if (streams.errors > 0) rejected.push(`${streams.errors} broken connections`)
-    if (streams.refused > 0) rejected.push(`${streams.refused} requests refused`)
+    if (streams.refused > 0)
+      (isResting(row, streams) ? marks : rejected).push(`${streams.refused} requests refused`)
     if (streams.silent > 0) rejected.push(`${streams.silent} streams gone silent`)
     if (streams.events === 0) rejected.push('no events')
     const recut = scenario.load.kind === 'streams' && scenario.load.recut === true
@@ -211,6 +213,11 @@ const LOSING: ReadonlySet<SubjectName> = new Set<SubjectName>(['sluice-h2'])
 /** True where so many streams or requests may have ended with the connections that were lost. */
 function isCut({ subject }: Pick<Row, 'subject'>, count: number): boolean {
   return LOSING.has(subject) && count <= LIMITS.cutStreams
+}
+
+/** True where the gateway may have rested an endpoint whose connections were lost. */
+function isResting({ subject }: Pick<Row, 'subject'>, { refused, begun }: StreamCounts): boolean {
+  return LOSING.has(subject) && refused <= begun * LIMITS.restingShare
 }
 
 /** Events, or requests, within the window. */

@@ -139,7 +139,10 @@ t.test(
   async t => {
     const cut = { lost: 300, wrong: 16 }
     const few = judge(row({ subject: 'sluice-h2', streams: streams(cut) }), relay)
-    t.same([few.rejected, few.marks], [[], ['16 streams cut with their connection']])
+    t.same([few.rejected, few.marks], [[], ['300 events lost', '16 streams with a wrong checksum or order']])
+    const refused = judge(row({ subject: 'sluice-h2', streams: streams({ refused: 100 }) }), relay)
+    t.same([refused.rejected, refused.marks], [[], ['100 requests refused']])
+    t.same(judge(row({ streams: streams({ refused: 100 }) }), relay).rejected, ['100 requests refused'])
     t.same(judge(row({ streams: streams(cut) }), relay).rejected.length, 2, 'nobody else may lose any')
     const many = { lost: 300, wrong: LIMITS.cutStreams + 1 }
     t.equal(judge(row({ subject: 'sluice-h2', streams: streams(many) }), relay).rejected.length, 2)
