@@ -28,6 +28,8 @@ export const FORM_REST_BYTES = 64 * 1024
 const LIST_DEFAULT = 20
 /** As OpenAI names them. */
 const PURPOSES = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'] as const
+/** Of a form without one: clients of Anthropic's API send none. */
+const USUAL = 'user_data'
 /** Files of these hold data for machines. */
 const UNSEARCHED: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
 const FIELD_MAX_BYTES = 64
@@ -40,7 +42,8 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
     try {
       const { file: bytes } = upload
       const form = formOf(await readForm(bytes, headers.get('content-type')))
-      const purpose = purposeOf(await fieldText(bytes, form.purpose, FIELD_MAX_BYTES))
+      const purpose =
+        form.purpose === null ? USUAL : purposeOf(await fieldText(bytes, form.purpose, FIELD_MAX_BYTES))
       const { descriptor } = bytes
       const { start, end } = form.file
       const record = await files.create(
@@ -62,7 +65,7 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
 }
 
 /** Fields that nobody knows are ignored, as clients of this kind of interface expect. */
-function formOf(parts: readonly FormPart[]): Readonly<Record<'file' | 'purpose', FormPart>> {
+function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly purpose: FormPart | null } {
   const named = (name: string): FormPart | undefined => {
     const [part, ...more] = parts.filter(each => each.name === name)
     if (more.length > 0) throw refuseField(name, 'must not be given twice')
@@ -72,8 +75,8 @@ function formOf(parts: readonly FormPart[]): Readonly<Record<'file' | 'purpose',
     throw refuseField('expires_after', 'is not supported: delete the file when it is no longer needed')
   const [file, purpose] = [named('file'), named('purpose')]
   if (file === undefined || file.filename === null) throw refuseField('file', 'must be a file with a name')
-  if (purpose === undefined || purpose.filename !== null) throw refuseField('purpose', 'is required')
-  return { file, purpose }
+  if (purpose !== undefined && purpose.filename !== null) throw refuseField('purpose', 'must be a text')
+  return { file, purpose: purpose ?? null }
 }
 
 function purposeOf(text: string): string {

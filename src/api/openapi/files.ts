@@ -36,7 +36,7 @@ const Form = Type.Object({
     contentMediaType: 'application/octet-stream',
     description: 'The bytes, as a part with a file name.',
   }),
-  purpose,
+  purpose: Type.Optional(purpose),
 })
 
 export const FILES: Descriptions = {
