@@ -186,11 +186,17 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
     )
   }
   const message = `${nameOf(limit)} does not allow this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
-  if (limit.kind === 'limit') return new GatewayError('payment_required', message)
+  if (limit.kind === 'limit') return new GatewayError('payment_required', message, ofDay(limit.limit.reset))
   // A budget is part of a guardrail, and guardrails answer with 403.
+  const { metadata } = ofDay(limit.budget.reset)
   return new GatewayError('permission_denied', message, {
-    metadata: { guardrail_id: limit.budget.guardrailId },
+    metadata: { guardrail_id: limit.budget.guardrailId, ...metadata },
   })
+}
+
+/** Some clients are told by it that there is nothing to wait for today. */
+function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
+  return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }
 
 /** The error for a request that a limit has money for, once requests that still run have ended. */

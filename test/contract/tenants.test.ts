@@ -68,6 +68,8 @@ const endUserQuery = (body?: object): readonly Naming[] => [
 /** Every operation, with all the ways in which it may be told an id. One that is missing here fails the test. */
 const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'POST /responses': TAKES_NO_IDS,
+  'POST /responses/compact': TAKES_NO_IDS,
+  'POST /responses/input_tokens': TAKES_NO_IDS,
   'GET /responses/{id}': [ids => ({ path: `/responses/${ids.streamId}?stream=true` })],
   'POST /chat/completions': TAKES_NO_IDS,
   'POST /embeddings': TAKES_NO_IDS,

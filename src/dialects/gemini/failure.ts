@@ -62,19 +62,15 @@ function detailsOf({ status, errorType, message, metadata = {}, retryAfterSecond
   const field = status === 400 || status === 422 ? fieldIn(message) : undefined
   if (field !== undefined)
     details.push({ '@type': `${TYPE}BadRequest`, fieldViolations: [{ field, description: message }] })
-  const quotaId = status === 429 ? quotaOf(metadata) : null
-  if (quotaId !== null)
-    details.push({ '@type': `${TYPE}QuotaFailure`, violations: [{ quotaId, description: message }] })
+  // Clients do not come again before tomorrow when the name of a limit says that it is one of a day.
+  if (metadata['limit_window'] === 'day')
+    details.push({
+      '@type': `${TYPE}QuotaFailure`,
+      violations: [{ quotaId: 'LimitPerDay', description: message }],
+    })
   if (COME_AGAIN.has(status) && retryAfterSeconds !== undefined)
     details.push({ '@type': `${TYPE}RetryInfo`, retryDelay: `${Math.ceil(retryAfterSeconds)}s` })
   return details
-}
-
-/** Clients do not come again before tomorrow when the name of a limit says that it is one of a day. */
-function quotaOf(metadata: Readonly<Record<string, unknown>>): string | null {
-  const { limit_window: window } = metadata
-  if (window === 'day') return 'RequestsPerDayPerKey'
-  return window === 'minute' ? 'RequestsPerMinutePerKey' : null
 }
 
 /** The body of a failure. */

@@ -53,7 +53,7 @@ export class GeminiFrames implements FrameWriter {
   readonly #carrier = new SealCarrier()
   readonly #items: OutputItem[] = []
   /** Fields of every chunk beside its candidate, with the brace that ends it. */
-  #rest = '}'
+  #rest: string
   #isFirst = true
   #isOver = false
   /** The last word. */
@@ -65,6 +65,7 @@ export class GeminiFrames implements FrameWriter {
   constructor(request: ResponsesRequest) {
     this.#request = request
     this.#shows = showsThoughts(request)
+    this.#rest = `"modelVersion":${JSON.stringify(request.model ?? '')}}`
     const isArray = originOf(request)?.isArray === true
     this.#form = isArray ? ARRAY : EVENTS
     this.contentType = isArray ? 'application/json' : undefined

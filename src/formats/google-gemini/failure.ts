@@ -35,11 +35,20 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
   }
   const failure = providerFailure({ status, code: filled(error['status']), message })
   const retryAfterSeconds = retryDelay(details)
-  if (retryAfterSeconds === null) return failure
+  const isOfDay = limitsDay(details)
+  if (retryAfterSeconds === null && !isOfDay) return failure
+  const metadata = isOfDay ? { ...failure.metadata, limit_window: 'day' } : failure.metadata
   return new GatewayError(failure.code, failure.message, {
-    ...(failure.metadata === undefined ? {} : { metadata: failure.metadata }),
-    retryAfterSeconds,
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
   })
+}
+
+/** True where a limit of a day is used up, as its name says. */
+function limitsDay(details: readonly Json[]): boolean {
+  return details
+    .flatMap(detail => records(detail['violations']))
+    .some(({ quotaId }) => /PerDay|Daily/.test(String(quotaId)))
 }
 
 /** The error for a reply with a status other than 2xx; `body` may be anything. */
