@@ -31,15 +31,13 @@ export interface CompactionDeps {
   readonly dataRegionOf: DataRegionOf
 }
 
-const TRIGGER = 'compaction_trigger'
+/** The type of an item at the end of an input that asks for a compaction. */
+export const TRIGGER = 'compaction_trigger'
 
-/** The body without the item that asks for a compaction; null: it has none at its end. */
-export function withoutTrigger(body: unknown): object | null {
-  if (!isObject(body)) return null
-  const { input } = body
-  if (!Array.isArray(input)) return null
-  const last: unknown = input.at(-1)
-  return isObject(last) && last['type'] === TRIGGER ? { ...body, input: input.slice(0, -1) } : null
+/** The body without its last item. */
+export function withoutTrigger(body: unknown): unknown {
+  if (!isObject(body) || !Array.isArray(body['input'])) return body
+  return { ...body, input: body['input'].slice(0, -1) }
 }
 
 interface Compacted {

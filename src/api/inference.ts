@@ -13,7 +13,7 @@ import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList } from '../protocol/raw-list.ts'
 import { whenReady } from '../ready.ts'
 import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
-import { answerTrigger, type CompactionDeps, withoutTrigger } from './compaction.ts'
+import { answerTrigger, type CompactionDeps, TRIGGER, withoutTrigger } from './compaction.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
@@ -28,17 +28,25 @@ export interface InferenceDeps extends ResumableDeps {
   readonly proofs: ProofDeps
 }
 
+interface MayHaveInput {
+  readonly input?: unknown
+}
+
 /** `bodyOf`: makes the body for the dialect, where parts of it stand in the address. */
 export function createInference(
   dialect: Dialect,
   deps: InferenceDeps,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
+  const { compacts } = DIALECT_ABILITIES[dialect.name]
   // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
   return (request, reply) => {
-    const compacts = DIALECT_ABILITIES[dialect.name].compacts ? withoutTrigger(request.body) : null
-    if (compacts !== null)
-      return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply, compacts), reply)
+    const input = compacts ? (request.body as MayHaveInput | null | undefined)?.input : undefined
+    // No call of a function for the usual request.
+    const last = Array.isArray(input) ? (input.at(-1) as { readonly type?: unknown } | null) : null
+    if (last?.type === TRIGGER) {
+      return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply), reply)
+    }
     const body = bodyOf === null ? request.body : bodyOf(request)
     const call = openCall(dialect, request, reply, deps.dataRegionOf, body)
     if (call.request.generate === false) {
@@ -94,9 +102,8 @@ function openCompaction(
   { dataRegionOf }: InferenceDeps,
   request: ApiRequest,
   reply: Reply,
-  body: object,
 ): ClientRequest {
-  const parsed = parseBody(dialect, request, reply, body)
+  const parsed = parseBody(dialect, request, reply, withoutTrigger(request.body))
   return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
 }
 
