@@ -113,6 +113,8 @@ function combinations(values: Readonly<Record<string, readonly string[]>>): Reco
 
 /** The series of one model. */
 export interface ModelSeries {
+  /** Its id, or the common label of models without series of their own. */
+  readonly label: string
   readonly inputTokens: Count
   readonly outputTokens: Count
   /** USD. */
@@ -121,6 +123,8 @@ export interface ModelSeries {
 
 /** The series of one provider. */
 export interface ProviderSeries {
+  /** Its slug, or the common label of providers without series of their own. */
+  readonly label: string
   /** Attempts that it answered. */
   readonly answered: Count
   /** Attempts that failed with this code. */
@@ -145,6 +149,7 @@ export function modelSeries(
   { tokens, cost }: { readonly tokens: Counter<'direction' | 'model'>; readonly cost: Counter<'model'> },
 ): ModelSeries {
   return {
+    label: model,
     inputTokens: tokens.of('input', model),
     outputTokens: tokens.of('output', model),
     cost: cost.of(model),
@@ -166,6 +171,7 @@ export function providerSeries(
   },
 ): ProviderSeries {
   return {
+    label: provider,
     answered: upstreamRequests.of(provider, 'ok'),
     failed: code => upstreamRequests.of(provider, code),
     latency: upstreamLatency.of(provider),

@@ -201,6 +201,12 @@ export const METRICS = {
     help: 'Tokens read and written by models',
     labels: ['direction', 'model'],
   },
+  promptCacheTokens: {
+    kind: 'counter',
+    name: 'gateway_prompt_cache_tokens_total',
+    help: 'Tokens of prompts at endpoints with a price for reading from a cache: read from it, written to it, or neither',
+    labels: ['provider', 'model', 'kind'],
+  },
   cost: {
     kind: 'counter',
     name: 'gateway_cost_usd_total',

@@ -14,7 +14,7 @@ const ANSWER = {
   model: 'claude',
   content: [{ type: 'text', text: 'Done.' }],
   stop_reason: 'end_turn',
-  usage: { input_tokens: 5, output_tokens: 2 },
+  usage: { input_tokens: 5, output_tokens: 2, cache_read_input_tokens: 30, cache_creation_input_tokens: 7 },
 }
 const server = createServer(async (request, response) => {
   let text = ''
@@ -53,7 +53,7 @@ async function post(path: string, body: Body): Promise<Body> {
     headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),
   })
-  t.equal(reply.status, 200, await reply.clone().text())
+  t.equal(reply.status, 200, path)
   return asked.at(-1) ?? {}
 }
 
@@ -143,5 +143,27 @@ t.test(
     }
     const body = await post('/messages', own)
     t.equal(JSON.stringify(body['messages']), JSON.stringify(own.messages))
+  },
+)
+
+t.test(
+  'tokens that were read from a cache, written to it or neither are counted where there is one',
+  async t => {
+    const { promptCacheTokens } = gateway.serving.metrics
+    const counts = async (model: string): Promise<number[]> => {
+      const { values } = await promptCacheTokens.get()
+      return ['read', 'write', 'uncached'].map(
+        kind => values.find(({ labels }) => labels.model === model && labels.kind === kind)?.value ?? 0,
+      )
+    }
+    const before = await counts('acme/cached')
+    for (const model of ['acme/cached', 'acme/uncached'])
+      await post('/chat/completions', { model, messages: LOOP.slice(0, 2) })
+    const after = await counts('acme/cached')
+    t.same(
+      after.map((tokens, at) => tokens - (before[at] ?? 0)),
+      [30, 7, 5],
+    )
+    t.same(await counts('acme/uncached'), [0, 0, 0])
   },
 )

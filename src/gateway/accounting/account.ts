@@ -1,8 +1,9 @@
 /** Accounting of an exchange: reservation, charge, usage record and metrics. The door of this room. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
+import type { Usage } from '../../formats/format.ts'
 import type { Demand, Quota } from '../../limits/quota.ts'
-import type { Metrics } from '../../metrics/metrics.ts'
+import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { isPending } from '../../ready.ts'
@@ -126,14 +127,31 @@ export function account(
   if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }
-  const modelId = exchange.attempts.at(-1)?.endpoint.modelId
+  const endpoint = exchange.attempts.at(-1)?.endpoint
+  const modelId = endpoint?.modelId
   const usage = exchange.bill.total?.usage
   if (usage !== undefined && modelId !== undefined) {
     const model = metrics.ofModel(modelId)
     model.inputTokens.inc(usage.inputTokens)
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
+    if (endpoint !== undefined && endpoint.pricing.inputCacheRead !== null)
+      countCache(metrics, endpoint.provider.slug, model, usage)
   }
+}
+
+/** Of endpoints that cache prompts, so that what is not in a cache is a loss. */
+function countCache(
+  metrics: Metrics,
+  slug: string,
+  { label }: ModelSeries,
+  { inputTokens, cachedTokens, cacheWriteTokens }: Usage,
+): void {
+  const provider = metrics.ofProvider(slug).label
+  const uncached = Math.max(0, inputTokens - cachedTokens - cacheWriteTokens)
+  const kinds = { read: cachedTokens, write: cacheWriteTokens, uncached }
+  for (const [kind, tokens] of Object.entries(kinds))
+    if (tokens > 0) metrics.promptCacheTokens.of(provider, label, kind).inc(tokens)
 }
 
 /**
