@@ -179,6 +179,14 @@ export const REQUEST_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Prompts and caches',
+        description:
+          'Tokens of prompts per second at endpoints that have a price for reading from a cache: read from it, written to it, or neither. Agents read most of what they send again.',
+        unit: 'short',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_prompt_cache_tokens_total', 'kind'), legend: '{{kind}}' }],
+      },
+      {
         title: 'Usage records',
         description:
           'Usage records per second by how the usage is known: told by the provider (exact), estimated because it was not, or none.',
