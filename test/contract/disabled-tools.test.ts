@@ -154,7 +154,12 @@ async function start(t: Test) {
     const { path, body } = BODIES[door]
     return asks('POST', path, { model: `m/${format}`, ...body, ...fields })
   }
-  return { provider, disable, ask }
+  const askGoogle = (format: FormatName, fields: Fields) =>
+    asks('POST', `/models/m/${format}:generateContent`, {
+      contents: [{ role: 'user', parts: [{ text: 'hi' }] }],
+      ...fields,
+    })
+  return { provider, disable, ask, askGoogle }
 }
 
 t.test('every way to a disabled tool is closed, at every door, before every format', async t => {
@@ -175,6 +180,30 @@ t.test('every way to a disabled tool is closed, at every door, before every form
   }
   t.equal(provider.asked.length, 0, 'nobody was asked')
   t.comment(`${sum.asked} requests`)
+})
+
+t.test('the ways of clients of Google to a disabled tool are closed', async t => {
+  const { provider, disable, askGoogle } = await start(t)
+  for (const [tool, entry] of [
+    ['web_search', { googleSearch: {} }],
+    ['web_search', { googleSearchRetrieval: {} }],
+    ['web_search', { enterpriseWebSearch: {} }],
+    ['web_search', { exaAiSearch: {} }],
+    ['web_search', { parallelAiSearch: {} }],
+    ['web_search', { type: 'gateway:web_search' }],
+    ['web_fetch', { urlContext: {} }],
+    ['code_interpreter', { codeExecution: {} }],
+  ] as const) {
+    await disable([tool])
+    for (const format of FORMAT_NAMES) {
+      const told = await askGoogle(format, { tools: [entry] })
+      const label = `${JSON.stringify(entry)} before ${format}`
+      t.equal(told.status, 403, `${label}: ${told.text.slice(0, 200)}`)
+      t.match(told.message, `the server tool ${tool} is disabled in this workspace`, label)
+      t.match(told.message, /^tools\[0\]/, label)
+    }
+  }
+  t.equal(provider.asked.length, 0, 'nobody was asked')
 })
 
 t.test('a way to another tool stays open', async t => {

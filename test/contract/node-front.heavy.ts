@@ -16,6 +16,7 @@ const FILES = [
   'keys',
   'large-events',
   'leaving-callers',
+  'gemini',
   'messages',
   'messages-sdk',
   'openai-sdk',

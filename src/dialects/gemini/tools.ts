@@ -22,6 +22,9 @@ export interface TranslatedTool {
 const HOSTED: Readonly<Record<string, (settings: Fields) => Fields>> = {
   googleSearch: searchTool,
   googleSearchRetrieval: searchTool,
+  enterpriseWebSearch: searchTool,
+  exaAiSearch: searchTool,
+  parallelAiSearch: searchTool,
   urlContext: () => ({ type: 'url_context' }),
   codeExecution: () => ({ type: 'code_interpreter', container: { type: 'auto' } }),
 }
