@@ -3,13 +3,20 @@
  * agent that sends the result of a tool comes again with all that it has sent, so that this pays; a single question
  * gets no mark, because writing to a cache costs more than the prompt. Pure.
  */
-import { isRecord, type Json, records } from './json.ts'
+import type { Endpoint } from '../providers/provider.ts'
+import type { ModelRequest } from './format.ts'
+import { isRecord, type Json, recordOrEmpty, records } from './json.ts'
 
 const MARK = { type: 'ephemeral' }
 /** User messages at the end that are marked: the last one, and the one that the call before has ended with. */
 const MESSAGES_MARKED = 2
 /** A block in the content of a tool's result in the content of a message. */
 const DEPTH_MAX = 3
+
+/** True where marks of our own are allowed, and reading from a cache costs less than the prompt. */
+export function mayPay({ mayMark }: ModelRequest, { pricing }: Endpoint): boolean {
+  return mayMark === true && pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
+}
 
 /** The body of a request to the Messages API with its marks, where they pay; else the body itself. */
 export function withOwnMarks<Body extends Json>(body: Body): Body {
@@ -69,4 +76,31 @@ function markedMessages(messages: readonly Json[]): readonly Json[] {
 
 function withMark(block: Json): Json {
   return { ...block, cache_control: MARK }
+}
+
+const POINT = { cachePoint: { type: 'default' } }
+
+/** The same of a body for Converse: points of its own stand behind what they cover. */
+export function withOwnPoints<Body extends Json>(body: Body): Body {
+  const messages = records(body['messages'])
+  const config = recordOrEmpty(body['toolConfig'])
+  const [tools, system] = [records(config['tools']), records(body['system'])]
+  const contents = messages.flatMap(message => records(message['content']))
+  const last = messages.at(-1)
+  const endsInTool =
+    last?.['role'] === 'user' && records(last['content']).some(block => block['toolResult'] !== undefined)
+  if (!endsInTool || [...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined))
+    return body
+  let left = MESSAGES_MARKED
+  const marked = messages.toReversed().map(message => {
+    if (message['role'] !== 'user' || left === 0) return message
+    left--
+    return { ...message, content: [...records(message['content']), POINT] }
+  })
+  return {
+    ...body,
+    messages: marked.toReversed(),
+    ...(system.length === 0 ? {} : { system: [...system, POINT] }),
+    ...(tools.length === 0 ? {} : { toolConfig: { ...config, tools: [...tools, POINT] } }),
+  }
 }

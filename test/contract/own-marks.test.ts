@@ -16,11 +16,17 @@ const ANSWER = {
   stop_reason: 'end_turn',
   usage: { input_tokens: 5, output_tokens: 2, cache_read_input_tokens: 30, cache_creation_input_tokens: 7 },
 }
+const CONVERSED = {
+  output: { message: { role: 'assistant', content: [{ text: 'Done.' }] } },
+  stopReason: 'end_turn',
+  usage: { inputTokens: 5, outputTokens: 2, totalTokens: 7 },
+}
 const server = createServer(async (request, response) => {
   let text = ''
   for await (const chunk of request.setEncoding('utf8')) text += String(chunk)
   asked.push(JSON.parse(text) as Body)
-  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(ANSWER))
+  const answer = request.url?.endsWith('/converse') === true ? CONVERSED : ANSWER
+  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer))
 })
 server.listen(0, '127.0.0.1')
 await once(server, 'listening')
@@ -31,9 +37,11 @@ const gateway = await startGateway({
   providers: [
     { slug: 'claudes', ...row },
     { slug: 'unmarked', ...row, promptCaching: 'off' },
+    { slug: 'rocks', ...row, format: 'bedrock-converse' },
   ],
   models: [
     { id: 'acme/cached', endpoints: [{ provider: 'claudes', pricing }] },
+    { id: 'acme/rock', endpoints: [{ provider: 'rocks', upstreamModel: 'anthropic.claude-x', pricing }] },
     { id: 'acme/off', endpoints: [{ provider: 'unmarked', pricing }] },
     { id: 'acme/uncached', endpoints: [{ provider: 'claudes', pricing: { prompt: '0.000003' } }] },
   ],
@@ -97,6 +105,22 @@ t.test('a conversation that ends in the result of a tool is marked, whatever its
     marks(await post('/responses', { model: 'acme/cached', input, tools, instructions: 'Be brief' })),
     4,
   )
+})
+
+t.test('Bedrock gets points, where its model takes them', async t => {
+  const POINT = { cachePoint: { type: 'default' } }
+  const body = await post('/chat/completions', { model: 'acme/rock', messages: LOOP, tools: CHAT_TOOLS })
+  t.match(body, {
+    toolConfig: { tools: [{ toolSpec: {} }, { toolSpec: {} }, POINT] },
+    system: [{ text: 'Be brief' }, POINT],
+    messages: [
+      { role: 'user', content: [{ text: 'Look twice' }, POINT] },
+      { role: 'assistant' },
+      { role: 'user', content: [{ toolResult: {} }, POINT] },
+    ],
+  })
+  const single = await post('/chat/completions', { model: 'acme/rock', messages: LOOP.slice(0, 2) })
+  t.notMatch(JSON.stringify(single), 'cachePoint')
 })
 
 t.test('each call of a loop begins with what the call before has marked', async t => {

@@ -10,7 +10,7 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { strings } from '../json.ts'
 import { isUnknownField, JSON_HINT } from '../outgoing.ts'
-import { withOwnMarks } from '../own-marks.ts'
+import { mayPay, withOwnMarks } from '../own-marks.ts'
 import { ofVersion } from './computer.ts'
 import { generation } from './generation.ts'
 import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
@@ -95,13 +95,7 @@ export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireReq
   const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
   if (workspace !== null) headers[WORKSPACE_HEADER] = workspace
   const given = isOwnApi ? body : withLastMarks(body)
-  const isCheaper =
-    endpoint.pricing.inputCacheRead !== null && endpoint.pricing.inputCacheRead < endpoint.pricing.prompt
-  return {
-    path: '/messages',
-    headers,
-    body: model.mayMark === true && isCheaper ? withOwnMarks(given) : given,
-  }
+  return { path: '/messages', headers, body: mayPay(model, endpoint) ? withOwnMarks(given) : given }
 }
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */

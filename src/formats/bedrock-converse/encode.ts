@@ -10,6 +10,7 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { recordOrEmpty } from '../json.ts'
 import { JSON_HINT } from '../outgoing.ts'
+import { mayPay, withOwnPoints } from '../own-marks.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
@@ -50,7 +51,9 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   const tier = TIERS.get(request.service_tier ?? '')
   put('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
-  return { path, body: withTakenPoints(body) }
+  const given = withTakenPoints(body)
+  const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
+  return { path, body: isMarked ? withOwnPoints(given) : given }
 }
 
 /** Features of the Messages API that Bedrock has too, by the beginnings of their names. It refuses all others. */
