@@ -410,7 +410,10 @@ t.test('what a handler does wrong stays inside', async t => {
     t.same(envelope(reply), {
       code: 500,
       message: 'Internal Server Error',
+      type: 'server',
+      param: null,
       metadata: { error_type: 'server' },
+      error_type: 'server',
     })
     t.equal(reply?.headers.get('connection'), 'close')
   }

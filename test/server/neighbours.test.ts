@@ -24,7 +24,7 @@ t.test('a path without an operation is answered with the one that was probably m
     ['/v1/messages/batches', /only POST \/v1\/messages\/count_tokens$/],
     ['/messages', /did you mean POST \/v1\/messages\?/],
     ['/v1/responses/resp_1/cancel', /responses are not stored/],
-    ['/v1/responses/resp_1/input_items', /only GET \/v1\/responses\/\{id\}/],
+    ['/v1/responses/resp_1/input_items', /compact, input_tokens and GET \/v1\/responses\/\{id\}/],
     ['/', /the base URL of clients ends in \/v1$/],
     ['/healthz', /on the admin port$/],
     ['/v1', /^No such operation$/],
