@@ -49,6 +49,7 @@ function messageFor(path: string, router: Router): string {
   if (OF_GOOGLE.test(path)) return `${NONE}: below /v1beta there are models, and ${VERBS} of a model`
   if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
   const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
+  if (below === '') return NONE
   const inside = known(below, router)
   if (below === path) {
     return inside === null
