@@ -21,6 +21,7 @@ export interface Command {
   readonly does: string
   /** Placeholder of the one word that has to follow the name; absent: none may. */
   readonly argument?: string
+  readonly isArgumentOptional?: true
   readonly options: Readonly<Record<string, Option>>
   /**
    * Resolves to the exit code.
@@ -66,7 +67,7 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   if (command === null) throw new UsageError(unknownCommand(rest, commands))
   const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest
   const faults = [
-    ...(command.argument === undefined || argument !== ''
+    ...(command.argument === undefined || command.isArgumentOptional === true || argument !== ''
       ? []
       : [`${command.argument}: is missing: sluice ${command.name} ${command.argument}`]),
     ...surplus.map(
@@ -224,7 +225,7 @@ function usageOf(command: Command): string {
 /** Longer ones name their optional parts below only. */
 const USAGE_MAX_CHARS = 80
 
-function line({ name, argument, options }: Command): string {
+function line({ name, argument, isArgumentOptional, options }: Command): string {
   const rows = Object.entries(options)
   const required = rows
     .filter(([, row]) => row.required === true)
@@ -232,7 +233,12 @@ function line({ name, argument, options }: Command): string {
   const optional = rows
     .filter(([, row]) => row.required !== true)
     .map(([option, row]) => `[${written(option, row)}]`)
-  const words = ['sluice', name, ...(argument === undefined ? [] : [argument]), ...required]
+  const words = [
+    'sluice',
+    name,
+    ...(argument === undefined ? [] : [isArgumentOptional ? `[${argument}]` : argument]),
+    ...required,
+  ]
   const whole = [...words, ...optional].join(' ')
   return whole.length <= USAGE_MAX_CHARS ? whole : [...words, '[options]'].join(' ')
 }

@@ -85,6 +85,13 @@ export function gatewayOf(given: Given): Asked {
   return asked
 }
 
+/** The address alone, with `/v1`: of the option, or of the configuration. @throws UsageError, ConfigError */
+export function addressOf({ url, config }: Given): string {
+  return typeof url === 'string'
+    ? checkedUrl(url)
+    : urlOf(loadConfig(configWords(config), processEnvironment()))
+}
+
 function managementKey(): CommandError {
   return new CommandError(
     'this is a management key, and batches belong to API keys: give another by --key KEY; sluice keys create --name NAME makes one',

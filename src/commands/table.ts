@@ -2,6 +2,7 @@
 import { batchesCancel, batchesList, batchesWatch } from './batches.ts'
 import { check } from './check.ts'
 import type { Command } from './command.ts'
+import { connect } from './connect.ts'
 import { keysCreate, keysList } from './keys.ts'
 import { modelsImport, modelsSources } from './models.ts'
 import { prove } from './prove.ts'
@@ -13,6 +14,7 @@ import { verify } from './verify.ts'
 export const COMMANDS: readonly Command[] = [
   start,
   check,
+  connect,
   keysCreate,
   keysList,
   modelsImport,

@@ -1,0 +1,204 @@
+/** How to point clients at a gateway: a row for each, with the lines that work as pasted. Pure. */
+
+/** A model, as far as a client has to be told of it. */
+export interface ConnectModel {
+  readonly id: string
+  /** In tokens; null: unknown. */
+  readonly contextLength: number | null
+  /** In tokens; null: unknown. */
+  readonly maxOutputTokens: number | null
+}
+
+/** Facts of the gateway that the lines name. */
+export interface ConnectFacts {
+  /** Without `/v1`. */
+  readonly url: string
+  readonly model: ConnectModel
+}
+
+export interface Client {
+  readonly name: string
+  /** As its makers write it. */
+  readonly title: string
+  /** The API by which it calls. */
+  readonly api: string
+  /** Where the lines go: a shell, or a file. */
+  readonly place: string
+  lines(facts: ConnectFacts): readonly string[]
+  /** Things that it cannot learn by itself; empty: none. */
+  notes(facts: ConnectFacts): readonly string[]
+}
+
+/** A client compacts its conversation before the context is full. */
+const COMPACT_SHARE = 0.9
+
+const NONE: readonly string[] = []
+
+/** The key is that of the shell: it never stands in a file. */
+export const CLIENTS: readonly Client[] = [
+  {
+    name: 'claude-code',
+    title: 'Claude Code',
+    api: 'Messages',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export ANTHROPIC_BASE_URL=${url} ANTHROPIC_AUTH_TOKEN=$KEY`,
+      `export ANTHROPIC_DEFAULT_OPUS_MODEL=${model.id} ANTHROPIC_DEFAULT_SONNET_MODEL=${model.id}`,
+      `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${model.id}`,
+      'claude',
+    ],
+    notes: () => [
+      'It asks by three names of its own: the large, the middle and the small model. Any of them may be another model of the gateway; the small one writes titles and summaries.',
+    ],
+  },
+  {
+    name: 'codex',
+    title: 'Codex',
+    api: 'Responses, by SSE or WebSocket',
+    place: '~/.codex/config.toml',
+    lines: ({ url, model }) => [
+      `model = "${model.id}"`,
+      'model_provider = "sluice"',
+      ...(model.contextLength === null
+        ? NONE
+        : [
+            `model_context_window = ${model.contextLength}`,
+            `model_auto_compact_token_limit = ${Math.floor(model.contextLength * COMPACT_SHARE)}`,
+          ]),
+      '',
+      '[model_providers.sluice]',
+      'name = "Sluice"',
+      `base_url = "${url}/v1"`,
+      'env_key = "KEY"',
+      'wire_api = "responses"',
+      'supports_websockets = true',
+    ],
+    notes: ({ model }) => [
+      'Without `supports_websockets` it calls by SSE.',
+      ...(model.contextLength === null
+        ? [
+            'It does not know the context of this model: set model_context_window and model_auto_compact_token_limit.',
+          ]
+        : NONE),
+    ],
+  },
+  {
+    name: 'gemini-cli',
+    title: 'Gemini CLI',
+    api: 'Gemini',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export GOOGLE_GEMINI_BASE_URL=${url} GEMINI_API_KEY=$KEY`,
+      `export GEMINI_MODEL=${model.id}`,
+      'gemini',
+    ],
+    notes: ({ model }) => [
+      `It also names models by itself, such as gemini-2.5-flash: give them to a row of the configuration as aliases, such as aliases: [gemini-2.5-pro, gemini-2.5-flash, gemini-2.5-flash-lite] at ${model.id}.`,
+    ],
+  },
+  {
+    name: 'opencode',
+    title: 'opencode',
+    api: 'chat completions',
+    place: 'opencode.json',
+    lines: ({ url, model }) =>
+      JSON.stringify(
+        {
+          $schema: 'https://opencode.ai/config.json',
+          model: `sluice/${model.id}`,
+          provider: {
+            sluice: {
+              npm: '@ai-sdk/openai-compatible',
+              options: { baseURL: `${url}/v1`, apiKey: '{env:KEY}' },
+              models: { [model.id]: limitOf(model) },
+            },
+          },
+        },
+        null,
+        2,
+      ).split('\n'),
+    notes: () => NONE,
+  },
+  {
+    name: 'qwen-code',
+    title: 'Qwen Code',
+    api: 'chat completions',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
+      `export OPENAI_MODEL=${model.id}`,
+      'qwen',
+    ],
+    notes: () => NONE,
+  },
+  {
+    name: 'continue',
+    title: 'Continue',
+    api: 'chat completions',
+    place: '~/.continue/config.yaml',
+    lines: ({ url, model }) => [
+      'name: sluice',
+      'version: 0.0.1',
+      'schema: v1',
+      'models:',
+      `  - name: ${model.id}`,
+      '    provider: openai',
+      `    model: ${model.id}`,
+      `    apiBase: ${url}/v1`,
+      '    apiKey: ${{ secrets.KEY }}',
+      '    roles: [chat, edit, apply]',
+    ],
+    notes: () => ['`secrets.KEY` is read from ~/.continue/.env, a line KEY=…'],
+  },
+  {
+    name: 'cline',
+    title: 'Cline',
+    api: 'chat completions',
+    place: 'its settings',
+    lines: ({ url, model }) => [
+      'API provider: OpenAI Compatible',
+      `Base URL: ${url}/v1`,
+      'API key: the key',
+      `Model ID: ${model.id}`,
+    ],
+    notes: () => NONE,
+  },
+  {
+    name: 'openai-sdk',
+    title: 'SDKs of OpenAI',
+    api: 'Responses, chat completions, embeddings',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
+      `node --input-type=module -e "import OpenAI from 'openai'; console.log((await new OpenAI().responses.create({ model: '${model.id}', input: 'Hello' })).output_text)"`,
+    ],
+    notes: () => ['The SDK of Python reads the same two variables.'],
+  },
+  {
+    name: 'anthropic-sdk',
+    title: 'SDKs of Anthropic',
+    api: 'Messages',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export ANTHROPIC_BASE_URL=${url} ANTHROPIC_API_KEY=$KEY`,
+      `node --input-type=module -e "import Anthropic from '@anthropic-ai/sdk'; console.log((await new Anthropic().messages.create({ model: '${model.id}', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] })).content[0].text)"`,
+    ],
+    notes: () => ['The address has no /v1: the SDK adds it.'],
+  },
+  {
+    name: 'google-sdk',
+    title: '@google/genai',
+    api: 'Gemini',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export GOOGLE_GEMINI_BASE_URL=${url} GEMINI_API_KEY=$KEY`,
+      `node --input-type=module -e "import { GoogleGenAI } from '@google/genai'; console.log((await new GoogleGenAI({ apiKey: process.env.GEMINI_API_KEY, httpOptions: { baseUrl: process.env.GOOGLE_GEMINI_BASE_URL } }).models.generateContent({ model: '${model.id}', contents: 'Hello' })).text)"`,
+    ],
+    notes: () => NONE,
+  },
+]
+
+function limitOf({ contextLength, maxOutputTokens }: ConnectModel): object {
+  if (contextLength === null) return {}
+  return { limit: { context: contextLength, output: maxOutputTokens ?? contextLength } }
+}
