@@ -1,6 +1,5 @@
 /** A process that records and ships for ever, and tells an id on its output as soon as its record is kept. */
 import { randomInt } from 'node:crypto'
-import { writeSync } from 'node:fs'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
 import { openSpool } from '../../src/storage/spool.ts'
@@ -20,7 +19,10 @@ for (let turn = 0; ; turn++) {
   const records = Array.from({ length: randomInt(1, 20) }, () => someUsage({ cost: 3 }))
   for (const record of records) spool.append(record)
   await spool.written()
-  writeSync(1, records.map(({ id }) => `${id}\n`).join(''))
+  await new Promise<void>(resolve => {
+    // A busy reader leaves the pipe full.
+    process.stdout.write(records.map(({ id }) => `${id}\n`).join(''), () => resolve())
+  })
   if (turn % 20 === 19) void shipper.ship()
   // As much as the shipper can take.
   if (turn % 200 === 199) await shipper.ship()
