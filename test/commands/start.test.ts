@@ -86,7 +86,7 @@ t.test(
     t.notOk(existsSync(join(cwd, 'data/first-keys')), 'they are shown and not written')
     first.child.stdin?.write('\x03')
     t.same(await first.ended, [0, null])
-    t.match(first.text(), /info draining\r\n[\s\S]*info stopped\r\n/)
+    t.match(first.text(), /info draining component=process\r\n[\s\S]*info stopped component=process\r\n/)
 
     const second = onTerminal(t, cwd, '')
     await second.shows(/Keys: npx sluice keys create --name NAME/)
