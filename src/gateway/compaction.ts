@@ -61,7 +61,10 @@ export function withOpenSummaries(
   if (typeof input === 'string' || !input.some(({ type }) => type === 'compaction')) return null
   let items: InputItem[] = []
   for (const [at, item] of input.entries()) {
-    const summary = item.type === 'compaction' ? openSummary(item.encrypted_content, at, caller, seal) : null
+    const summary =
+      item.type === 'compaction' && !isOfMessages(item)
+        ? openSummary(item.encrypted_content, at, caller, seal)
+        : null
     if (summary === null) {
       items.push(item)
       continue
@@ -70,6 +73,11 @@ export function withOpenSummaries(
     items.push(messageOf(summary.text))
   }
   return { ...request, input: items }
+}
+
+/** True for a block of the Messages API as its client sent it: its provider made it, without a mark of ours. */
+function isOfMessages(item: InputItem): boolean {
+  return isObject((item as { readonly native?: unknown }).native)
 }
 
 /** Null: a provider has made it, and only that one reads it. */
