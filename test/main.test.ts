@@ -115,7 +115,7 @@ t.test('a fresh folder: keys and a curl line are in a file, and the request in i
   const folder = newFolder()
   const first = await start(t, folder)
   const file = join(folder, 'data/first-keys')
-  await first.wrote(/the first keys are in a file.*\n/)
+  await first.wrote(/the first keys were written to a file.*\n/)
   for (const line of first.stdout().trimEnd().split('\n')) t.equal(typeof JSON.parse(line), 'object')
   t.match(first.stdout(), JSON.stringify(file))
   t.notMatch(first.stdout() + first.stderr(), 'sk-gw-')

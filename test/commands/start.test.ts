@@ -130,7 +130,7 @@ t.test('a signal to npm reaches the gateway, and npm takes no option for itself 
       env: { DATABASE_URL: `sqlite:${join(cwd, name)}/g.db`, npm_config_update_notifier: 'false', ...more },
     })
   const gateway = npm([], 'a')
-  await gateway.shows(/the first keys are in a file/)
+  await gateway.shows(/the first keys were written to a file/)
   gateway.child.kill('SIGTERM')
   await gateway.ended
   t.match(gateway.text(), /"msg":"draining"[\s\S]*"msg":"stopped"/)

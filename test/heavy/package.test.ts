@@ -64,7 +64,7 @@ t.test('the packed gateway streams its first token in an empty folder', async t 
     new Promise<void>(resolve => {
       gateway.stdout.on('data', text => {
         stdout += text
-        if (stdout.includes('the first keys are in a file')) resolve()
+        if (stdout.includes('the first keys were written to a file')) resolve()
       })
     }),
     closed.then(() => Promise.reject(new Error(`it ended: ${stderr}`))),

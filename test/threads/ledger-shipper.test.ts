@@ -145,7 +145,7 @@ t.test('a folder that cannot be shipped holds up nothing, and stays', async t =>
   await keep(writer, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 1)
-  t.match(lines[0], { msg: /of an ended process cannot be shipped/, errorCode: 'EISDIR' })
+  t.match(lines[0], { msg: /^cannot send usage records of an earlier process/, errorCode: 'EISDIR' })
   writer.close()
   await shipper.close()
   t.ok(existsSync(join(root, '4242-dead')))
@@ -299,7 +299,7 @@ t.test(
     t.equal(statSync(aside).mode & 0o777, 0o600)
     t.match(
       lines.map(line => line['msg']),
-      [/cannot be shipped/, 'the store rejects a usage record; it was set aside', /shipped again/],
+      [/^cannot send usage records/, 'the store rejects a usage record; it was set aside', /sending usage records to the store again/],
     )
     t.equal(shipper.waitingBytes(), 0)
     await keep(writer, someUsage({ cost: 1 }))

@@ -42,8 +42,8 @@ t.test('an older ledger is counted in bounded batches, and the log tells how far
   t.same(limits, [2_000, 2_000, 2_000, 2_000], 'the last finds nothing left')
   t.ok(turns >= 3, 'others had their turn between the batches')
   t.match(lines, [
-    { msg: /counting older usage records into totals/, records: 2_000, upTo: '2026-01-01T00:00:00.000Z' },
-    { msg: /counting older usage records into totals/, records: 4_500 },
+    { msg: /^adding older usage records to the totals/, records: 2_000, upTo: '2026-01-01T00:00:00.000Z' },
+    { msg: /^adding older usage records to the totals/, records: 4_500 },
     { msg: 'older usage records are in the totals', records: 4_500 },
   ])
   t.match(await store.ledger.usageSince({ organizationId: 'org_1', since: '' }), {
