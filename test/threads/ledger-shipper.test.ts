@@ -299,7 +299,11 @@ t.test(
     t.equal(statSync(aside).mode & 0o777, 0o600)
     t.match(
       lines.map(line => line['msg']),
-      [/^cannot send usage records/, 'the store rejects a usage record; it was set aside', /sending usage records to the store again/],
+      [
+        /^cannot send usage records/,
+        'the store rejects a usage record; it was set aside',
+        /sending usage records to the store again/,
+      ],
     )
     t.equal(shipper.waitingBytes(), 0)
     await keep(writer, someUsage({ cost: 1 }))
