@@ -74,7 +74,7 @@ export const CLIENTS: readonly Client[] = [
       'supports_websockets = true',
     ],
     notes: ({ model }) => [
-      'Without `supports_websockets` it calls by SSE.',
+      'Without `supports_websockets` it calls by SSE. It asks the gateway for compactions only if `name` is "OpenAI", and otherwise for a summary, which works as well.',
       ...(model.contextLength === null
         ? [
             'It does not know the context of this model: set model_context_window and model_auto_compact_token_limit.',
@@ -93,7 +93,8 @@ export const CLIENTS: readonly Client[] = [
       'gemini',
     ],
     notes: ({ model }) => [
-      `It also names models by itself, such as gemini-2.5-flash: give them to a row of the configuration as aliases, such as aliases: [gemini-2.5-pro, gemini-2.5-flash, gemini-2.5-flash-lite] at ${model.id}.`,
+      'Without a terminal (`gemini -p`) it also needs {"security":{"auth":{"selectedType":"gemini-api-key"}}} in ~/.gemini/settings.json.',
+      `It names other models by itself, such as gemini-3.1-pro-preview and gemini-3.5-flash-lite: make them aliases of a row, aliases: [gemini-3.1-pro-preview, gemini-3.5-flash-lite] at ${model.id}.`,
     ],
   },
   {
@@ -192,7 +193,7 @@ export const CLIENTS: readonly Client[] = [
     place: 'shell',
     lines: ({ url, model }) => [
       `export GOOGLE_GEMINI_BASE_URL=${url} GEMINI_API_KEY=$KEY`,
-      `node --input-type=module -e "import { GoogleGenAI } from '@google/genai'; console.log((await new GoogleGenAI({ apiKey: process.env.GEMINI_API_KEY, httpOptions: { baseUrl: process.env.GOOGLE_GEMINI_BASE_URL } }).models.generateContent({ model: '${model.id}', contents: 'Hello' })).text)"`,
+      `node --input-type=module -e "import { GoogleGenAI } from '@google/genai'; console.log((await new GoogleGenAI({}).models.generateContent({ model: '${model.id}', contents: 'Hello' })).text)"`,
     ],
     notes: () => NONE,
   },
