@@ -1,9 +1,8 @@
 /** The product as it is started: the real process, its output, signals and exit codes. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { StreamEvent } from '../src/protocol/events.ts'
@@ -11,6 +10,7 @@ import { freePort } from './support/free-port.ts'
 import { parseEventStream } from './support/gateway.ts'
 import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/held-provider.ts'
 import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
+import { tempFolder } from './support/temp-folder.ts'
 
 interface Running {
   readonly process: ChildProcessWithoutNullStreams
@@ -76,7 +76,7 @@ async function finished(
 }
 
 const API_KEY = 'sk-gw-v1-ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
-const newFolder = () => mkdtempSync(join(tmpdir(), 'sluice-main-'))
+const newFolder = () => tempFolder('sluice-main')
 const ask = (url: string, key: string, body: unknown) =>
   fetch(`${url}/v1/responses`, {
     method: 'POST',

@@ -1,7 +1,6 @@
 /** `sluice verify` as an auditor runs it: what it prints, how it ends, and which forgeries it finds. */
 import { createHmac, generateKeyPairSync } from 'node:crypto'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CompactSign, importJWK, SignJWT } from 'jose'
 import t from 'tap'
@@ -9,8 +8,9 @@ import { checkProof, ProofFault, publicKeysOf } from '../../src/commands/verify/
 import { readSavedReply } from '../../src/commands/verify/saved-reply.ts'
 import { runCommand } from '../support/command-line.ts'
 import { startGateway } from '../support/gateway.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+const folder = tempFolder()
 const proofKeyFile = join(folder, 'proof.key')
 const gateway = await startGateway({ proofKeyFile })
 t.teardown(() => gateway.close())

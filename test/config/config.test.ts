@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
@@ -13,8 +12,9 @@ import {
 } from '../../src/config/config.ts'
 import { sandboxEngine } from '../../src/config/setting.ts'
 import { SETTINGS, Settings } from '../../src/config/settings.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-config-'))
+const folder = tempFolder('sluice-config')
 let count = 0
 
 function file(yaml: string): string {

@@ -1,7 +1,6 @@
 /** The catalogue of a started gateway: lists of providers, imports, and changes while it runs. */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
@@ -9,6 +8,7 @@ import { createSim, type Sim } from '../../src/sim/sim.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
 import { CLI, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from '../support/product.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 const PATIENCE_MS = 30_000
 
@@ -22,7 +22,7 @@ async function sim(
 }
 
 function settings(more: Record<string, unknown>): Record<string, unknown> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-catalogue-'))
+  const folder = tempFolder('sluice-catalogue')
   return { storage: { url: `sqlite:${folder}/gateway.db` }, ...more }
 }
 

@@ -1,7 +1,5 @@
 /** What guarded and moderated requests cost: replies that were said count, and nobody is asked for nothing. */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { openStore } from '../../src/storage/open.ts'
@@ -11,6 +9,7 @@ import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
 import { FORMATS, speaking } from '../support/parrot.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const EMAIL = 'jane.doe@example.com'
@@ -135,7 +134,7 @@ t.test('a moderated request counts as one, whatever becomes of it', async t => {
     {
       GATEWAY_SERVE_THREADS: '1',
       GATEWAY_MANAGEMENT_KEY: managementKey,
-      DATABASE_URL: `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-moderated-')), 'gateway.db')}`,
+      DATABASE_URL: `sqlite:${join(tempFolder('sluice-moderated'), 'gateway.db')}`,
     },
   )
   const manage = caller(`${running.url}/v1`, managementKey)

@@ -3,8 +3,7 @@
  * whole gateway of one thread without a front; the simulated provider writes the replies.
  */
 import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
-import { mkdirSync, mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
@@ -25,6 +24,7 @@ import { createSim } from '../../src/sim/sim.ts'
 import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { buildGateway } from '../../src/threads/build-gateway.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 const KEY = keyRecord(`sk-gw-v1-${randomBytes(32).toString('hex')}`, 'inference', {
   name: 'test',
@@ -38,7 +38,7 @@ const WHEN = '2026-01-01T00:00:00.000Z'
 async function start(t: Test) {
   const sim = createSim()
   const { url } = await sim.listen()
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  const folder = tempFolder()
   const spoolFolder = join(folder, 'spool')
   mkdirSync(spoolFolder)
   const defaults = loadConfig([], {})

@@ -4,15 +4,14 @@
  * before a byte of an answer came.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { freePort } from '../support/free-port.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
 import { startProviders } from '../support/provider-process.ts'
 import { responsesPost } from '../support/responses-post.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 const RESTARTS = Number(process.env['RESTARTS'] ?? 20)
 const STREAMS = 40
@@ -31,7 +30,7 @@ t.test('rolling restarts under load lose nothing', async t => {
   const providers = await startProviders(t)
   const port = await freePort()
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-rolling-'))
+  const folder = tempFolder('sluice-rolling')
   const start = (): Promise<GatewayProcess> =>
     startGatewayProcess(
       t,

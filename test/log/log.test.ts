@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
@@ -15,6 +14,7 @@ import {
 } from '../../src/log/log.ts'
 import { EXCHANGE_LINE as LINE } from '../support/exchange-line.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 const linesOf = (file: string): Record<string, unknown>[] =>
   readFileSync(file, 'utf8')
@@ -232,7 +232,7 @@ t.test('several threads may write to one pipe: no line is broken by another', as
         log.exchange({ ...${JSON.stringify(LINE)}, id: 'gen-' + threadId + '-' + count, model: 'm'.repeat(count % 300) })
       setTimeout(() => log.close(), 50)
     }`
-  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'threads.ts')
+  const file = join(tempFolder('sluice-log'), 'threads.ts')
   writeFileSync(file, script)
   const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -260,7 +260,7 @@ t.test('a reader that does not read costs lines, never memory, and the loss is t
     const grown = process.memoryUsage().rss - before
     process.on('message', () => log.close().then(() => process.exit()))
     process.send(grown)`
-  const file = join(mkdtempSync(join(tmpdir(), 'sluice-log-')), 'slow.ts')
+  const file = join(tempFolder('sluice-log'), 'slow.ts')
   writeFileSync(file, script)
   const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', file], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],

@@ -1,6 +1,4 @@
 /** Batches over real HTTP: a provider of the test, the product as it is started, and a client that polls. */
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -8,6 +6,7 @@ import type { ResultDocument } from './batch-world.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
 import { type LineAnswer, LineProvider } from './line-provider.ts'
 import { caller } from './management.ts'
+import { tempFolder } from './temp-folder.ts'
 
 export const BATCH_MODEL = 'acme/model'
 
@@ -40,8 +39,7 @@ export async function startLineProvider(t: Pick<Test, 'teardown'>, answer?: Line
   }
 }
 
-export const newDatabaseUrl = (): string =>
-  `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-batches-')), 'gateway.db')}`
+export const newDatabaseUrl = (): string => `sqlite:${join(tempFolder('sluice-batches'), 'gateway.db')}`
 
 export class BatchClient {
   readonly #call: ReturnType<typeof caller>

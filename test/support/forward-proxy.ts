@@ -1,13 +1,13 @@
 /** Real forward proxies, squid and tinyproxy, in a folder and on a port of the test's own. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { freePort } from './free-port.ts'
+import { tempFolder } from './temp-folder.ts'
 
 export const PROXIES = ['squid', 'tinyproxy'] as const
 export type ProxyProgram = (typeof PROXIES)[number]
@@ -35,7 +35,7 @@ export interface ForwardProxy {
 
 /** Starts a proxy that lets this machine reach every port of this machine. Ends with the test. */
 export async function startProxy(t: Test, program: ProxyProgram, withUser: boolean): Promise<ForwardProxy> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-proxy-'))
+  const folder = tempFolder('sluice-proxy')
   // Both give up their rights.
   chmodSync(folder, 0o777)
   for (let tries = 0; tries < START_TRIES; tries++) {

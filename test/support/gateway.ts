@@ -1,7 +1,5 @@
 /** A whole serving instance on port 0 with the simulated provider behind it: real sockets, one thread. */
 import { createSecretKey, randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { type Clock, systemClock } from '../../src/clock.ts'
@@ -17,6 +15,7 @@ import { buildServing, type ServeOptions, type Serving } from '../../src/threads
 import { type LedgerShipper, startShipper } from '../../src/threads/ledger-shipper.ts'
 import { newDatabase } from './new-database.ts'
 import { createFaultySim, simFaultModels } from './sim-faults.ts'
+import { tempFolder } from './temp-folder.ts'
 import { TEST_FRONT } from './test-front.ts'
 
 export interface TestGateway {
@@ -111,7 +110,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     routing: { ...defaults.routing, loadBalancing: false, ...options.routing },
     regions: options.regions ?? defaults.regions,
     proof: {
-      keyFile: options.proofKeyFile ?? join(mkdtempSync(join(tmpdir(), 'sluice-')), 'proof.key'),
+      keyFile: options.proofKeyFile ?? join(tempFolder(), 'proof.key'),
     },
     byok: options.byok ?? defaults.byok,
     alignment: options.alignment ?? defaults.alignment,
@@ -128,7 +127,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
       sandbox: { ...defaults.tools.sandbox, ...options.sandbox },
       files: {
         ...defaults.tools.files,
-        url: `file:${join(mkdtempSync(join(tmpdir(), 'sluice-')), 'files')}`,
+        url: `file:${join(tempFolder(), 'files')}`,
         ...options.storedFiles,
       },
     },

@@ -1,13 +1,12 @@
 /** The running product with a simulated model of a plain price, for tests of what keys may spend and ask. */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from './gateway-process.ts'
 import { type Answered, caller } from './management.ts'
 import { eventually } from './stream-probe.ts'
+import { tempFolder } from './temp-folder.ts'
 
 /** Each request costs the same, whatever is said. */
 export const PRICED = {
@@ -32,8 +31,7 @@ export interface LimitedGateway {
   manage(path: string, body?: unknown): Promise<Answered>
 }
 
-export const newDatabase = (): string =>
-  `sqlite:${join(mkdtempSync(join(tmpdir(), 'sluice-limits-')), 'gateway.db')}`
+export const newDatabase = (): string => `sqlite:${join(tempFolder('sluice-limits'), 'gateway.db')}`
 
 export async function startLimited(
   t: Pick<Test, 'teardown'>,

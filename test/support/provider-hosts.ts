@@ -3,15 +3,15 @@
  * answers in the format of the path and notes what it was asked.
  */
 
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { selfSigned } from '../upstream/self-signed.ts'
 import { awsMessage } from './aws-events.ts'
+import { tempFolder } from './temp-folder.ts'
 
 export interface HostCall {
   readonly url: string
@@ -112,7 +112,7 @@ export async function startProviderHosts(
   names: readonly string[],
 ): Promise<ProviderHosts> {
   const { key, cert } = selfSigned(names, true)
-  const ca = join(mkdtempSync(join(tmpdir(), 'sluice-hosts-')), 'ca.pem')
+  const ca = join(tempFolder('sluice-hosts'), 'ca.pem')
   writeFileSync(ca, cert)
   const answer =
     (scheme: string): RequestListener =>

@@ -1,6 +1,5 @@
 /** A gateway with sixty models of known prices and ranks, all of them served by the simulated provider's echo. */
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Config } from '../../src/config/config.ts'
@@ -9,6 +8,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import type { OracleModel, OracleTask } from './router-oracle.ts'
 import { ScriptedProvider } from './scripted-provider.ts'
+import { tempFolder } from './temp-folder.ts'
 
 export interface RouterWorld {
   readonly gateway: TestGateway
@@ -69,7 +69,7 @@ export async function startRouterWorld(
   const coding = Object.fromEntries(
     models.filter(each => each.coding > 0).map(each => [each.id, each.coding]),
   )
-  const rankings = join(mkdtempSync(join(tmpdir(), 'sluice-')), 'rankings.json')
+  const rankings = join(tempFolder(), 'rankings.json')
   writeFileSync(rankings, JSON.stringify({ asOf: '2026-11-01', tasks, coding }))
   const helper = new ScriptedProvider()
   const baseUrl = await helper.listen()

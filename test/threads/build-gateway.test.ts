@@ -1,14 +1,12 @@
 /** The features that a gateway offers are the rows of its tables. */
 import { createSecretKey, randomBytes } from 'node:crypto'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import { buildGateway } from '../../src/threads/build-gateway.ts'
 import { OFFERED } from '../support/dialects.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 t.test('a gateway offers its plugins and server tools, which are those of unit tests', async t => {
   const built = await buildGateway({
@@ -21,7 +19,7 @@ t.test('a gateway offers its plugins and server tools, which are those of unit t
     endUserKey: createSecretKey(randomBytes(32)),
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
     log: createLog('error', { write: () => undefined }),
-    spoolFolder: mkdtempSync(join(tmpdir(), 'sluice-offered-')),
+    spoolFolder: tempFolder('sluice-offered'),
   })
   t.teardown(() => built.close())
   const { routers, ...offered } = built.offered

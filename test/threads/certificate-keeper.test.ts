@@ -1,12 +1,12 @@
 /** The watch of the certificate: real files, as they are replaced by people, by certbot and by Kubernetes. */
-import { mkdirSync, mkdtempSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { certificateVersion } from '../../src/server/certificate.ts'
 import { CertificateKeeper } from '../../src/threads/certificate-keeper.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { turns } from '../support/raw-http.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { selfSigned } from '../upstream/self-signed.ts'
 
@@ -71,7 +71,7 @@ t.test('files that are renamed into place are seen', async t => {
 })
 
 t.test('a symbolic link that is swapped, as Kubernetes does, is seen', async t => {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
+  const folder = tempFolder('sluice-tls')
   const mount = (name: string) => {
     const { cert, key } = pair()
     mkdirSync(join(folder, name))

@@ -1,11 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { connectionCap, descriptorLimit } from '../../src/threads/operating-system.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 
 t.test('the limit of the process is read where the system tells it', async t => {
-  const path = join(mkdtempSync(join(tmpdir(), 'sluice-limits-')), 'limits')
+  const path = join(tempFolder('sluice-limits'), 'limits')
   writeFileSync(
     path,
     'Max processes  100  100  processes\nMax open files            1024                 4096                 files\n',

@@ -3,7 +3,6 @@
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { Agent } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { BroadcastChannel } from 'node:worker_threads'
@@ -26,6 +25,7 @@ import { type SupervisorOptions, startSupervisor } from '../../src/threads/super
 import { Block, FAULT_CHANNEL, type Order } from '../support/faulty-thread.ts'
 import { NO_SHEDDING } from '../support/gateway-process.ts'
 import { eventually, openProbe, type Probe, type ProbeResult } from '../support/stream-probe.ts'
+import { tempFolder } from '../support/temp-folder.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** For what comes in a moment on a machine that is not busy. */
@@ -38,7 +38,7 @@ async function start(
   more: { timeouts?: Partial<Config['timeouts']>; threads?: number } = {},
   options: Partial<SupervisorOptions> = {},
 ) {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-threads-'))
+  const folder = tempFolder('sluice-threads')
   const storageUrl = `sqlite:${join(folder, 'gateway.db')}`
   const store = await openStore(storageUrl)
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
@@ -243,7 +243,7 @@ t.test('a thread that does not stop is told apart', async t => {
 })
 
 t.test('a thread that dies again and again leaves no files, and all it recorded arrives', async t => {
-  const root = mkdtempSync(join(tmpdir(), 'sluice-shipped-'))
+  const root = tempFolder('sluice-shipped')
   const clock = new TestClock()
   const shipper = await startShipper({
     storageUrl: `sqlite:${join(root, 'ledger.db')}`,
