@@ -102,7 +102,7 @@ t.test(
     t.equal(await ensureKeys({ store, clock, managementKey, apiKey }), null)
     t.equal(await store.keys.find(hashKey(apiKey)), null)
     t.match(await store.keys.find(hashKey(managementKey)), { kind: 'management' })
-    t.match(notices, [[/was deleted/, { variable: 'GATEWAY_API_KEY' }]])
+    t.match(notices, [['keys', /was deleted/, { variable: 'GATEWAY_API_KEY' }]])
     t.notMatch(JSON.stringify(notices), apiKey)
   },
 )

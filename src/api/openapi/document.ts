@@ -189,7 +189,7 @@ function operation(
     tags: [tag],
     ...(row.bases === undefined
       ? {}
-      : { servers: row.bases.flatMap(base => (base === '' ? [] : [{ url: base }])) }),
+      : { servers: row.bases.map(base => ({ url: base === '' ? '/' : base })) }),
     security: SCHEMES[row.key],
     ...(all.length === 0 ? {} : { parameters: all }),
     ...(body === undefined || accept === 'none'

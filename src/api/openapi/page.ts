@@ -14,7 +14,7 @@ interface PlacedOperation {
 }
 
 const COMPONENT = '#/components/'
-const METHODS = ['get', 'post', 'put', 'patch', 'delete']
+const METHODS = ['head', 'get', 'post', 'put', 'patch', 'delete']
 /** Deeper objects are named, and their fields are left out. Those with a name have a place of their own. */
 const DEPTH_MAX = 8
 
