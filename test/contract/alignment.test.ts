@@ -452,14 +452,18 @@ t.test('what the plugin delivers and tells', async t => {
         const last = each.model.at(-1) ?? {}
         const failure = typeof each.ends === 'number'
         if (failure && !stream) {
+          const errorType = each.ends === 403 ? 'permission_denied' : 'provider_overloaded'
           t.equal(reply.status, each.ends)
           t.same(JSON.parse(text), {
             id: reply.headers.get('x-generation-id'),
             error: {
               code: each.ends,
               message: messageOf(each.told),
+              type: errorType,
+              param: null,
+              error_type: errorType,
               metadata: {
-                error_type: each.ends === 403 ? 'permission_denied' : 'provider_overloaded',
+                error_type: errorType,
                 alignment: { calls, rejected: rejectedOf(last, each.model.length) },
               },
             },

@@ -231,6 +231,7 @@ t.test('the door of Google', async () => {
   await ask('listGoogleModels', { query: { pageSize: '2' } })
   await ask('getGoogleModel', { params: { model: 'sim/echo' } })
   await ask('sayHello')
+  await ask('findRoot')
 })
 
 t.test('embeddings', async () => {

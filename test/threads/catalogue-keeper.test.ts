@@ -77,7 +77,10 @@ t.test('a list is kept in the store, and read from there where its provider is a
   await second.start()
   t.same(ids(second.packed), ['acme/echo'])
   t.ok(await eventually(async () => notices.length > 0, 10_000))
-  t.match(notices[0], /^cannot list a provider's models; its last list stays .*"acme".*connection_refused/)
+  t.match(
+    notices[0],
+    /^cannot list the models of a provider; its last list stays .*"acme".*connection_refused/,
+  )
   t.notMatch(notices.join(), 'key-of-acme')
 })
 

@@ -23,7 +23,7 @@ async function start(t: Test, files = certificateFiles()) {
     clock,
     log: {
       notice: (_, message, fields) => void notices.push([message, fields]),
-      error: message => void errors.push(message),
+      error: (_, message) => void errors.push(message),
     },
     onChange: version => {
       if (threads.take === 'never') return new Promise(() => undefined)

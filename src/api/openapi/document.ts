@@ -189,7 +189,7 @@ function operation(
     tags: [tag],
     ...(row.bases === undefined
       ? {}
-      : { servers: row.bases.map(base => ({ url: base === '' ? '/' : base })) }),
+      : { servers: row.bases.flatMap(base => (base === '' ? [] : [{ url: base }])) }),
     security: SCHEMES[row.key],
     ...(all.length === 0 ? {} : { parameters: all }),
     ...(body === undefined || accept === 'none'

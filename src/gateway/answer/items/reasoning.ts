@@ -57,7 +57,7 @@ export class ReasoningBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     this.#finishPart()
-    const sealed = fields === null ? undefined : (fields as { readonly [SEALED_BY]?: SealedBy })[SEALED_BY]
+    const sealed = (fields as { readonly [SEALED_BY]?: SealedBy } | null | undefined)?.[SEALED_BY]
     if (sealed === undefined) return this.finished(this.#item(status), fields)
     const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
     const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
