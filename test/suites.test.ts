@@ -1,4 +1,4 @@
-import { existsSync, globSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { wanted } from '../scripts/heavy.ts'
@@ -45,4 +45,12 @@ t.test('each group has its turn, which the commit says', async t => {
   t.same(wanted(['secrets', 'kills'], commit), ['secrets', 'kills'])
   t.equal(wanted([], commit), null)
   t.throws(() => wanted(['secret'], commit), /secret: no group of heavy tests; there are .*secrets/)
+})
+
+t.test('no file lets the tests of later files of its suite run at the same time', async t => {
+  const files = globSync('**/*.test.ts', { cwd: HERE })
+  t.same(
+    files.filter(file => /^t\.jobs\b/m.test(readFileSync(join(HERE, file), 'utf8'))),
+    [],
+  )
 })

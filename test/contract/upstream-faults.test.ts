@@ -79,8 +79,6 @@ t.teardown(async () => {
   await hasty.close()
   await silent.close()
 })
-// As many second attempts as the retry budget always allows.
-t.jobs = 3
 
 /** What this process, as a client, has to do with the server at this port. */
 function watchUpstream(t: Pick<Test, 'teardown'>, port: number) {
@@ -178,16 +176,23 @@ function check(t: Test, variant: Variant, reply: Response, text: string): void {
   }
 }
 
-for (const transport of TRANSPORTS) {
-  for (const variant of variants(false)) {
-    // What a transport tells does not depend on the format.
-    if (transport === 'undici' && variant.format !== 'openai-chat') continue
-    t.test(`${transport}: ${nameOf(variant)}`, async t => {
-      const reply = await ask(patient[transport], variant)
-      check(t, variant, reply, await reply.text())
-    })
+// As many second attempts as the retry budget always allows.
+t.test('what a provider sends', { jobs: 3 }, async t => {
+  const all: PromiseLike<unknown>[] = []
+  for (const transport of TRANSPORTS) {
+    for (const variant of variants(false)) {
+      // What a transport tells does not depend on the format.
+      if (transport === 'undici' && variant.format !== 'openai-chat') continue
+      all.push(
+        t.test(`${transport}: ${nameOf(variant)}`, async t => {
+          const reply = await ask(patient[transport], variant)
+          check(t, variant, reply, await reply.text())
+        }),
+      )
+    }
   }
-}
+  await Promise.all(all)
+})
 
 /** Makes the time pass in which the provider keeps silent, or says too little, once the gateway has heard the rest. */
 async function outwait(
