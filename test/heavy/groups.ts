@@ -19,22 +19,19 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/batch-full-disk.test.ts',
     'contract/batch-faults.test.ts',
   ],
-  kills: [
-    'threads/ledger-kill.test.ts',
-    'storage/store-kill.test.ts',
-    'heavy/spool-kill.test.ts',
-    'heavy/batch-accept-kill.test.ts',
-  ],
-  bounds: ['heavy/calls.test.ts', 'heavy/growth.test.ts', 'heavy/drain.test.ts'],
+  kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
+  bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
 }
 
 /** They measure, or take long: for a machine that does nothing else. */
 export const ALONE: readonly string[] = [
+  'heavy/batch-accept-kill.test.ts',
   'heavy/batch-faults.test.ts',
   'heavy/batch-kill.test.ts',
   'heavy/batch-upload.test.ts',
   'heavy/bursts.test.ts',
   'heavy/event-loop.test.ts',
+  'heavy/growth.test.ts',
   'heavy/heartbeat.test.ts',
   'heavy/hostile-memory.test.ts',
   'heavy/ledger-kill.test.ts',
@@ -49,6 +46,7 @@ export const ALONE: readonly string[] = [
   'heavy/slow-attackers.test.ts',
   'heavy/slow-readers.test.ts',
   'heavy/soak.test.ts',
+  'heavy/spool-kill.test.ts',
   'heavy/store-kill.test.ts',
   'heavy/stream-memory.test.ts',
 ]

@@ -3,6 +3,7 @@ import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
 import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../src/dialects/embeddings/body-schema.ts'
+import { GeminiBody, GeminiContent } from '../../src/dialects/gemini/body-schema.ts'
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { BatchCreation } from '../../src/protocol/batch-creation.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
@@ -31,9 +32,22 @@ const MESSAGE = {
   messages: [{ role: 'user', content: 'hi' }],
 }
 
+const CONTENTS = { contents: [{ role: 'user', parts: [{ text: 'hi' }] }] }
+const CONTENT = { content: { parts: [{ text: 'hi' }] } }
+
 /** Bodies by operation: the schema whose fields are spoilt one by one, and a body that is good but for them. */
 const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string, unknown>>]>> = {
   'POST /responses': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
+  'POST /responses/compact': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
+  'POST /responses/input_tokens': [ResponsesRequest, { model: 'shared/openai-chat', input: 'hi' }],
+  'POST /v1beta/models/{model}:generateContent': [GeminiBody, CONTENTS],
+  'POST /v1beta/models/{model}:streamGenerateContent': [GeminiBody, CONTENTS],
+  'POST /v1beta/models/{model}:countTokens': [GeminiBody, CONTENTS],
+  'POST /v1beta/models/{model}:embedContent': [Type.Object({ content: GeminiContent }), CONTENT],
+  'POST /v1beta/models/{model}:batchEmbedContents': [
+    Type.Object({ requests: Type.Array(Type.Object({ content: GeminiContent })) }),
+    { requests: [CONTENT] },
+  ],
   'POST /chat/completions': [
     ChatBody,
     { model: 'shared/openai-chat', messages: [{ role: 'user', content: 'hi' }] },
@@ -82,10 +96,12 @@ export function* refusals(routes: readonly Operation[], secrets: Secrets): Gener
     const operation = `${route.method} ${route.path}`
     const key = route.key === 'management' ? secrets.managementKey : secrets.apiKey
     const other = route.key === 'management' ? secrets.apiKey : secrets.managementKey
-    const path = `/v1${route.path.replace('{id}', STRANGE_ID).replace('{hash}', 'f'.repeat(64))}`
-      .replace('{ref}', 'nothing')
-      .replace('{user}', encodeURIComponent(secrets.endUser))
-      .replace('{author}/{slug}', 'no/model')
+    const path =
+      `${route.bases?.[0] ?? '/v1'}${route.path.replace('{id}', STRANGE_ID).replace('{hash}', 'f'.repeat(64))}`
+        .replace('{ref}', 'nothing')
+        .replace('{user}', encodeURIComponent(secrets.endUser))
+        .replace('{author}/{slug}', 'no/model')
+        .replace('{model}', 'no/model')
     const bodied = BODIES[operation]
     const isForm = route.accept === 'raw' && route.media === 'any'
     if (bodied === undefined && !isForm && route.bodyLimitBytes > 0)
@@ -150,13 +166,13 @@ function* spoiltForms(
   const bodies: Readonly<Record<string, string>> = {
     'is no form': all,
     'is cut': file,
-    'has no purpose': `${file}--XX--`,
     'has another purpose': `${file}${part(`${disposition}; name="purpose"`, sharedKey)}--XX--`,
     'has a long purpose': `${file}${part(`${disposition}; name="purpose"`)}--XX--`,
     'has a strange field': `${part(`${disposition}; name="${sharedKey}"`)}--XX--`,
     'has a strange head': `${part(sharedKey)}--XX--`,
     'has a strange disposition': `${part(`Content-Disposition: ${sharedKey}`)}--XX--`,
-    'goes on': `${file}--XX--\r\n${sharedKey}`,
+    // The file itself is stored as it came.
+    'goes on': `${part(`${disposition}; name="file"; filename="a"`, 'a text')}--XX--\r\n${sharedKey}`,
   }
   for (const [name, body] of Object.entries(bodies))
     yield ask(`whose form ${name}`, { headers: { 'content-type': 'multipart/form-data; boundary=XX' }, body })

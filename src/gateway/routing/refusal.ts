@@ -1,5 +1,6 @@
 /** Refusals of routing: the errors of requests that no endpoint may serve, each with a way out. Pure. */
 import { type FailureCode, GatewayError } from '../../errors.ts'
+import { shownModel } from '../../log/log.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -28,8 +29,10 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
     const message = `${id} may be ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
     return unavailable('model_not_found', message, [id], [])
   }
-  const message = `${id} is not a valid model ID${adviceFor(id, catalog)}`
-  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [id], [])
+  // In place of a model some callers name a key.
+  const shown = shownModel(id)
+  const message = `${shown} is not a valid model ID${adviceFor(id, catalog)}`
+  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shown], [])
 }
 
 /** Meanings of an ambiguous name that its refusal tells. */
