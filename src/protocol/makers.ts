@@ -1,7 +1,8 @@
 /**
- * What only its maker can read: encrypted reasoning, signatures of thoughts and of calls. It is marked with its maker
- * (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other way it is
- * left out, because others refuse it. What has no mark was not made through this gateway, and goes on as it came. Pure.
+ * Content that only its maker can read: encrypted reasoning, signatures of thoughts and of calls. It is marked with
+ * its maker (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other
+ * way it is left out, because others refuse it. Content without a mark was not made through this gateway, and goes on
+ * as it came. Pure.
  */
 import type { InputItem } from './items.ts'
 import { isObject } from './schema.ts'

@@ -22,7 +22,7 @@ export interface Client {
   readonly title: string
   /** The API by which it calls. */
   readonly api: string
-  /** Where the lines go: a shell, or a file. */
+  /** The place of the lines: a shell, or a file. */
   readonly place: string
   lines(facts: ConnectFacts): readonly string[]
   /** Things that it cannot learn by itself; empty: none. */

@@ -20,7 +20,7 @@ export function showsThoughts({ reasoning }: ResponsesRequest): boolean {
   return thinking?.includeThoughts === true
 }
 
-/** What no part has a place for, until a part comes that can carry it. */
+/** Kept until a part comes that can carry it, because no part of its own has a place for it. */
 export class SealCarrier {
   #items: PartItem[] = []
 

@@ -223,7 +223,7 @@ class ModelTurn {
       const drawn = drawnItem(media['image_url'], this.#index * PARTS_APART + at)
       this.#add(signature === null ? drawn : { ...drawn, signature: signatureOfCall(signature) }, at)
     } else if ('toolCall' in part || 'toolResponse' in part) {
-      // What the provider ran itself; others need not know of it.
+      // The provider ran it itself; others need not know of it.
       const id = `ws_${this.#index}_${at}`
       this.#add({ type: 'web_search_call', id, status: 'completed', native: { parts: [part] } }, at)
     } else this.#say(unknownPart(part, 'output_text'), at)

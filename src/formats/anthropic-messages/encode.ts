@@ -24,7 +24,7 @@ const COMPACTION_BETA = 'compact-2026-01-12'
 /** The field with flags for features that are not out yet; they travel in a header. */
 const BETAS = 'betas'
 const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
-/** Where the work is billed in an account; it travels in a header. */
+/** The workspace that an account bills; it travels in a header. */
 const WORKSPACE = 'anthropic_workspace_id'
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
 

@@ -29,7 +29,7 @@ export interface EncodedTools {
   readonly toolConfig: Json | null
 }
 
-/** What only a client of this API can say of its tools. */
+/** Settings of tools that only clients of this API can give. */
 type Own = { readonly toolConfig?: unknown }
 
 /** @throws GatewayError `unprocessable` with the path of a tool or choice that Gemini cannot express. */
