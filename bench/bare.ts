@@ -7,7 +7,7 @@
 import { App, type HttpRequest, type HttpResponse } from 'uWebSockets.js'
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../src/clock.ts'
-import { createDirectTransport } from '../src/upstream/direct-transport.ts'
+import { createDirectTransport } from '../src/upstream/client/direct-transport.ts'
 import type { UpstreamCall, UpstreamHandler, UpstreamHead } from '../src/upstream/transport.ts'
 
 const [plainPort, securePort, plainUpstream, secureUpstream, certificate = ''] = process.argv.slice(2)

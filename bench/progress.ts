@@ -1,5 +1,5 @@
 /** How far a run is, on standard error: a bar on a terminal, otherwise a line per row. */
-import { drawsOver, ProgressBar } from '../src/commands/progress-bar.ts'
+import { drawsOver, ProgressBar } from '../src/commands/terminal/progress-bar.ts'
 import { costOf, type Row } from './results.ts'
 
 export class Progress {

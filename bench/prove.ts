@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { plain } from '../src/commands/text.ts'
+import { plain } from '../src/commands/terminal/text.ts'
 import { version } from '../src/commands/version.ts'
 import { waitingClock } from '../src/commands/waiting-clock.ts'
 import { FaultProvider, prove } from '../src/prove/prove.ts'

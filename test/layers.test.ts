@@ -5,7 +5,7 @@ import t from 'tap'
 
 const SRC = resolve(import.meta.dirname, '../src')
 
-/** Besides the leaves and the folder itself. `exchange.ts` and the entries stand for themselves. */
+/** Besides the leaves and the folder itself. The entries stand for themselves. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   guardrails: ['protocol'],
@@ -73,7 +73,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'files',
     'transcripts',
   ],
-  server: ['protocol', 'api', 'access', 'storage'],
+  admission: ['protocol', 'api', 'storage'],
+  services: ['protocol', 'providers', 'storage', 'files', 'invalidation', 'server'],
+  server: ['protocol', 'api', 'access', 'storage', 'admission'],
   console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
   sim: ['protocol'],
   prove: ['sim'],
@@ -98,6 +100,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'tools',
     'api',
     'dialects',
+    'admission',
+    'services',
     'server',
     'console',
     'sim',
@@ -148,7 +152,7 @@ const EXCEPTIONS: ReadonlySet<string> = new Set([])
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/uws/front.ts', 'server/uws/messages.ts', 'server/uws/socket.ts'],
   ws: ['server/node/messages.ts'],
-  piscina: ['tasks/worker-set.ts'],
+  piscina: ['tasks/pool/worker-set.ts'],
   'just-bash': ['sandbox/embedded/child.ts'],
 }
 
@@ -171,10 +175,9 @@ function specifiers(file: string): string[] {
   return [...found].map(match => match[1] ?? match[2] ?? match[3] ?? '')
 }
 
-/** `gateway/attempt.ts` -> `gateway`; the exchange and its bill, which plugins see, stand for themselves. */
+/** `gateway/attempt/attempt.ts` -> `gateway`. */
 function unit(path: string): string {
   const name = relative(SRC, path)
-  if (name === 'gateway/exchange.ts' || name === 'gateway/bill.ts') return 'exchange'
   return name.split('/')[0]?.replace(/\.ts$/, '') ?? ''
 }
 
@@ -267,6 +270,11 @@ t.test('the rooms of the gateway are entered by their doors', async t => {
       if (to !== join(folder, door)) t.fail(`${relative(SRC, from)} ${relative(SRC, to)}`)
     }
   }
+})
+
+t.test('a room has at most twenty files', async t => {
+  const rooms = Map.groupBy(files, file => relative(SRC, dirname(file)))
+  for (const [room, found] of rooms) t.ok(found.length <= 20, `${room || 'src'}: ${found.length} files`)
 })
 
 t.test('packages with a sole importer are imported nowhere else', async t => {

@@ -6,8 +6,8 @@ import { allTests, choose } from '../scripts/quick-tests.ts'
 import { SLOW_FILES } from './heavy/groups.ts'
 
 const TESTS = [
-  'test/gateway/attempt.test.ts',
-  'test/gateway/hedge.test.ts',
+  'test/gateway/attempt/attempt.test.ts',
+  'test/gateway/attempt/hedge.test.ts',
   'test/plugins/fusion.test.ts',
   'test/tools/text-tools.test.ts',
   'test/contract/fusion.test.ts',
@@ -17,15 +17,15 @@ const TESTS = [
   'test/support/clock.test.ts',
 ]
 const TEXTS: Readonly<Record<string, string>> = {
-  'test/gateway/hedge.test.ts': `import { Attempt } from '../../src/gateway/attempt.ts'`,
-  'test/contract/limits.test.ts': `import { x } from '../../src/gateway/attempt.ts'`,
+  'test/gateway/attempt/hedge.test.ts': `import { Attempt } from '../../src/gateway/attempt/attempt.ts'`,
+  'test/contract/limits.test.ts': `import { x } from '../../src/gateway/attempt/attempt.ts'`,
   'test/support/clock.test.ts': `import { TestClock } from '../support/test-clock.ts'`,
 }
 const tree = { tests: TESTS, read: (file: string) => TEXTS[file] ?? '' }
 
 t.test('the test of its name comes first, then those that import the file', async t => {
-  const { run } = choose(['src/gateway/attempt.ts'], tree)
-  t.same(run.slice(0, 2), ['test/gateway/attempt.test.ts', 'test/gateway/hedge.test.ts'])
+  const { run } = choose(['src/gateway/attempt/attempt.ts'], tree)
+  t.same(run.slice(0, 2), ['test/gateway/attempt/attempt.test.ts', 'test/gateway/attempt/hedge.test.ts'])
 })
 
 t.test('the contract file of a name is run, and the short ones of the room', async t => {
@@ -42,7 +42,7 @@ t.test('a test that is changed itself is run', async t => {
 })
 
 t.test('what takes minutes is named and left', async t => {
-  const { run, left } = choose(['src/gateway/attempt.ts', 'test/contract/canary.test.ts'], tree)
+  const { run, left } = choose(['src/gateway/attempt/attempt.ts', 'test/contract/canary.test.ts'], tree)
   t.same(left, ['test/contract/canary.test.ts', 'test/contract/limits.test.ts'])
   t.notOk(run.some(file => left.includes(file)))
 })

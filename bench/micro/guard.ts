@@ -5,7 +5,7 @@
  */
 import { Guardrails } from '../../src/access/guardrails.ts'
 import { systemClock } from '../../src/clock.ts'
-import { Exchange } from '../../src/gateway/exchange.ts'
+import { Exchange } from '../../src/exchange/exchange.ts'
 import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard/guard.ts'
 import { type GuardedAttempt, OutputGuard } from '../../src/gateway/guard/reply.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'

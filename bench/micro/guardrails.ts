@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads'
 import { RE2JS } from 're2js'
 import { compileRules, type RuleSet } from '../../src/guardrails/rules.ts'
 import { TextWindow } from '../../src/guardrails/window.ts'
-import { BUILTIN_LABELS, type BuiltinSlug } from '../../src/protocol/guardrails.ts'
+import { BUILTIN_LABELS, type BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 
 const ROUNDS = 9
 const SLUGS = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]

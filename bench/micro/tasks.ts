@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createPoolOf } from '../../src/tasks/pool.ts'
+import { createPoolOf } from '../../src/tasks/pool/pool.ts'
 import { FAULTY, FAULTY_ENTRY } from '../../test/support/faulty-tasks.ts'
 
 const AMPLE = { deadlineMs: 60_000 }

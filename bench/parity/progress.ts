@@ -1,5 +1,5 @@
 /** How far a parity run is, on standard error: a bar on a terminal, otherwise a line at each tenth. */
-import { drawsOver, ProgressBar } from '../../src/commands/progress-bar.ts'
+import { drawsOver, ProgressBar } from '../../src/commands/terminal/progress-bar.ts'
 
 const TENTHS = 10
 

@@ -3,7 +3,7 @@ import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'
 import { END_USER_WEIGHT_DEFAULT } from '../protocol/limits.ts'
-import { isEndUserName } from '../protocol/management.ts'
+import { isEndUserName } from '../protocol/management/management.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
 
 export interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {

@@ -1,7 +1,7 @@
 /** Batches as clients see them. Pure. */
 import { isTerminal } from '../batches/states.ts'
 import { sumToUsd } from '../money.ts'
-import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchRecord, StoredResult } from '../storage/batches.ts'
 
 /** A batch without its results. */

@@ -1,11 +1,11 @@
 /** The terms of a request beside its body, and the reading of its body, over any transport. */
 import { callerOf } from '../access/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
+import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
 import { keptName } from '../gateway/accounting/account.ts'
 import type { Outcome } from '../gateway/answer/answer.ts'
-import type { ClientFacts, ClientRequest } from '../gateway/exchange.ts'
 import { shownModel } from '../log/log.ts'
-import { isObject } from '../protocol/schema.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 
 /** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */

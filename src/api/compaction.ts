@@ -5,6 +5,7 @@
 import { unixSeconds } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import { type GatewayError, toGatewayError } from '../errors.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
 import { echoRequest, FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import {
   keptMessages,
@@ -13,13 +14,12 @@ import {
   summaryIn,
   summaryRequest,
 } from '../gateway/compaction.ts'
-import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import type { Summaries } from '../gateway/summaries.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { HostedItem } from '../protocol/items.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { ResponseResource } from '../protocol/response.ts'
-import { isObject } from '../protocol/schema.ts'
 import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Handler, Reply } from './operation.ts'

@@ -4,7 +4,7 @@
  */
 import type { Dialect } from '../dialects/dialect.ts'
 import type { Gateway } from '../gateway/respond.ts'
-import { isObject } from '../protocol/schema.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { DataRegionOf } from './client-call.ts'
 import { openCall } from './inference.ts'
 import type { ApiRequest, Handler } from './operation.ts'

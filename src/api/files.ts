@@ -13,8 +13,8 @@ import {
 import type { RequestSignal } from '../signal.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord } from '../storage/store.ts'
+import { limitOf, parameter, refuseField } from './management/paging.ts'
 import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
-import { limitOf, parameter, refuseField } from './paging.ts'
 import { SlowReader } from './slow-reader.ts'
 
 export interface FilesApiDeps {

@@ -5,8 +5,8 @@ import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
 import { toUsd } from '../money.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
+import { hashParameter, limitOf, parameter, refuseField } from './management/paging.ts'
 import type { Handler } from './operation.ts'
-import { hashParameter, limitOf, parameter, refuseField } from './paging.ts'
 
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>

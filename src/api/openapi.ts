@@ -1,6 +1,6 @@
 /** GET /openapi.json: the interface description, written once per thread from the table of operations. */
 import { createHash } from 'node:crypto'
-import { sendWritten, type WrittenDocument } from './models.ts'
+import { sendWritten, type WrittenDocument } from './models/models.ts'
 import { createDocument, type DescribedRow } from './openapi/document.ts'
 import type { OpenHandler } from './operation.ts'
 

@@ -4,8 +4,8 @@
  */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
+import type { Held } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
-import type { Held } from '../gateway/exchange.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'

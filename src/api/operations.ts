@@ -10,38 +10,17 @@ import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
 import {
   GUARDRAIL_BODY_MAX_BYTES,
   INFERENCE_BODY_MAX_BYTES,
   MANAGEMENT_BODY_MAX_BYTES,
 } from '../protocol/limits.ts'
-import type { Offered } from '../protocol/request-parser.ts'
 import type { Store } from '../storage/store.ts'
-import { addCredits, listActivity, showCredits } from './account.ts'
-import { listAudit } from './audit.ts'
 import { type BatchDeps, cancelBatch, createBatch, deleteBatch, findBatch, listBatches } from './batches.ts'
-import {
-  BYOK_BODY_MAX_BYTES,
-  changeCredential,
-  createCredential,
-  deleteCredential,
-  findCredential,
-  listCredentials,
-} from './byok.ts'
 import { type CompactionDeps, compactConversation } from './compaction.ts'
 import { countTokens, MESSAGES_COUNT, RESPONSES_COUNT } from './count-tokens.ts'
-import type { SettingsDeps } from './credential-settings.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
-import {
-  byPath,
-  byQuery,
-  changeEndUser,
-  deactivateEndUser,
-  END_USER_BODY_MAX_BYTES,
-  findEndUser,
-  listEndUsers,
-  registerEndUser,
-} from './end-users.ts'
 import {
   createFile,
   deleteFile,
@@ -58,6 +37,28 @@ import {
   googleRows,
   listModels as listGoogleModels,
 } from './google.ts'
+import { createInference, type InferenceDeps } from './inference.ts'
+import { addCredits, listActivity, showCredits } from './management/account.ts'
+import { listAudit } from './management/audit.ts'
+import {
+  BYOK_BODY_MAX_BYTES,
+  changeCredential,
+  createCredential,
+  deleteCredential,
+  findCredential,
+  listCredentials,
+} from './management/byok.ts'
+import type { SettingsDeps } from './management/credential-settings.ts'
+import {
+  byPath,
+  byQuery,
+  changeEndUser,
+  deactivateEndUser,
+  END_USER_BODY_MAX_BYTES,
+  findEndUser,
+  listEndUsers,
+  registerEndUser,
+} from './management/end-users.ts'
 import {
   ASSIGNMENT_BODY_MAX_BYTES,
   type Assignees,
@@ -67,18 +68,32 @@ import {
   listAssignments,
   MEMBERS,
   unassign,
-} from './guardrail-assignments.ts'
-import type { PatternProblem } from './guardrail-settings.ts'
+} from './management/guardrail-assignments.ts'
+import type { PatternProblem } from './management/guardrail-settings.ts'
 import {
   changeGuardrail,
   createGuardrail,
   deleteGuardrail,
   findGuardrail,
   listGuardrails,
-} from './guardrails.ts'
-import { createInference, type InferenceDeps } from './inference.ts'
-import { KeyUsage } from './key-usage.ts'
-import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys, showOwnKey } from './keys.ts'
+} from './management/guardrails.ts'
+import { KeyUsage } from './management/key-usage.ts'
+import {
+  changeKey,
+  createApiKey,
+  deleteKey,
+  findKey,
+  type KeyDeps,
+  listKeys,
+  showOwnKey,
+} from './management/keys.ts'
+import {
+  changeWorkspace,
+  createWorkspace,
+  deleteWorkspace,
+  findWorkspace,
+  listWorkspaces,
+} from './management/workspaces.ts'
 import {
   countModels,
   findModel,
@@ -89,18 +104,11 @@ import {
   listOwnModels,
   listProviders,
   listZeroRetention,
-} from './models.ts'
+} from './models/models.ts'
 import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import { listProofKeys } from './proof.ts'
 import { type ResumeDeps, resumeResponse } from './resume.ts'
-import {
-  changeWorkspace,
-  createWorkspace,
-  deleteWorkspace,
-  findWorkspace,
-  listWorkspaces,
-} from './workspaces.ts'
 
 export interface OperationDeps
   extends InferenceDeps,

@@ -7,11 +7,17 @@ import { type Clock, unixSeconds } from '../clock.ts'
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../credentials/proof-keys.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange, Witness } from '../gateway/exchange.ts'
+import type { Exchange, Witness } from '../exchange/exchange.ts'
 import { callsOf, wishOf } from '../gateway/placement.ts'
 import type { Log } from '../log/log.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { digestedEvent, PROOF_ISSUER, type ProofScope, proofPlace, replyDigest } from '../protocol/proof.ts'
+import {
+  digestedEvent,
+  PROOF_ISSUER,
+  type ProofScope,
+  proofPlace,
+  replyDigest,
+} from '../protocol/management/proof.ts'
 import { whenReady } from '../ready.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 

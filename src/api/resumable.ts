@@ -5,13 +5,13 @@
 
 import type { Dialect } from '../dialects/dialect.ts'
 import { GatewayError } from '../errors.ts'
-import type { ClientRequest } from '../gateway/exchange.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { RequestAbort } from '../signal.ts'
 import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
 import type { StreamDeps } from './event-sink.ts'
+import { refuseField } from './management/paging.ts'
 import type { ApiRequest, Reply } from './operation.ts'
-import { refuseField } from './paging.ts'
 import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'

@@ -16,8 +16,8 @@ import {
   type Transcripts,
 } from '../transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
+import { flagParameter, parameter, refuseField } from './management/paging.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-import { flagParameter, parameter, refuseField } from './paging.ts'
 
 export interface ResumeDeps {
   readonly stream: StreamDeps

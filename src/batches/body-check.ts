@@ -4,7 +4,7 @@
  */
 import type { FailureCode } from '../errors.ts'
 import { GatewayError } from '../errors.ts'
-import { NO_USAGE } from '../protocol/batches.ts'
+import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
 import { TaskError } from '../tasks/task.ts'
 import { failedLine } from './result-line.ts'

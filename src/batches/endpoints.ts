@@ -4,10 +4,10 @@
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { GatewayError } from '../errors.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
 import { type ExchangeSummary, FinalSink } from '../gateway/answer/answer.ts'
-import type { ClientRequest } from '../gateway/exchange.ts'
 import type { Gateway } from '../gateway/respond.ts'
-import type { BatchEndpoint, BatchPreferences } from '../protocol/batches.ts'
+import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
 import { withPreferences } from './line-request.ts'
 
 /** A line as its endpoint runs it. */

@@ -1,6 +1,6 @@
 /** The lanes of one runner, by provider and own credential, and what ended lines say about them. Batch thread. */
 import type { Clock } from '../clock.ts'
-import type { AttemptRecord } from '../gateway/exchange.ts'
+import type { AttemptRecord } from '../exchange/exchange.ts'
 import { ProviderLane } from './provider-lane.ts'
 import { wasSent } from './retry.ts'
 

@@ -1,6 +1,6 @@
 /** The request of a line with what the batch says for all: the model, and preferences of providers. Pure. */
 import { GatewayError } from '../errors.ts'
-import type { BatchPreferences } from '../protocol/batches.ts'
+import type { BatchPreferences } from '../protocol/management/batches.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 /** The body with the model of the batch where it names none. */

@@ -5,20 +5,20 @@
 import { callerOf } from '../access/keys.ts'
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
-import type { Ledger } from '../gateway/accounting/account.ts'
-import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type {
   AttemptRecord,
   BatchTerms,
   ClientRequest,
   CollectedReply,
   Exchange,
-} from '../gateway/exchange.ts'
+} from '../exchange/exchange.ts'
+import type { Ledger } from '../gateway/accounting/account.ts'
+import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Log } from '../log/log.ts'
 import type { PriceFactor } from '../money.ts'
-import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import { isObject } from '../protocol/json/schema.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { Caller } from '../protocol/records.ts'
-import { isObject } from '../protocol/schema.ts'
 import type { BatchRecord, ClaimedLine, LineOutcome } from '../storage/batches.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'

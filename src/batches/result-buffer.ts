@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Log } from '../log/log.ts'
-import { NO_USAGE } from '../protocol/batches.ts'
+import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchWork, HeldLine, LineResult, ReturnedLine } from '../storage/batches.ts'
 import { isUnfit } from '../storage/store.ts'
 import { failedLine } from './result-line.ts'

@@ -1,9 +1,9 @@
 /** Results of lines: what a client reads of each, and what its request came to. Pure. */
 import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { byokFee, chargedTier } from '../gateway/accounting/account.ts'
-import type { Exchange } from '../gateway/exchange.ts'
 import type { PicoUsd } from '../money.ts'
-import { type BatchUsage, NO_USAGE } from '../protocol/batches.ts'
+import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { resultId } from './ids.ts'
 

@@ -3,7 +3,7 @@
  * count as a try. Pure.
  */
 import { type GatewayError, PROVIDER_STATUSES } from '../errors.ts'
-import type { AttemptRecord } from '../gateway/exchange.ts'
+import type { AttemptRecord } from '../exchange/exchange.ts'
 
 /** Requests that are sent for one line, when they fail in a way that may pass. */
 export const TRIES_MAX = 3

@@ -1,5 +1,5 @@
 /** The states of a batch and the moves between them: one table, forward only. Pure. */
-import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../protocol/batches.ts'
+import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../protocol/management/batches.ts'
 
 /** The states that follow on each state. */
 const NEXT: Readonly<Record<BatchStatus, readonly BatchStatus[]>> = {

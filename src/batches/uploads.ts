@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
-import { spoolRoot } from '../storage/spool-folder.ts'
+import { spoolRoot } from '../storage/spool/spool-folder.ts'
 import { codeOf } from '../storage/store.ts'
 import type { FileBytes } from '../tasks/batches/file-source.ts'
 

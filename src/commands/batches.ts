@@ -9,8 +9,8 @@ import { type BatchDisplay, watchBatch } from './batches/watching.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
 import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gateway-client.ts'
 import { complain, EXIT_FAILED, print } from './outcome.ts'
-import { drawsOver, ProgressBar } from './progress-bar.ts'
-import { count, counted, duration, plain } from './text.ts'
+import { drawsOver, ProgressBar } from './terminal/progress-bar.ts'
+import { count, counted, duration, plain } from './terminal/text.ts'
 import { waitingClock } from './waiting-clock.ts'
 
 const LIST_DEFAULT = 20

@@ -1,8 +1,8 @@
 /** `sluice check`: makes all checks that a start makes before it opens anything, and prints the faults. */
 import { findConfig, processEnvironment } from '../config/config.ts'
-import { discovers } from '../threads/build-catalog.ts'
-import { type CheckedConfig, checkStart } from '../threads/start-failure.ts'
-import { startWarnings } from '../threads/start-warnings.ts'
+import { discovers } from '../threads/build/catalog.ts'
+import { type CheckedConfig, checkStart } from '../threads/start/start-failure.ts'
+import { startWarnings } from '../threads/start/start-warnings.ts'
 import { CONFIG_OPTION, type Command } from './command.ts'
 import { complain, configWords, print } from './outcome.ts'
 

@@ -1,7 +1,7 @@
 /** `sluice connect`: prints the lines that point a client at the gateway. */
 import { findConfig, processEnvironment } from '../config/config.ts'
 import { didYouMean } from '../nearest.ts'
-import { checkStart } from '../threads/start-failure.ts'
+import { checkStart } from '../threads/start/start-failure.ts'
 import { CONFIG_OPTION, type Command, type Given, UsageError } from './command.ts'
 import { CLIENTS, type ConnectModel } from './connect/clients.ts'
 import { addressOf } from './gateway-client.ts'

@@ -8,7 +8,7 @@ import { type Config, loadConfig, processEnvironment } from '../config/config.ts
 import { systemCode } from '../errors.ts'
 import { CommandError, type Given, type Option, UsageError } from './command.ts'
 import { configWords } from './outcome.ts'
-import { plain } from './text.ts'
+import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
   url: { value: 'URL', does: 'address of the gateway; default: that of the configuration' },

@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs'
 import { systemClock } from '../clock.ts'
 import { loadConfig, processEnvironment } from '../config/config.ts'
 import { ImportError, type KnownModel, readModels } from '../providers/known-models.ts'
-import { configuredParts } from '../threads/build-catalog.ts'
+import { configuredParts } from '../threads/build/catalog.ts'
 import { IMPORT_SOURCE, sourceOf } from '../threads/catalogue-keeper.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, print } from './outcome.ts'
-import { count } from './text.ts'
+import { count } from './terminal/text.ts'
 
 export const modelsImport: Command = {
   name: 'models import',

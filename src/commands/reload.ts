@@ -6,8 +6,8 @@ import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { Config, FoundConfig } from '../config/config.ts'
 import type { ClosableLog } from '../log/log.ts'
 import type { Launched } from '../threads/launch.ts'
-import { checkStart, startFailure } from '../threads/start-failure.ts'
-import { startWarnings } from '../threads/start-warnings.ts'
+import { checkStart, startFailure } from '../threads/start/start-failure.ts'
+import { startWarnings } from '../threads/start/start-warnings.ts'
 
 export interface ReloadDeps {
   readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate'>

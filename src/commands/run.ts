@@ -28,7 +28,7 @@ export async function run(words: readonly string[]): Promise<number> {
       complain(error.message.split('\n'))
       return EXIT_FAILED
     }
-    const { startFailure } = await import('../threads/start-failure.ts')
+    const { startFailure } = await import('../threads/start/start-failure.ts')
     const failure = startFailure(error)
     if (failure === null) throw error
     complain(failure.lines)
@@ -38,7 +38,7 @@ export async function run(words: readonly string[]): Promise<number> {
 
 /** A start loads no other command. */
 async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
-  return first === start.name ? [start] : (await import('./table.ts')).COMMANDS
+  return first === start.name ? [start] : (await import('./terminal/table.ts')).COMMANDS
 }
 
 /**

@@ -7,8 +7,8 @@ import type { Store } from '../storage/store.ts'
 import { CONFIG_OPTION, type Command, type Given } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
-import { ProgressBar, percent } from './progress-bar.ts'
-import { count } from './text.ts'
+import { ProgressBar, percent } from './terminal/progress-bar.ts'
+import { count } from './terminal/text.ts'
 
 export const vaultStatus: Command = {
   name: 'vault status',

@@ -3,11 +3,11 @@ import { readFileSync, statSync } from 'node:fs'
 import { loadConfig, processEnvironment } from '../config/config.ts'
 import { ProofKeyError, readProofRing } from '../credentials/proof-keys.ts'
 import { systemCode } from '../errors.ts'
-import type { ProofCall, ProofStatement } from '../protocol/proof.ts'
+import type { ProofCall, ProofStatement } from '../protocol/management/proof.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
 import { GATEWAY_OPTIONS, GatewayClient, gatewayOf } from './gateway-client.ts'
 import { configWords, print } from './outcome.ts'
-import { counted, plain } from './text.ts'
+import { counted, plain } from './terminal/text.ts'
 import {
   type CheckedProof,
   checkProof,

@@ -10,7 +10,7 @@
 import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'
-import type { DataRegion } from '../protocol/guardrails.ts'
+import type { DataRegion } from '../protocol/management/guardrails.ts'
 import type { Endpoint, Model } from '../providers/provider.ts'
 import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 

@@ -17,7 +17,7 @@ import { dirname } from 'node:path'
 import type { Clock } from '../clock.ts'
 import { systemCode } from '../errors.ts'
 import type { Log } from '../log/log.ts'
-import { PROOF_ALGORITHM, PROOF_TYPE, type ProofStatement } from '../protocol/proof.ts'
+import { PROOF_ALGORITHM, PROOF_TYPE, type ProofStatement } from '../protocol/management/proof.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 /** A public key as GET /proof-keys lists it. */

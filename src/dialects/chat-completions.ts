@@ -2,7 +2,7 @@
  * The dialect of POST /chat/completions: messages in, one choice out. Pure.
  * A body becomes a request in the Responses vocabulary; its events and its response become chunks and a completion.
  */
-import type { Offered } from '../protocol/request-parser.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
 import { excludesReasoning } from './chat-completions/answer.ts'
 import { chatBody } from './chat-completions/body.ts'
 import { chatFailure } from './chat-completions/failure.ts'

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../errors.ts'
 import type { EmbeddingsResult } from '../protocol/embeddings.ts'
-import type { Offered } from '../protocol/request-parser.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
 import { chatUsage } from './chat-completions/answer.ts'
 import { chatFailure } from './chat-completions/failure.ts'
 import type { Dialect } from './dialect.ts'

@@ -2,7 +2,7 @@
  * The dialect of Google's generateContent: parts in, one candidate out. Pure.
  * A body becomes a request in the Responses vocabulary; its events and its response become chunks and an answer.
  */
-import type { Offered } from '../protocol/request-parser.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
 import type { Dialect } from './dialect.ts'
 import { geminiBody } from './gemini/body.ts'
 import { blockedAnswer, geminiFailure } from './gemini/failure.ts'

@@ -3,8 +3,8 @@
  * of them may be null, because clients of typed APIs send null for what is unset. Pure.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
+import { maybe } from '../protocol/json/schema.ts'
 import { ResponsesRequest } from '../protocol/request.ts'
-import { maybe } from '../protocol/schema.ts'
 
 /** The fields of the Responses body. */
 export const { properties: hub } = ResponsesRequest

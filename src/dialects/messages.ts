@@ -2,7 +2,7 @@
  * The dialect of POST /messages: blocks in, one message out. Pure.
  * A body becomes a request in the Responses vocabulary; its events and its response become events and a message.
  */
-import type { Offered } from '../protocol/request-parser.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
 import type { Dialect } from './dialect.ts'
 import { messagesBody } from './messages/body.ts'
 import { failureHeaders, messagesFailure, rateHeaders } from './messages/failure.ts'

@@ -1,6 +1,7 @@
 /** The parsers of the bodies that a batch may hold, by endpoint. A new endpoint is one row. Pure. */
-import type { BatchEndpoint } from '../protocol/batches.ts'
-import { createRequestParser, type Offered } from '../protocol/request-parser.ts'
+
+import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
+import type { BatchEndpoint } from '../protocol/management/batches.ts'
 import { createChatParser } from './chat-completions/parse.ts'
 import { createEmbeddingsParser } from './embeddings/parse.ts'
 import { createMessagesParser } from './messages/parse.ts'

@@ -6,7 +6,7 @@
 import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import { createRequestParser, type Offered } from '../protocol/request-parser.ts'
+import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
 

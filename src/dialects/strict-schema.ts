@@ -2,7 +2,7 @@
  * Schemas to which every provider keeps. Pure. Some APIs keep to any schema; other providers do so for some only, and
  * refuse to promise it for the rest.
  */
-import { isObject } from '../protocol/schema.ts'
+import { isObject } from '../protocol/json/schema.ts'
 
 /** Keywords of a schema below which there are schemas: one, several, or several by name. */
 const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']

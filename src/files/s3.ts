@@ -10,7 +10,7 @@ import { GatewayError, serviceUnavailable } from '../errors.ts'
 import { Places } from '../fairness/places.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
-import { requestWithin, undici } from '../upstream/undici.ts'
+import { requestWithin, undici } from '../upstream/undici/undici.ts'
 import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
 export interface S3Settings {

@@ -161,8 +161,8 @@ function goesOut(
   }
 }
 
-// Fields that only the caller's own API knows (protocol/native.ts). Formats of that API read them; all others pass on
-// fields of parts, items and tools that they do not know, so it is removed before they see it.
+// Fields that only the caller's own API knows (protocol/json/native.ts). Formats of that API read them; all others
+// pass on fields of parts, items and tools that they do not know, so it is removed before they see it.
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -7,10 +7,10 @@ import type { TextSeal } from '../credentials/sealed-text.ts'
 import { GatewayError } from '../errors.ts'
 import { randomText } from '../ids.ts'
 import type { InputItem } from '../protocol/items.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
-import { isObject } from '../protocol/schema.ts'
 
 /** Seals summaries for the workspaces of callers. */
 export type SummarySeal = Pick<TextSeal, 'seal' | 'open' | 'knows'>

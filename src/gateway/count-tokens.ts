@@ -3,6 +3,8 @@
  * else the count is an estimate by the length of texts. Nothing is charged, and no usage record is written. Serve
  * threads.
  */
+
+import type { AttemptRecord } from '../exchange/exchange.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { TokenCounting } from '../formats/format.ts'
 import { parseJson, record } from '../formats/json.ts'
@@ -11,8 +13,7 @@ import { textFormat } from '../providers/provider.ts'
 import { abortSignalOf } from '../signal.ts'
 import { wholeReply } from '../upstream/whole-reply.ts'
 import { inputTokensOf } from './accounting/account.ts'
-import type { AttemptRecord } from './exchange.ts'
-import type { ModelCallDeps } from './model-call.ts'
+import type { ModelCallDeps } from './attempt/model-call.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RoutedExchange } from './running.ts'
 

@@ -1,7 +1,7 @@
 /** What a caller asks to see of its request (`debug`): bodies for providers, and times of attempts. Hot path. */
 import type { Clock } from '../clock.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { DebugFacts, DebugReport, DebugTimings } from '../protocol/response.ts'
-import type { Exchange } from './exchange.ts'
 
 /** Times of one request: more than its attempts have, unless tools ask the model again and again. */
 const TIMES_MAX = 256

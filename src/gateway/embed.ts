@@ -6,6 +6,7 @@
  */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
 import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
 import type { WireRequest } from '../formats/format.ts'
@@ -16,7 +17,7 @@ import {
   type EmbeddingsSettings,
   inputPath,
 } from '../protocol/embeddings.ts'
-import { elementPath } from '../protocol/schema.ts'
+import { elementPath } from '../protocol/json/schema.ts'
 import { type Endpoint, isEmbeddingsFormat } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import {
@@ -31,15 +32,14 @@ import {
   type UsageEstimates,
 } from './accounting/account.ts'
 import type { ExchangeSummary, Outcome } from './answer/answer.ts'
-import { Attempt } from './attempt.ts'
-import type { AttemptTarget } from './attempt-target.ts'
+import { Attempt } from './attempt/attempt.ts'
+import type { AttemptTarget } from './attempt/attempt-target.ts'
+import { ModelCall, type ModelCallDeps } from './attempt/model-call.ts'
+import { asGatewayError } from './attempt/provider-failure.ts'
+import { askedEndpoint } from './attempt/provider-request.ts'
 import { type Conclusion, details, explain, fixCharge, routingMetadata } from './conclude.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
-import type { AttemptRecord, ClientRequest } from './exchange.ts'
 import type { Guard } from './guard/guard.ts'
-import { ModelCall, type ModelCallDeps } from './model-call.ts'
-import { asGatewayError } from './provider-failure.ts'
-import { askedEndpoint } from './provider-request.ts'
 import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
 import { RoutedExchange } from './running.ts'
 import { type ExchangeStage, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'

@@ -9,8 +9,8 @@ import { type Vector, type VectorTerms, writeVector } from '../formats/embedding
 import { VectorBody } from '../formats/embeddings/vector-body.ts'
 import type { Decoder, Delta } from '../formats/format.ts'
 import { parseFrame, record } from '../formats/json.ts'
-import type { Attempt } from './attempt.ts'
-import type { AttemptTarget } from './attempt-target.ts'
+import type { Attempt } from './attempt/attempt.ts'
+import type { AttemptTarget } from './attempt/attempt-target.ts'
 
 export interface EmbeddingsAnswerDeps {
   readonly format: EmbeddingsFormat

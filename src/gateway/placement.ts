@@ -1,8 +1,8 @@
 /** Where the data of an exchange went: the calls of a proof of placement. Pure. */
 import { isWithin, retainsNothing } from '../credentials/catalog.ts'
-import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/proof.ts'
+import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
+import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'
 import { DATA_REGIONS } from '../providers/provider.ts'
-import type { AttemptRecord, Exchange } from './exchange.ts'
 
 /** The calls that were handed to a provider, also those that failed or that another one outran. */
 export function callsOf({ id, attempts }: Pick<Exchange, 'id' | 'attempts'>): ProofCall[] {

@@ -9,15 +9,15 @@
 import type { Guardrails } from '../access/guardrails.ts'
 import type { Clock } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
 import type { Quota } from '../limits/quota.ts'
-import { isPlain } from '../protocol/plain-request.ts'
+import { isPlain } from '../protocol/json/plain-request.ts'
 import type { Caller } from '../protocol/records.ts'
 import { isPending } from '../ready.ts'
-import type { ClientRequest } from './exchange.ts'
+import { type ToolWaysDeps, toolWays } from './calls/tool-ways.ts'
 import type { Guardrail } from './guard/guard.ts'
 import type { PluginChains } from './plugin-chain.ts'
 import { type PlainRoute, planRoute, type RankDeps, type Restrictions } from './routing/rank.ts'
-import { type ToolWaysDeps, toolWays } from './tool-ways.ts'
 
 export interface Plan {
   readonly route: PlainRoute

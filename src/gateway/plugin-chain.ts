@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import type { AttemptRecord, Candidate, Exchange, Turn } from '../exchange/exchange.ts'
 import { unseenTexts } from '../guardrails/texts/request-texts.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Plugin, Verdict } from '../plugins/plugin.ts'
@@ -13,7 +14,6 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import { type RouterName, routerOf, routerSlug } from '../protocol/routers.ts'
 import { whenReady } from '../ready.ts'
-import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 import type { InputGuard } from './guard/guard.ts'
 import { PluginTimes } from './plugin-times.ts'
 

@@ -1,12 +1,13 @@
 /** Running exchanges: the exchange that plugins see, and the state of its stages. */
+
+import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
 import type { Answer } from './answer/answer.ts'
+import type { ServerTools } from './calls/server-tools.ts'
 import { DebugNotes } from './debug.ts'
-import { type ClientRequest, Exchange, type Turn } from './exchange.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate, Stay } from './routing/rank.ts'
-import type { ServerTools } from './server-tools.ts'
 
 /** An exchange of any kind, as guard, routing and model calls see it. */
 export class RoutedExchange extends Exchange {

@@ -1,4 +1,6 @@
 /** Sealed summaries in an exchange: they are opened before anything looks at the request, and made where one is due. */
+
+import type { AskAs } from '../exchange/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import {
   newestItems,
@@ -11,7 +13,6 @@ import {
   withOpenSummaries,
   withoutThreshold,
 } from './compaction.ts'
-import type { AskAs } from './exchange.ts'
 import type { RunningExchange } from './running.ts'
 import { SKIPPED } from './stages.ts'
 

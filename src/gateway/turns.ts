@@ -4,10 +4,10 @@ import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { textFormat } from '../providers/provider.ts'
+import type { ServerTools } from './calls/server-tools.ts'
+import { callItem, type DeclaredFunction, placeOf } from './calls/tool-calls.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
 import type { RunningExchange } from './running.ts'
-import type { ServerTools } from './server-tools.ts'
-import { callItem, type DeclaredFunction, placeOf } from './tool-calls.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
 export type TurnsDeps = TurnDeps & { readonly clock: Clock }

@@ -2,7 +2,7 @@
  * Estimates the time that rules take on texts, to decide if they may run on the calling thread: the usual time, which
  * should be short, and the worst time, which other streams would have to wait. Pure.
  */
-import type { BuiltinSlug } from '../protocol/guardrails.ts'
+import type { BuiltinSlug } from '../protocol/management/guardrails.ts'
 import { nativePattern } from './expressions/engine.ts'
 import { readPattern } from './pattern-syntax.ts'
 import type { RuleSet } from './rules.ts'

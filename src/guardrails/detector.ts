@@ -2,7 +2,7 @@
  * Rules, findings and detectors: the contract of this room, and the sweep of a detector's shapes over a text. Pure.
  * Rules and findings are plain data, which can be sent to worker threads.
  */
-import type { BuiltinSlug, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+import type { BuiltinSlug, FilterAction, ScanScope } from '../protocol/management/guardrails.ts'
 
 export type Action = FilterAction
 /** The author of a text: the user, or anyone else (system, model, tool). */

@@ -2,7 +2,13 @@
  * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
-import type { AllowedRegion, BuiltinSlug, FailMode, FilterAction, ScanScope } from '../protocol/guardrails.ts'
+import type {
+  AllowedRegion,
+  BuiltinSlug,
+  FailMode,
+  FilterAction,
+  ScanScope,
+} from '../protocol/management/guardrails.ts'
 import {
   type BuiltinRule,
   type CustomRule,

@@ -4,7 +4,7 @@
  * time for each match.
  */
 import { GatewayError } from '../errors.ts'
-import { BUILTIN_LABELS } from '../protocol/guardrails.ts'
+import { BUILTIN_LABELS } from '../protocol/management/guardrails.ts'
 import { compilePatterns, patternProblem } from './custom.ts'
 import { type Action, type Finding, isStricter, type Lane, type RuleSet } from './detector.ts'
 import { DETECTORS } from './detectors/table.ts'

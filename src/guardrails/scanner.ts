@@ -1,6 +1,6 @@
 /** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
-import { INJECTION_SLUG } from '../protocol/guardrails.ts'
+import { INJECTION_SLUG } from '../protocol/management/guardrails.ts'
 import type { CustomPatterns } from './custom.ts'
 import {
   type Author,

@@ -4,12 +4,12 @@
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange, Turn } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../exchange/exchange.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../protocol/limits.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../protocol/response.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import {
   askAgain,

@@ -2,7 +2,7 @@
  * Auto routers: `gateway/auto` and `gateway/auto-beta` choose by the type of task, from the models that are used for
  * it, in a band of cost. Each reads the settings of its own plugin only.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type RouterName, routerOf } from '../protocol/routers.ts'

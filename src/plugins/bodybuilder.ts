@@ -5,10 +5,10 @@
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange, Turn } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../exchange/exchange.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
-import { isObject } from '../protocol/schema.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, BuiltInRouter, RoutableModel, Verdict } from './plugin.ts'
 import { readObject } from './routers/classifier.ts'

@@ -4,7 +4,7 @@
  * the prompt stays. Asked for, by its name or by `truncation: auto`, it cuts as much as it takes.
  */
 import { GatewayError } from '../errors.ts'
-import type { AttemptRecord, Candidate, Exchange } from '../gateway/exchange.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../exchange/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -5,14 +5,14 @@
 
 import { createHash } from 'node:crypto'
 import { COME_AGAIN_SECONDS, GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
-import type { AttemptRecord, Exchange } from '../gateway/exchange.ts'
+import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { abortSignalOf } from '../signal.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
 import type { Ocr } from '../upstream/ocr.ts'
+import { type FetchPage, PageError } from '../upstream/pages/fetch-page.ts'
 import {
   bytesOf,
   documentsOf,

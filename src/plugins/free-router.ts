@@ -1,5 +1,5 @@
 /** Free router: `gateway/free` draws a model that costs nothing and supports what the request uses. */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, BuiltInRouter, PluginDeps, RoutableModel } from './plugin.ts'
 import { CHOSEN_MAX, chosenNames, noModels, type PoolDeps, stayWith } from './routers/pool.ts'

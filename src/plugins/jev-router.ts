@@ -2,7 +2,7 @@
  * Jev router: `typesafe/jev-router` chooses by how much a task asks of a model, within a tier of cost. Its lists narrow
  * the choice: what they exclude is never chosen.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { toUsd } from '../money.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'

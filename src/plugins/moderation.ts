@@ -4,7 +4,7 @@
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { mapConversation } from '../guardrails/texts/request-texts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'

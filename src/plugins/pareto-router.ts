@@ -2,7 +2,7 @@
  * Pareto router: `gateway/pareto-code` chooses a model that writes code, by its score and its price: the cheapest of a
  * tier of scores, or the best at or under a price.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { UNITS_PER_USD } from '../money.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'

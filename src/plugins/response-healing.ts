@@ -2,9 +2,9 @@
  * Response healing: repairs an answer that should be JSON and nearly is. Whole answers only, since a stream has left
  * before its text is complete. Repairs run in the task pool, because texts may be long and hostile.
  */
-import type { Exchange, Turn } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../exchange/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { withTextParts } from './answer-text.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'

@@ -4,10 +4,10 @@
  * it only reports.
  */
 import { GatewayError } from '../errors.ts'
-import type { Exchange, Turn } from '../gateway/exchange.ts'
+import type { Exchange, Turn } from '../exchange/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'

@@ -2,7 +2,7 @@
  * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model, turn by turn, by a judge and by the
  * results of tools. Its candidates are the `models` of the request.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'

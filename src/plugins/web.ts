@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

@@ -4,6 +4,7 @@
  * settings of web search are shared by all its spellings and by the web plugin.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
+import { AnyObject, maybe, oneOf } from './json/schema.ts'
 import {
   FILE_RESULTS_MAX,
   FUSION_MODELS_MAX,
@@ -15,7 +16,6 @@ import {
   SEARCH_RESULTS_MAX,
   TEMPERATURE_MAX,
 } from './limits.ts'
-import { AnyObject, maybe, oneOf } from './schema.ts'
 
 // Web search
 

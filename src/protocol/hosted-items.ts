@@ -5,7 +5,7 @@
  * an item keeps the spelling that its caller used.
  */
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf, variants } from './schema.ts'
+import { AnyObject, maybe, oneOf, variants } from './json/schema.ts'
 
 /** Types of items that a provider has executed and that need no reaction of the client. */
 export const DONE_BY_PROVIDER = [

@@ -5,6 +5,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayItems, hostedItems } from './hosted-items.ts'
+import { AnyObject, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
 import {
   AgentPart,
   AssistantPart,
@@ -17,7 +18,6 @@ import {
   type SummaryTextPart,
   ToolOutput,
 } from './parts.ts'
-import { AnyObject, mapOf, maybe, nullable, oneOf, variants } from './schema.ts'
 import { Tool } from './tools.ts'
 
 export type {

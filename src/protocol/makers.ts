@@ -5,7 +5,7 @@
  * as it came. Pure.
  */
 import type { InputItem } from './items.ts'
-import { isObject } from './schema.ts'
+import { isObject } from './json/schema.ts'
 
 /** Begins a mark: then the maker and the value, between dots. */
 const MARK = 'gwm1.'

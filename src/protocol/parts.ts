@@ -3,7 +3,7 @@
  * the plain types are for what the gateway produces. Objects are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { maybe, oneOf, variants } from './schema.ts'
+import { maybe, oneOf, variants } from './json/schema.ts'
 
 /** A cache breakpoint is a field of the block itself; `cache_control` is accepted too. */
 const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })

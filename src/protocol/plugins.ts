@@ -4,6 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { maxResults, maxUses, searchMode, userLocation, xSearch } from './gateway-tools.ts'
+import { AnyObject, maybe, oneOf, text, variants } from './json/schema.ts'
 import {
   ALIGNMENT_RETRIES_MAX,
   ALIGNMENT_RULE_MAX_CHARS,
@@ -16,7 +17,6 @@ import {
   ROUTER_PATTERNS_MAX,
   ROUTER_TRADEOFF_MAX,
 } from './limits.ts'
-import { AnyObject, maybe, oneOf, text, variants } from './schema.ts'
 
 const enabled = maybe(Type.Boolean())
 const patterns = maybe(Type.Array(text({ max: ROUTER_PATTERN_MAX_CHARS }), { maxItems: ROUTER_PATTERNS_MAX }))

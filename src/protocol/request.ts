@@ -4,6 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { InputItem } from './items.ts'
+import { AnyObject, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './json/schema.ts'
 import {
   IDENTIFIER_MAX_CHARS,
   MODEL_MAX_CHARS,
@@ -20,7 +21,6 @@ import {
 } from './limits.ts'
 import { CacheControl, PromptVariable } from './parts.ts'
 import { PluginSettings } from './plugins.ts'
-import { AnyObject, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './schema.ts'
 import { Tool, ToolChoice } from './tools.ts'
 
 export const DIALECT_NAMES = ['responses', 'chat-completions', 'messages', 'gemini', 'embeddings'] as const

@@ -2,8 +2,8 @@
  * Secrets that a request carries for servers of others: the credentials of MCP servers, at the top and within the
  * tools that ask models. Pure.
  */
-import { parseJson } from './json.ts'
-import { isObject } from './schema.ts'
+import { parseJson } from './json/json.ts'
+import { isObject } from './json/schema.ts'
 
 /** A field of a body that holds a secret. */
 interface SecretField {

@@ -7,8 +7,8 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
+import { AnyObject, mapOf, maybe, oneOf, variants } from './json/schema.ts'
 import { NAME_PATTERN, NAMED_TOOLS_MAX } from './limits.ts'
-import { AnyObject, mapOf, maybe, oneOf, variants } from './schema.ts'
 
 const name = Type.String({ pattern: NAME_PATTERN })
 const texts = Type.Array(Type.String())

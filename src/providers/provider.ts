@@ -3,7 +3,7 @@
  * No code asks for a vendor by name: each peculiarity of a vendor is a field or a named quirk here.
  */
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
-import type { DataRegion } from '../protocol/guardrails.ts'
+import type { DataRegion } from '../protocol/management/guardrails.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
 export const FORMAT_NAMES = [

@@ -1,12 +1,13 @@
 /** An HTTP request as its handler sees it: what is accepted of it, and its place among the requests of its key. */
+
+import type { Admission } from '../admission/admission.ts'
+import type { KeyPlace } from '../admission/key-shares.ts'
+import type { HeldBytes } from '../admission/load.ts'
 import type { ApiRequest, EndUserFields } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { Admission } from './admission.ts'
-import type { KeyPlace } from './key-shares.ts'
-import type { HeldBytes } from './load.ts'
 import { decodeParams, type RouteMatch } from './router.ts'
 
 /** Has no reference to the connection. */

@@ -1,20 +1,21 @@
 /**
  * The HTTP server of one thread: takes requests and sockets from its front, counts them, and ends them in a drain.
  */
+
+import { AdmissionControl, type KeyedRequests } from '../admission/admission.ts'
+import type { EndedRequests } from '../admission/ended-requests.ts'
+import type { KeyLimits, WeightsOfEndUsers } from '../admission/key-shares.ts'
+import type { Load, LoadLimits } from '../admission/load.ts'
 import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { AdmissionControl, type KeyedRequests } from './admission.ts'
 import type { CertificateFiles } from './certificate.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
-import type { EndedRequests } from './ended-requests.ts'
 import type { CreateFront, Front, FrontSocket } from './front.ts'
 import type { RequestHead } from './gate.ts'
 import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
-import type { KeyLimits, WeightsOfEndUsers } from './key-shares.ts'
-import type { Load, LoadLimits } from './load.ts'
 import { LoopShare } from './loop-share.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'

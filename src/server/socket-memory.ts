@@ -3,7 +3,7 @@
  * next request names it and sends its new items only. A cache in memory: bounded for a socket, for a key and for the
  * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
  */
-import { isObject } from '../protocol/schema.ts'
+import { isObject } from '../protocol/json/schema.ts'
 
 /** Bytes of one socket. */
 export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024

@@ -4,8 +4,8 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { type JsonWeigher, parseJson } from '../protocol/json.ts'
-import { isObject } from '../protocol/schema.ts'
+import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import { HttpRequest, type HttpRequestDeps } from './http-request.ts'

@@ -3,13 +3,14 @@
  * takes the same way as a request over HTTP: gate, key, admission, dialect. This file decides about handshakes and has
  * all sockets of a thread; `socket-session.ts` has an open one. Serve threads.
  */
+
+import type { KeyedRequests } from '../admission/admission.ts'
 import type { Clock } from '../clock.ts'
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { KeyedRequests } from './admission.ts'
 import { authorizationOf, inspect, type RequestHead } from './gate.ts'
 import type { Authenticator, HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'

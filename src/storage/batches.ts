@@ -2,8 +2,13 @@
  * Batches in the store: records, lines, and the verbs on them. Every verb is one transaction. Leases and fencing tokens
  * keep a line from having two results when an owner of it was thought dead. Types only.
  */
-import type { BatchEndpoint, BatchPreferences, BatchStatus, BatchUsage } from '../protocol/batches.ts'
-import type { DataRegion } from '../protocol/guardrails.ts'
+import type {
+  BatchEndpoint,
+  BatchPreferences,
+  BatchStatus,
+  BatchUsage,
+} from '../protocol/management/batches.ts'
+import type { DataRegion } from '../protocol/management/guardrails.ts'
 
 export interface BatchRecord {
   /** `batch_` and 24 letters and digits. */

@@ -11,7 +11,7 @@ import type {
   FilterAction,
   ResetInterval,
   ScanScope,
-} from '../protocol/guardrails.ts'
+} from '../protocol/management/guardrails.ts'
 
 /** A built-in detector with its action. */
 export interface BuiltinFilter {

@@ -1,7 +1,7 @@
 /** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { Generated } from 'kysely'
-import type { BatchEndpoint, BatchStatus } from '../protocol/batches.ts'
-import type { DataRegion, ResetInterval } from '../protocol/guardrails.ts'
+import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
+import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'

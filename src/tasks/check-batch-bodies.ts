@@ -4,11 +4,11 @@
  */
 import { BATCH_PARSERS, type BodyParser } from '../dialects/parsers.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'
-import type { BatchEndpoint } from '../protocol/batches.ts'
-import { parseJson } from '../protocol/json.ts'
+import { parseJson } from '../protocol/json/json.ts'
+import type { Offered } from '../protocol/json/request-parser.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
-import type { Offered } from '../protocol/request-parser.ts'
-import { isObject } from '../protocol/schema.ts'
+import type { BatchEndpoint } from '../protocol/management/batches.ts'
 import { secretPath } from '../protocol/tool-secrets.ts'
 import type { NewLine } from '../storage/batches.ts'
 

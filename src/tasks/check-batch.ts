@@ -4,7 +4,7 @@
  * the files of others get their turn. Task worker.
  */
 import { GatewayError } from '../errors.ts'
-import { type BatchCreation, checkBatchCreation } from '../protocol/batch-creation.ts'
+import { type BatchCreation, checkBatchCreation } from '../protocol/management/batch-creation.ts'
 import { BatchFault, type BatchProgress, BatchReader, modelOf } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import type { JsonPlace } from './batches/json-scanner.ts'

@@ -1,13 +1,14 @@
 /** Admission of the lines of batches: what a request over HTTP passes, without a socket. Batch thread. */
-import type { AdmittedLine, EndedRun } from '../batches/line-run.ts'
-import { GatewayError } from '../errors.ts'
+
 import {
   Admission,
   type AdmissionControl,
   type AdmissionOwner,
   type AdmittedReply,
-} from '../server/admission.ts'
-import { HeldBytes } from '../server/load.ts'
+} from '../admission/admission.ts'
+import { HeldBytes } from '../admission/load.ts'
+import type { AdmittedLine, EndedRun } from '../batches/line-run.ts'
+import { GatewayError } from '../errors.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 

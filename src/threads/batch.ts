@@ -4,8 +4,8 @@
  */
 import { stat } from 'node:fs/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import { lowerThread } from '../tasks/priority.ts'
-import { buildBatching } from './build-batch.ts'
+import { lowerThread } from '../tasks/pool/priority.ts'
+import { buildBatching } from './build/batch.ts'
 import { ThreadLoop } from './messages.ts'
 
 /** As far as documents: nobody waits for a line of a batch, and it gets all of an idle core. */

@@ -15,7 +15,7 @@ import type { CatalogueSource } from '../storage/catalogue.ts'
 import type { Store } from '../storage/store.ts'
 import { listModels } from '../upstream/list-models.ts'
 import type { Transport } from '../upstream/transport.ts'
-import { askedProviders, configuredParts, discovers, importedFile, packParts } from './build-catalog.ts'
+import { askedProviders, configuredParts, discovers, importedFile, packParts } from './build/catalog.ts'
 
 export interface CatalogueKeeperDeps {
   readonly config: Config

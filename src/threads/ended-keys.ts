@@ -3,9 +3,9 @@
  * record changes, the open requests of this thread are looked through. Serve and batch threads.
  */
 import type { ApiKeys } from '../access/keys.ts'
+import type { KeyedRequests } from '../admission/admission.ts'
 import { GatewayError, rewritten } from '../errors.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { KeyedRequests } from '../server/admission.ts'
 
 /**
  * Asks again for each key with something open whose record may have changed, and ends what runs by those that are not

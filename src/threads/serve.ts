@@ -2,14 +2,14 @@
 import { flushCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
+import { EndedRequests } from '../admission/ended-requests.ts'
 import { systemClock } from '../clock.ts'
-import { EndedRequests } from '../server/ended-requests.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
 import { McpLibrary } from '../tools/mcp/library.ts'
-import { buildServing } from './build.ts'
-import { settingsOf } from './early-workers.ts'
+import { buildServing } from './build/build.ts'
 import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './messages.ts'
+import { settingsOf } from './start/early-workers.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, health } = loop
@@ -70,7 +70,7 @@ try {
   server.load.start()
   loop.send({ type: 'started', document })
   const isBusy = () => server.openRequests > 0
-  warming = import('./warm-up.ts').then(({ warmUp }) =>
+  warming = import('./start/warm-up.ts').then(({ warmUp }) =>
     warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
   )
 } catch (error) {

@@ -3,7 +3,7 @@
  * to the simulator by its fixed address, so the rules for private addresses stay as they are. Composition root.
  */
 import { SIM_PAGES_HOST } from '../sim/pages.ts'
-import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
+import { type FetchPage, PageError } from '../upstream/pages/fetch-page.ts'
 import type { Transport } from '../upstream/transport.ts'
 import { wholeReply } from '../upstream/whole-reply.ts'
 

@@ -1,6 +1,6 @@
 /** Reads the text of new files in the task pool, so that search finds it. */
 import type { ReadText } from '../files/files.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
 
 /** A worker takes the largest text in about a quarter of it. */
 const DEADLINE_MS = 20_000

@@ -3,13 +3,13 @@
  * and the outer model writes its answer with both before it. The plugin `fusion` and the slugs of fusion lead here.
  */
 import { GatewayError } from '../errors.ts'
-import type { AskAs, Exchange } from '../gateway/exchange.ts'
+import type { AskAs, Exchange } from '../exchange/exchange.ts'
 import type { FusionAnalysis } from '../protocol/events.ts'
 import { conversationOf } from './conversation.ts'
 import { type AnalysisFailure, askAnalyst, type PanelResponse, readAnalysis } from './fusion/analysis.ts'
 import type { FusionModels, FusionPreset } from './fusion/models.ts'
 import { askPanel, type PanelOutcome } from './fusion/panel.ts'
-import { replyText } from './inner-reply.ts'
+import { replyText } from './models/inner-reply.ts'
 import {
   createInnerTerms,
   type InnerSettings,
@@ -17,7 +17,7 @@ import {
   type InnerTermsOf,
   isWithheld,
   outerModel,
-} from './inner-request.ts'
+} from './models/inner-request.ts'
 import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from './tool.ts'
 
 export interface FusionDeps {

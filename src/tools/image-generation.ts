@@ -3,7 +3,7 @@
  * tool of that name where the provider has none. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
-import type { AskAs, Exchange } from '../gateway/exchange.ts'
+import type { AskAs, Exchange } from '../exchange/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'

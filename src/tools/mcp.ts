@@ -6,13 +6,13 @@
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
 import { abortSignalOf } from '../signal.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
-import { type LinkRules, resolverOf } from '../upstream/fetch-page.ts'
+import { type LinkRules, resolverOf } from '../upstream/pages/fetch-page.ts'
 import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
 import {
   createMcpConnection,

@@ -1,7 +1,7 @@
 /** Server tool memory: keeps texts by keys, for the end user of the request or for its workspace. */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { MemoryPlace } from '../storage/files.ts'
 import type { Store } from '../storage/store.ts'
 import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'

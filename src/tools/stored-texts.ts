@@ -1,12 +1,12 @@
 /** Files of a workspace as texts that models read and write: what the tools files and text_editor share. */
 
 import { GatewayError } from '../errors.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { Files } from '../files/files.ts'
 import { bytesSource, cleanFilename } from '../files/files.ts'
-import type { Exchange } from '../gateway/exchange.ts'
 import type { FileRecord, WorkspacePlace } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID } from '../storage/store.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 
 export interface TextDeps {

@@ -5,7 +5,7 @@
 
 import { RE2JS } from 're2js'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'

@@ -2,7 +2,7 @@
  * The contract of server tools: a tool that the gateway runs when the model calls it. One file per tool; table.ts lists
  * them. A request that names a tool opens a session of it, which keeps its state until the exchange ends. Types only.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Annotation } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'

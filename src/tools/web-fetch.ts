@@ -5,13 +5,13 @@
 import { STATUS_CODES } from 'node:http'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Tool } from '../protocol/tools.ts'
-import type { GatewayTasks } from '../tasks/pool.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import { type FetchPage, PageError } from '../upstream/fetch-page.ts'
+import { type FetchPage, PageError } from '../upstream/pages/fetch-page.ts'
 import type {
   RequestedTool,
   ServerTool,

@@ -2,7 +2,7 @@
  * Server tool web_search: the provider's own search where it has one, else an engine of the configuration. Results are
  * hostile text: bounded, cleaned, held to the domain lists, and data for the model alone.
  */
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange } from '../exchange/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PicoUsd } from '../money.ts'
 import type { Tool } from '../protocol/tools.ts'

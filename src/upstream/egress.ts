@@ -4,10 +4,10 @@
  */
 import { BlockList, isIP } from 'node:net'
 import type { Egress } from '../providers/provider.ts'
-import { createDirectTransport } from './direct-transport.ts'
+import { createDirectTransport } from './client/direct-transport.ts'
 import type { Transport, TransportOptions, UpstreamRequest } from './transport.ts'
-import type { UndiciRoute } from './undici-pools.ts'
-import { createUndiciTransport } from './undici-transport.ts'
+import type { UndiciRoute } from './undici/undici-pools.ts'
+import { createUndiciTransport } from './undici/undici-transport.ts'
 
 /** The proxies that the environment names, as its variables have them. */
 export interface ProxySettings {

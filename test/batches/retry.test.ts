@@ -1,7 +1,7 @@
 import t from 'tap'
 import { backoffMs, fateOf, TRIES_MAX, wasSent } from '../../src/batches/retry.ts'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
-import type { AttemptRecord } from '../../src/gateway/exchange.ts'
+import type { AttemptRecord } from '../../src/exchange/exchange.ts'
 import { timeout, transportError, unavailable } from '../../src/upstream/transport.ts'
 import { scriptedRecord } from '../support/scripted-attempt.ts'
 

@@ -1,6 +1,6 @@
 /** The rules of the alignment plugin are words of the caller: guardrails and moderation see them before others do. */
 import t, { type Test } from 'tap'
-import type { FilterAction } from '../../src/protocol/guardrails.ts'
+import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { type Reply, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { speaking, startParrot } from '../support/parrot.ts'
 

@@ -1,6 +1,6 @@
 /** /batches over real HTTP: made, listed, shown with its results, cancelled and deleted. */
 import t from 'tap'
-import { NO_USAGE } from '../../src/protocol/batches.ts'
+import { NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { batchBody, batchCaller, endBatch, requestsOf } from '../support/batch-calls.ts'
 import { startGateway } from '../support/gateway.ts'

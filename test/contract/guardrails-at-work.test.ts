@@ -1,6 +1,6 @@
 /** What guardrails do to requests and replies, over real HTTP: every action, streamed and whole, in every format. */
 import t from 'tap'
-import type { FilterAction } from '../../src/protocol/guardrails.ts'
+import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { hashKey } from '../support/gateway.ts'
 import { deltasIn, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'

@@ -1,6 +1,6 @@
 /** What guardrails look at in a request beside messages, what they tell who is refused, and what may not be relayed. */
 import t from 'tap'
-import type { FilterAction } from '../../src/protocol/guardrails.ts'
+import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { type Reply, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { FORMATS, PADDING, speaking } from '../support/parrot.ts'
 import { writePdf } from '../support/pdf.ts'

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Config, loadConfig } from '../../src/config/config.ts'
-import { buildCatalog } from '../../src/threads/build-catalog.ts'
+import { buildCatalog } from '../../src/threads/build/catalog.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { askRouter, type RouterWorld, startRouterWorld } from '../support/router-world.ts'
 import type { ScriptedReply } from '../support/scripted-provider.ts'

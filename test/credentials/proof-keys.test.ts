@@ -6,7 +6,7 @@ import { calculateJwkThumbprint, compactVerify, importJWK } from 'jose'
 import t, { type Test } from 'tap'
 import { checkProofKeyFile, ProofKeyError, ProofKeys } from '../../src/credentials/proof-keys.ts'
 import { createLog } from '../../src/log/log.ts'
-import type { ProofStatement } from '../../src/protocol/proof.ts'
+import type { ProofStatement } from '../../src/protocol/management/proof.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const STATEMENT = { iss: 'sluice', jti: 'gen-1' } as unknown as ProofStatement

@@ -1,8 +1,8 @@
 /** Shares of end users: the queue alone, and the shares of a key that is at its limit, with a clock of the test. */
 import t from 'tap'
+import { type KeyPlace, KeyShares } from '../../src/admission/key-shares.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../../src/fairness/fair-queue.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { type KeyPlace, KeyShares } from '../../src/server/key-shares.ts'
 import { turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -1,6 +1,6 @@
 /** What a proof says of the places that got the data of an exchange. */
 import t from 'tap'
-import type { AttemptRecord } from '../../src/gateway/exchange.ts'
+import type { AttemptRecord } from '../../src/exchange/exchange.ts'
 import { callsOf, wishOf } from '../../src/gateway/placement.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 

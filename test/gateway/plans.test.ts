@@ -2,6 +2,7 @@
 import t from 'tap'
 import { Guardrails } from '../../src/access/guardrails.ts'
 import { CredentialCatalog } from '../../src/credentials/catalog.ts'
+import { type ClientRequest, UNCOUNTED } from '../../src/exchange/exchange.ts'
 import {
   estimateInput,
   inputTokensOf,
@@ -9,7 +10,6 @@ import {
   leastInputTokensOf,
 } from '../../src/gateway/accounting/account.ts'
 import { Answer, echoRequest, FinalSink } from '../../src/gateway/answer/answer.ts'
-import { type ClientRequest, UNCOUNTED } from '../../src/gateway/exchange.ts'
 import { prepareGuardrail } from '../../src/gateway/guard/guard.ts'
 import { type Plan, Plans } from '../../src/gateway/plans.ts'
 import { createPluginChains } from '../../src/gateway/plugin-chain.ts'

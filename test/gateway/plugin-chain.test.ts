@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Exchange, Turn } from '../../src/gateway/exchange.ts'
+import type { Exchange, Turn } from '../../src/exchange/exchange.ts'
 import type { InputGuard } from '../../src/gateway/guard/guard.ts'
 import { createPluginChains, type PluginChain, pluginFailure } from '../../src/gateway/plugin-chain.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'

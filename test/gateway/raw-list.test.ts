@@ -2,8 +2,8 @@
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
 import { requestJson, withRawList } from '../../src/gateway/request-json.ts'
-import { parseJson } from '../../src/protocol/json.ts'
-import { carryList, RAW_MAX_BYTES, RAW_MIN_BYTES, takeList } from '../../src/protocol/raw-list.ts'
+import { parseJson } from '../../src/protocol/json/json.ts'
+import { carryList, RAW_MAX_BYTES, RAW_MIN_BYTES, takeList } from '../../src/protocol/json/raw-list.ts'
 import { chatCompletions, messages, parseResponsesRequest } from '../support/dialects.ts'
 import { scriptedEndpoint } from '../support/scripted-attempt.ts'
 

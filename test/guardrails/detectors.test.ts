@@ -11,7 +11,7 @@ import {
   redact,
   strictest,
 } from '../../src/guardrails/rules.ts'
-import { BUILTIN_LABELS } from '../../src/protocol/guardrails.ts'
+import { BUILTIN_LABELS } from '../../src/protocol/management/guardrails.ts'
 import { ALL_SLUGS, rulesOf, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
 
 const all = compileRules(rulesOf(ALL_SLUGS, 'redact', false))

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { fold } from '../../src/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../src/guardrails/detectors/injection-patterns.ts'
-import type { BuiltinSlug } from '../../src/protocol/guardrails.ts'
+import type { BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 import { heldOut, qualities, qualityTable, samplesOf } from '../support/guardrail-quality.ts'
 
 /** The least that each detector has to reach: what it reaches now, less one sample. */

@@ -74,7 +74,7 @@ export const SLOW_FILES: ReadonlySet<string> = new Set([
   'contract/guardrails-parity.test.ts',
   'contract/tool-matrix.test.ts',
   'contract/upstream-faults.test.ts',
-  'gateway/abandoned-replies.test.ts',
+  'gateway/attempt/abandoned-replies.test.ts',
   'gateway/answer/relay.test.ts',
   'gateway/answer/relay-chat.test.ts',
   'gateway/answer/relay-messages.test.ts',

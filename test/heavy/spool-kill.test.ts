@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
+import { startShipper } from '../../src/services/ledger-shipper.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { startShipper } from '../../src/threads/ledger-shipper.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 
 const ROUNDS = Number(process.env['SPOOL_KILL_ROUNDS'] ?? 200)

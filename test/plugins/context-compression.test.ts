@@ -1,6 +1,6 @@
 /** How candidates are ordered and how much room an answer is left. */
 import t from 'tap'
-import type { Candidate } from '../../src/gateway/exchange.ts'
+import type { Candidate } from '../../src/exchange/exchange.ts'
 import { createContextCompression } from '../../src/plugins/context-compression.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 

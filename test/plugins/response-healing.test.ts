@@ -1,7 +1,7 @@
 /** What healing does where the pool or the end of the answer gets in its way; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Turn } from '../../src/gateway/exchange.ts'
+import type { Turn } from '../../src/exchange/exchange.ts'
 import { createResponseHealing, type ResponseHealingDeps } from '../../src/plugins/response-healing.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import { repairJson } from '../../src/tasks/repair-json.ts'

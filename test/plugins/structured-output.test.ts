@@ -1,7 +1,7 @@
 /** Which answers are checked, and what happens when they cannot be; the rest is in test/contract. */
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { Turn } from '../../src/gateway/exchange.ts'
+import type { Turn } from '../../src/exchange/exchange.ts'
 import { createStructuredOutput, type StructuredOutputDeps } from '../../src/plugins/structured-output.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
 import { TaskError } from '../../src/tasks/task.ts'

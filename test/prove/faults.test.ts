@@ -1,6 +1,6 @@
 /** Checks against a gateway with one planted fault at a time: each is found, and none is seen where there is none. */
 import t, { type Test } from 'tap'
-import { plain } from '../../src/commands/text.ts'
+import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { FaultProvider, type ProveOptions, prove } from '../../src/prove/prove.ts'
 import type { ProveReport } from '../../src/prove/report.ts'

@@ -1,6 +1,6 @@
 /** Sluice itself keeps every promise that it asks of others, whatever its provider speaks. */
 import t from 'tap'
-import { plain } from '../../src/commands/text.ts'
+import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { FaultProvider, prove } from '../../src/prove/prove.ts'
 import { startGateway } from '../support/gateway.ts'

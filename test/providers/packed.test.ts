@@ -1,7 +1,7 @@
 /** The catalogue as bytes that threads share. */
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads'
 import t from 'tap'
-import { createListing, documentsDigest, packDocuments } from '../../src/api/models.ts'
+import { createListing, documentsDigest, packDocuments } from '../../src/api/models/models.ts'
 import { catalogOf, readParts } from '../../src/providers/catalog.ts'
 import {
   type PackedCatalogue,

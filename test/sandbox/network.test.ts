@@ -7,7 +7,7 @@ import { systemClock } from '../../src/clock.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import type { Code } from '../../src/sandbox/sandbox.ts'
 import { sandboxTunnels } from '../../src/threads/sandbox-tunnels.ts'
-import { type Address, isPublicAddress } from '../../src/upstream/resolve-name.ts'
+import { type Address, isPublicAddress } from '../../src/upstream/pages/resolve-name.ts'
 import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from '../support/sandbox.ts'
 
 const skip = await withoutEngine('bubblewrap')

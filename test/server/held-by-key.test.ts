@@ -1,9 +1,9 @@
 /** Memory and places that one key fills: its next request is refused, and those of other keys are not. */
 import t from 'tap'
+import { Admission, AdmissionControl, type AdmissionOwner } from '../../src/admission/admission.ts'
+import { HeldBytes } from '../../src/admission/load.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { Admission, AdmissionControl, type AdmissionOwner } from '../../src/server/admission.ts'
-import { HeldBytes } from '../../src/server/load.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const MIB = 1024 * 1024

@@ -5,7 +5,7 @@
 import { CamelCasePlugin, type CompiledQuery, Kysely } from 'kysely'
 import t, { type Test } from 'tap'
 import type { Engine } from '../../src/storage/engine.ts'
-import { createBatchStore } from '../../src/storage/kysely-store/batches.ts'
+import { createBatchStore } from '../../src/storage/kysely-store/batches/batches.ts'
 import { openPostgres } from '../../src/storage/postgres.ts'
 import type { BatchStore } from '../../src/storage/service-jobs.ts'
 import { openSqlite } from '../../src/storage/sqlite.ts'

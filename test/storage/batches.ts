@@ -1,6 +1,6 @@
 /** Batches for storage tests, each unlike all others, and the way that each goes from its body to its results. */
 import { randomBytes } from 'node:crypto'
-import { type BatchUsage, NO_USAGE } from '../../src/protocol/batches.ts'
+import { type BatchUsage, NO_USAGE } from '../../src/protocol/management/batches.ts'
 import type {
   AcceptedBatch,
   BatchRecord,

@@ -7,7 +7,7 @@ import { Kysely, sql } from 'kysely'
 import t, { type Test } from 'tap'
 import { openStore, StoreError } from '../../src/storage/open.ts'
 import { openPostgres } from '../../src/storage/postgres.ts'
-import { spoolRoot } from '../../src/storage/spool-folder.ts'
+import { spoolRoot } from '../../src/storage/spool/spool-folder.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
 import {
   PostgresLink,

@@ -1,7 +1,7 @@
 /** Usage records for tests. */
 
 import { generationId } from '../../src/ids.ts'
-import type { UsageSpool } from '../../src/storage/spool.ts'
+import type { UsageSpool } from '../../src/storage/spool/spool.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 
 /** A usage record unlike all others. */

@@ -1,11 +1,11 @@
 /** A provider's reply through decoder and answer: what a client of the gateway sees of it. */
 import { toGatewayError } from '../../src/errors.ts'
+import { Bill } from '../../src/exchange/bill.ts'
 import type { Delta, Usage } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { chargeOf, inputOf, toResponseUsage } from '../../src/gateway/accounting/cost.ts'
 import { Answer, type Ending } from '../../src/gateway/answer/answer.ts'
 import { echoRequest } from '../../src/gateway/answer/echo.ts'
-import { Bill } from '../../src/gateway/bill.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { readFrames } from './decode-reply.ts'

@@ -1,5 +1,5 @@
 /** Batches over real HTTP, and the work of a runner done by the test, so that it knows every result. */
-import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../src/protocol/batches.ts'
+import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 
 export interface BatchReply {

@@ -5,14 +5,14 @@ import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../src/dialects/embeddings/body-schema.ts'
 import { GeminiBody, GeminiContent } from '../../src/dialects/gemini/body-schema.ts'
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
-import { BatchCreation } from '../../src/protocol/batch-creation.ts'
-import { CredentialCreation, CredentialUpdate } from '../../src/protocol/byok.ts'
+import { BatchCreation } from '../../src/protocol/management/batch-creation.ts'
+import { CredentialCreation, CredentialUpdate } from '../../src/protocol/management/byok.ts'
 import {
   GuardrailCreation,
   GuardrailUpdate,
   KeyAssignees,
   MemberAssignees,
-} from '../../src/protocol/guardrails.ts'
+} from '../../src/protocol/management/guardrails.ts'
 import {
   CreditCreation,
   EndUserCreation,
@@ -21,7 +21,7 @@ import {
   KeyUpdate,
   WorkspaceCreation,
   WorkspaceUpdate,
-} from '../../src/protocol/management.ts'
+} from '../../src/protocol/management/management.ts'
 import { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { Ask } from './canary-client.ts'
 import type { Secrets } from './canary-secrets.ts'

@@ -1,7 +1,7 @@
 /** What `sluice check` does to each of many files, in one process: one line for what is wrong with each. */
 import { loadConfig } from '../../src/config/config.ts'
-import { buildCatalog } from '../../src/threads/build-catalog.ts'
-import { startFailure } from '../../src/threads/start-failure.ts'
+import { buildCatalog } from '../../src/threads/build/catalog.ts'
+import { startFailure } from '../../src/threads/start/start-failure.ts'
 
 for (const file of process.argv.slice(2)) {
   try {

@@ -6,7 +6,7 @@ import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
 import type { PluginDeps } from '../../src/plugins/plugin.ts'
 import { createPlugins } from '../../src/plugins/table.ts'
-import { createRequestParser, type Offered } from '../../src/protocol/request-parser.ts'
+import { createRequestParser, type Offered } from '../../src/protocol/json/request-parser.ts'
 import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 
 const config = loadConfig([], {})

@@ -1,6 +1,6 @@
 /** Tasks that misbehave in every way a worker can; the table and the worker entry of the pool's tests. */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
-import { createRunner } from '../../src/tasks/runner.ts'
+import { createRunner } from '../../src/tasks/pool/runner.ts'
 import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/tasks/task.ts'
 
 const task = <Input, Output>(run: TaskFunction<Input, Output>): Task<Input, Output> => ({

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { compileRules } from '../../src/guardrails/rules.ts'
-import type { BuiltinSlug } from '../../src/protocol/guardrails.ts'
+import type { BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 import { ALL_SLUGS, rulesOf } from './guardrail-texts.ts'
 
 const FOLDER = join(import.meta.dirname, '../guardrails/samples')

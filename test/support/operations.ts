@@ -1,7 +1,7 @@
 /** The whole table of operations, to look at: its handlers are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import { createListing } from '../../src/api/models.ts'
+import { createListing } from '../../src/api/models/models.ts'
 import { InterfaceDocument } from '../../src/api/openapi.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'

@@ -6,7 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createTaskPool } from '../../src/tasks/pool.ts'
+import { createTaskPool } from '../../src/tasks/pool/pool.ts'
 import { TaskError } from '../../src/tasks/task.ts'
 import { writePdf } from './pdf.ts'
 

@@ -3,7 +3,7 @@
  * there as asked. What else a body needs stands there once.
  */
 import { KindGuard, OptionalKind, type TSchema } from '@sinclair/typebox'
-import { type MapSchema, Rule, type TextSchema, type VariantsSchema } from '../../src/protocol/schema.ts'
+import { type MapSchema, Rule, type TextSchema, type VariantsSchema } from '../../src/protocol/json/schema.ts'
 
 export interface Growth {
   /** Of the array, with the kind of its elements. */

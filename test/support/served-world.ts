@@ -1,6 +1,6 @@
 /** A runner of batches whose provider has a batch service: that of the simulated provider. */
 import type { Test } from 'tap'
-import type { BatchStatus } from '../../src/protocol/batches.ts'
+import type { BatchStatus } from '../../src/protocol/management/batches.ts'
 import type { BatchFormat } from '../../src/providers/provider.ts'
 import type { SimJobFault } from '../../src/sim/batch-jobs.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'

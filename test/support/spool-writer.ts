@@ -2,8 +2,8 @@
 import { randomInt } from 'node:crypto'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
-import { openSpool } from '../../src/storage/spool.ts'
-import { startShipper } from '../../src/threads/ledger-shipper.ts'
+import { startShipper } from '../../src/services/ledger-shipper.ts'
+import { openSpool } from '../../src/storage/spool/spool.ts'
 import { someUsage } from '../storage/usage.ts'
 
 const [storageUrl = ''] = process.argv.slice(2)

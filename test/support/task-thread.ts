@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createPoolOf } from '../../src/tasks/pool.ts'
+import { createPoolOf } from '../../src/tasks/pool/pool.ts'
 import { FAULTY, FAULTY_ENTRY } from './faulty-tasks.ts'
 
 const pool = createPoolOf(FAULTY, FAULTY_ENTRY, { threads: 1, clock: systemClock, metrics: createMetrics() })

@@ -1,8 +1,8 @@
 /** Bodies of a batch are refused as their endpoint would refuse them, and for what no batch can do. */
 import t from 'tap'
 import { BATCH_PARSERS } from '../../src/dialects/parsers.ts'
-import { BATCH_ENDPOINTS, type BatchEndpoint } from '../../src/protocol/batches.ts'
 import { INFERENCE_BODY_MAX_BYTES, JSON_MAX_COMMAS, JSON_MAX_DEPTH } from '../../src/protocol/limits.ts'
+import { BATCH_ENDPOINTS, type BatchEndpoint } from '../../src/protocol/management/batches.ts'
 import { checkBatchBodies } from '../../src/tasks/check-batch-bodies.ts'
 import { OFFERED } from '../support/dialects.ts'
 

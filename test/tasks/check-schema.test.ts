@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { checkSchema } from '../../src/tasks/check-schema.ts'
-import { createTaskPool } from '../../src/tasks/pool.ts'
+import { createTaskPool } from '../../src/tasks/pool/pool.ts'
 import { TaskError, TaskFailure } from '../../src/tasks/task.ts'
 import { hostileSchemas } from '../support/hostile-schemas.ts'
 

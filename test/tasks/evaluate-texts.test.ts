@@ -4,7 +4,7 @@ import { systemClock } from '../../src/clock.ts'
 import { compileRules, type RuleSet } from '../../src/guardrails/rules.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createEvaluator } from '../../src/tasks/evaluate-texts.ts'
-import { createTaskPool } from '../../src/tasks/pool.ts'
+import { createTaskPool } from '../../src/tasks/pool/pool.ts'
 import { TaskFailure } from '../../src/tasks/task.ts'
 
 const RULES: RuleSet = {

@@ -4,7 +4,7 @@ import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type PageTextInput, pageText } from '../../src/tasks/page-text.ts'
 import { plainHtml } from '../../src/tasks/plain-html.ts'
-import { createTaskPool } from '../../src/tasks/pool.ts'
+import { createTaskPool } from '../../src/tasks/pool/pool.ts'
 import { TaskError } from '../../src/tasks/task.ts'
 
 const page = (html: string | Uint8Array, parts: Partial<PageTextInput> = {}) =>

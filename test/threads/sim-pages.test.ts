@@ -1,12 +1,12 @@
 /** Pages of the simulator, by real HTTP: simulated models read them, and nobody else does. */
 import t from 'tap'
 import { systemClock } from '../../src/clock.ts'
-import type { Exchange } from '../../src/gateway/exchange.ts'
+import type { Exchange } from '../../src/exchange/exchange.ts'
 import { createSim } from '../../src/sim/sim.ts'
 import { withSimPages } from '../../src/threads/sim-pages.ts'
 import { createWebFetch, type WebFetchDeps } from '../../src/tools/web-fetch.ts'
 import { createTransports } from '../../src/upstream/egress.ts'
-import { createPageFetcher } from '../../src/upstream/fetch-page.ts'
+import { createPageFetcher } from '../../src/upstream/pages/fetch-page.ts'
 
 const PAGE = 'https://pages.sim.invalid/some-topic/1'
 const nothing = (): void => undefined

@@ -3,10 +3,10 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
-import type { Exchange } from '../../src/gateway/exchange.ts'
+import type { Exchange } from '../../src/exchange/exchange.ts'
 import { createWebFetch, type WebFetchDeps } from '../../src/tools/web-fetch.ts'
-import { createPageFetcher, type PageFetcherDeps } from '../../src/upstream/fetch-page.ts'
-import { type Address, isPublicAddress } from '../../src/upstream/resolve-name.ts'
+import { createPageFetcher, type PageFetcherDeps } from '../../src/upstream/pages/fetch-page.ts'
+import { type Address, isPublicAddress } from '../../src/upstream/pages/resolve-name.ts'
 
 /** Stands for a server in the internet: all of 127/8 is this machine. */
 const OUTSIDE = '127.0.0.2'

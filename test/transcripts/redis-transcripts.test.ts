@@ -63,6 +63,15 @@ async function connected(t: Test, redis: RedisServer) {
   return client
 }
 
+/** Resolves when an instance can ask Redis; before that it answers every reader that the stream is cut. */
+async function canRead(store: TranscriptStore) {
+  await until('the connection of the other instance', async () => {
+    const { parts, isOver } = read(store, 'nobody')
+    await until('an answer', isOver)
+    return parts[0]?.kind === 'unknown'
+  })
+}
+
 t.test(
   'a stream of one instance is read at the other, live, and only by its key',
   { skip: WITHOUT_REDIS },
@@ -80,6 +89,11 @@ t.test(
       writer.add(frame(written), 1)
       written++
       return isThere()
+    })
+    await canRead(two)
+    await until('the listeners of both', async () => {
+      const channel = 'test:transcripts'
+      return (await client.pubSubNumSub(channel))[channel] === 2
     })
     writer.add(frame(written) + frame(written + 1), 2)
     written += 2
@@ -152,6 +166,7 @@ t.test(
       writer.add(frame(0), 1)
       return (await client.exists('test:transcript/a')) === 1
     })
+    await canRead(two)
     const reading = read(two, 'a')
     await until('its frames', () => reading.text() !== '')
     await client.del('test:transcript/a')

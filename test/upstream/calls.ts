@@ -2,15 +2,18 @@
 import type { Test } from 'tap'
 import type { GatewayError } from '../../src/errors.ts'
 import type { TransportName } from '../../src/providers/provider.ts'
-import { createDirectTransport, type DirectTransportOptions } from '../../src/upstream/direct-transport.ts'
+import {
+  createDirectTransport,
+  type DirectTransportOptions,
+} from '../../src/upstream/client/direct-transport.ts'
 import type {
   Transport,
   UpstreamHandler,
   UpstreamHead,
   UpstreamRequest,
 } from '../../src/upstream/transport.ts'
-import type { UndiciRoute } from '../../src/upstream/undici-pools.ts'
-import { createUndiciTransport } from '../../src/upstream/undici-transport.ts'
+import type { UndiciRoute } from '../../src/upstream/undici/undici-pools.ts'
+import { createUndiciTransport } from '../../src/upstream/undici/undici-transport.ts'
 import { type Answering, FaultServer } from '../support/fault-server.ts'
 import { awaited } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'

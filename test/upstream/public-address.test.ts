@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPublicAddress } from '../../src/upstream/resolve-name.ts'
+import { isPublicAddress } from '../../src/upstream/pages/resolve-name.ts'
 
 const PUBLIC = [
   '1.1.1.1',

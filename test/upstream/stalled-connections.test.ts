@@ -7,8 +7,8 @@ import t, { type Test } from 'tap'
 import { bytesSource } from '../../src/files/contents.ts'
 import { createS3Contents } from '../../src/files/s3.ts'
 import { fileId } from '../../src/ids.ts'
-import { openCheckedFetch } from '../../src/upstream/checked-fetch.ts'
-import { createPageFetcher, type LinkRules, resolverOf } from '../../src/upstream/fetch-page.ts'
+import { openCheckedFetch } from '../../src/upstream/pages/checked-fetch.ts'
+import { createPageFetcher, type LinkRules, resolverOf } from '../../src/upstream/pages/fetch-page.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** A server that answers the first bytes of each connection with a text, and says no more. */

@@ -1,5 +1,6 @@
 /** The interface description of keys, workspaces, end users, credits, activity and audit. Pure. */
 import { Type } from '@sinclair/typebox'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import {
   CreditCreation,
   EndUserCreation,
@@ -8,8 +9,7 @@ import {
   KeyUpdate,
   WorkspaceCreation,
   WorkspaceUpdate,
-} from '../../protocol/management.ts'
-import { nullable, oneOf } from '../../protocol/schema.ts'
+} from '../../protocol/management/management.ts'
 import {
   answer,
   DELETED,

@@ -1,8 +1,8 @@
 /** The interface description of batches. Pure. */
 import { Type } from '@sinclair/typebox'
-import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/batch-creation.ts'
-import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/batches.ts'
-import { AnyObject, nullable, oneOf } from '../../protocol/schema.ts'
+import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
+import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/management/batches.ts'
 import { answer, type Descriptions, header, METADATA_HEADER, query } from './description.ts'
 import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
 

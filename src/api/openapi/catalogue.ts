@@ -1,6 +1,6 @@
 /** The interface description of models, endpoints and providers. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/schema.ts'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import {
   answer,
   type Descriptions,

@@ -1,6 +1,6 @@
 /** Schemas of the answers of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf, variants } from '../../protocol/schema.ts'
+import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {
   AlignmentAnswer,
   ChatCosts,

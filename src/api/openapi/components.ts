@@ -4,10 +4,15 @@ import { ChatBody, ChatTool, ChatToolChoice } from '../../dialects/chat-completi
 import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'
 import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-schema.ts'
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
-import { CredentialCreation, CredentialUpdate } from '../../protocol/byok.ts'
-import { GuardrailCreation, GuardrailUpdate } from '../../protocol/guardrails.ts'
 import { InputItem } from '../../protocol/items.ts'
-import { KeyCreation, KeyUpdate, WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management.ts'
+import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
+import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
+import {
+  KeyCreation,
+  KeyUpdate,
+  WorkspaceCreation,
+  WorkspaceUpdate,
+} from '../../protocol/management/management.ts'
 import {
   AgentPart,
   AssistantPart,

@@ -4,8 +4,8 @@
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../errors.ts'
+import { oneOf } from '../../protocol/json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
-import { oneOf } from '../../protocol/schema.ts'
 import { count } from './response.ts'
 
 /** In the order of the document. */

@@ -3,7 +3,7 @@
  * its kinds to the list there.
  */
 import { type TProperties, Type } from '@sinclair/typebox'
-import { variants } from '../../protocol/schema.ts'
+import { variants } from '../../protocol/json/schema.ts'
 import {
   AnnotationAnswer,
   count,

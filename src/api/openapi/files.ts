@@ -1,6 +1,6 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
-import { oneOf } from '../../protocol/schema.ts'
+import { oneOf } from '../../protocol/json/schema.ts'
 import { answer, type Descriptions, query } from './description.ts'
 import { count, orNoText, text, unixSeconds } from './response.ts'
 

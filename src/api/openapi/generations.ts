@@ -1,6 +1,6 @@
 /** The interface description of records of requests. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/schema.ts'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import { answer, type Descriptions, KEY_HASH_FILTER, query } from './description.ts'
 import { count, orNoNumber, orNoText, text, usd } from './response.ts'
 

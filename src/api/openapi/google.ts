@@ -1,7 +1,7 @@
 /** The interface description of the door of Google's clients. Pure. */
 import { Type } from '@sinclair/typebox'
 import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
-import { nullable, oneOf } from '../../protocol/schema.ts'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import {
   answer,
   type Descriptions,

@@ -3,7 +3,7 @@
  * components that others refer to; kinds of a named union become components too. Symbols and functions stay behind.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
-import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/schema.ts'
+import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'
 
 export type JsonSchema = Readonly<Record<string, unknown>>
 

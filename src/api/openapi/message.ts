@@ -1,6 +1,6 @@
 /** Schemas of the answers of POST /messages: the message, its blocks, and the events of a stream. Pure. */
 import { type TProperties, Type } from '@sinclair/typebox'
-import { nullable, oneOf, variants } from '../../protocol/schema.ts'
+import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {
   AlignmentAnswer,
   count,

@@ -5,8 +5,8 @@
 import { Type } from '@sinclair/typebox'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import { type HostedItemType, InputItem } from '../../protocol/items.ts'
+import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import { PromptCacheOptions, StoredPrompt, TextConfig } from '../../protocol/request.ts'
-import { nullable, oneOf, variants } from '../../protocol/schema.ts'
 import { Tool, ToolChoice } from '../../protocol/tools.ts'
 
 export const text = Type.String()

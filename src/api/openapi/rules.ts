@@ -1,14 +1,14 @@
 /** The interface description of own provider credentials, guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
-import { CredentialCreation, CredentialUpdate } from '../../protocol/byok.ts'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import {
   BUILTIN_LABELS,
   GuardrailCreation,
   GuardrailUpdate,
   KeyAssignees,
   MemberAssignees,
-} from '../../protocol/guardrails.ts'
-import { nullable, oneOf } from '../../protocol/schema.ts'
+} from '../../protocol/management/guardrails.ts'
 import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query } from './description.ts'
 import { count, orNoText, text, usd } from './response.ts'
 

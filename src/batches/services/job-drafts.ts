@@ -3,7 +3,7 @@
  * with them. Batch thread; no I/O.
  */
 import type { Clock } from '../../clock.ts'
-import type { DeferredCall } from '../../gateway/exchange.ts'
+import type { DeferredCall } from '../../exchange/exchange.ts'
 import { randomText } from '../../ids.ts'
 import type { PicoUsd } from '../../money.ts'
 import type { Reservation } from '../../protocol/records.ts'

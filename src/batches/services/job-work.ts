@@ -5,7 +5,7 @@
 import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'
-import type { StoredReply } from '../../gateway/exchange.ts'
+import type { StoredReply } from '../../exchange/exchange.ts'
 import { FREE, type HoldingQuota } from '../../limits/quota.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'
-import type { Candidate } from '../../gateway/exchange.ts'
+import type { Candidate } from '../../exchange/exchange.ts'
 import { namesProvider } from '../../gateway/routing/rank.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { BatchRecord } from '../../storage/batches.ts'

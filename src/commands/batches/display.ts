@@ -3,8 +3,8 @@
  * themselves are pure.
  */
 import { type Clock, isoInstant, type Timer } from '../../clock.ts'
-import { type BarPart, type ProgressBar, percent } from '../progress-bar.ts'
-import { count, duration } from '../text.ts'
+import { type BarPart, type ProgressBar, percent } from '../terminal/progress-bar.ts'
+import { count, duration } from '../terminal/text.ts'
 import type { BatchDisplay, BatchMoment } from './watching.ts'
 
 /** The figures run on between two answers of the gateway. */

@@ -1,7 +1,7 @@
 /** Reads batches from a gateway: pages of a list, and one batch with its results, which may be larger than memory. */
 import type { Readable } from 'node:stream'
 import type { GatewayClient } from '../gateway-client.ts'
-import { plain } from '../text.ts'
+import { plain } from '../terminal/text.ts'
 import { CutterError, ResultCutter } from './result-cutter.ts'
 import type { ResultFile } from './result-file.ts'
 import { type BatchView, batchList, batchView, type ResultCounts } from './view.ts'

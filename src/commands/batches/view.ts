@@ -1,8 +1,8 @@
 /** Batches as the command line shows them, read from the replies of a gateway. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
-import { TERMINAL_STATUSES } from '../../protocol/batches.ts'
-import { count, counted, duration, exactUsd, plain, roughly, shortUsd, table } from '../text.ts'
+import { TERMINAL_STATUSES } from '../../protocol/management/batches.ts'
+import { count, counted, duration, exactUsd, plain, roughly, shortUsd, table } from '../terminal/text.ts'
 
 export interface BatchView {
   readonly id: string

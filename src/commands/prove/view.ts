@@ -1,7 +1,7 @@
 /** The report of `sluice prove` as text for a terminal. Pure. */
 import type { ProvePlan } from '../../prove/prove.ts'
 import type { CheckResult, CheckStatus, ProveReport } from '../../prove/report.ts'
-import { count, counted } from '../text.ts'
+import { count, counted } from '../terminal/text.ts'
 
 const SIGNS: Readonly<Record<CheckStatus, string>> = {
   pass: 'pass',

@@ -5,7 +5,7 @@ import {
   PROOF_TYPE,
   type ProofStatement,
   sha256,
-} from '../../protocol/proof.ts'
+} from '../../protocol/management/proof.ts'
 import type { SavedReply } from './saved-reply.ts'
 
 /** A public key as JWK sets have it. */

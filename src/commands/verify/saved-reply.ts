@@ -1,6 +1,6 @@
 /** A saved reply with its proof: a JSON document, an event stream, or one JSON document for each event. Pure. */
 import { createHash } from 'node:crypto'
-import { digestedEvent, type ProofScope, proofPlace, replyDigest } from '../../protocol/proof.ts'
+import { digestedEvent, type ProofScope, proofPlace, replyDigest } from '../../protocol/management/proof.ts'
 
 /** The parts of a saved reply that its proof has to fit. */
 export interface SavedReply {

@@ -1,9 +1,9 @@
 /** The body of POST /chat/completions as a schema. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
+import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { NAME_PATTERN, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
 import { ChatMessage } from './message-schema.ts'

@@ -1,7 +1,7 @@
 /** Elements of `messages` as schemas. Objects are open: a field that nobody here knows does no harm. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
+import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 
 const name = maybe(Type.String())
 const filled = Type.String({ minLength: 1 })

@@ -2,7 +2,7 @@
  * `messages` as input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
  * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
  */
-import { elementPath } from '../../protocol/schema.ts'
+import { elementPath } from '../../protocol/json/schema.ts'
 import { drawnItem } from '../hosted-items.ts'
 import { invalid } from '../translation.ts'
 import type {

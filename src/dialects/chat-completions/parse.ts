@@ -3,11 +3,11 @@
  * and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
  */
 import { GatewayError } from '../../errors.ts'
-import { bodyCheck } from '../../protocol/body.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
+import { elementPath } from '../../protocol/json/schema.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
-import { elementPath } from '../../protocol/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'

@@ -3,8 +3,8 @@
  * only for failures: messages are found again from the items, so that no request carries where it came from.
  */
 import type { InputItem } from '../../protocol/items.ts'
+import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { elementPath } from '../../protocol/schema.ts'
 import { renamed } from '../translation.ts'
 
 /** Fields of a tool that a chat body has inside `function` or `custom`. */

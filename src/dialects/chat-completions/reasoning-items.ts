@@ -4,7 +4,7 @@
  * it. A client that only gathered the pieces of a stream sends a text in many entries; they are one again.
  */
 import { InputItem } from '../../protocol/items.ts'
-import { compile, isObject } from '../../protocol/schema.ts'
+import { compile, isObject } from '../../protocol/json/schema.ts'
 import type { ChatAssistantMessage, ChatToolCall, ReasoningDetail } from './message-schema.ts'
 
 interface Piece {

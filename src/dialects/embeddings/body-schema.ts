@@ -3,9 +3,9 @@
  * one at fault (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
  */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { maybe, oneOf, text } from '../../protocol/json/schema.ts'
 import { EMBEDDING_DIMENSIONS_MAX, INPUT_TYPE_PATTERN, MODEL_MAX_CHARS } from '../../protocol/limits.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
-import { maybe, oneOf, text } from '../../protocol/schema.ts'
 
 const { properties: hub } = ResponsesRequest
 

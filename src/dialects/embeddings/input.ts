@@ -5,8 +5,8 @@
  */
 import { GatewayError } from '../../errors.ts'
 import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
+import { elementPath, isObject } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
-import { elementPath, isObject } from '../../protocol/schema.ts'
 
 /** Bounds of one body, in the words of its errors. */
 const FORMS =

@@ -1,9 +1,9 @@
 /** The body of POST /embeddings as a request. Pure. Errors name fields of this body and never repeat what was sent. */
 import { GatewayError } from '../../errors.ts'
-import { bodyCheck } from '../../protocol/body.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { type Offered, refusal } from '../../protocol/json/request-parser.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
-import { type Offered, refusal } from '../../protocol/request-parser.ts'
 import { EmbeddingsBody } from './body-schema.ts'
 import { readInput } from './input.ts'
 

@@ -1,6 +1,6 @@
 /** The body of generateContent as a schema. Pure. Objects are open: kinds that nobody here knows go to Google. */
 import { type Static, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf } from '../../protocol/schema.ts'
+import { AnyObject, maybe, oneOf } from '../../protocol/json/schema.ts'
 import { hub, orNull, SAME_NAME } from '../hub-fields.ts'
 
 /** More than any client sends, and each is looked for in every piece of a reply. */

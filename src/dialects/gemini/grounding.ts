@@ -3,7 +3,7 @@
  * annotations count UTF-16 units of one message.
  */
 import type { Annotation, MessageItem, OutputItem } from '../../protocol/items.ts'
-import { isObject } from '../../protocol/schema.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -2,7 +2,7 @@
  * Names of fields in either spelling that Google takes: `systemInstruction` is `system_instruction`. Pure. Hot path: a
  * body in the usual spelling is walked once and not copied.
  */
-import { isObject } from '../../protocol/schema.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

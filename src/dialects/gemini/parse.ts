@@ -4,10 +4,10 @@
  * `stream` and `alt` into the body: they stand in the address.
  */
 import { GatewayError } from '../../errors.ts'
-import { bodyCheck } from '../../protocol/body.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
 import type { Dialect } from '../dialect.ts'
 import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { GeminiBody } from './body-schema.ts'

@@ -3,7 +3,7 @@
  * the place of what a provider of this API would be sent, `unknown` is a kind of part that means nothing elsewhere, and
  * other fields are added.
  */
-import { isObject } from '../../protocol/schema.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 import type { Part } from './body-schema.ts'
 import type { PartItem } from './seals.ts'
 

@@ -2,8 +2,9 @@
  * Paths of a request in the names of the client's body, for what is refused after the body was translated. Pure. A
  * request remembers where its items come from, since parts and items do not match one to one. Runs only for failures.
  */
+
+import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { elementPath } from '../../protocol/schema.ts'
 import { renamed } from '../translation.ts'
 import type { PartPlace } from './contents.ts'
 

@@ -2,7 +2,7 @@
  * Schemas of this API, a subset of OpenAPI, as JSON Schema. Pure. Types have capital letters there, null is a flag, and
  * whole numbers may be texts.
  */
-import { isObject } from '../../protocol/schema.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 import { camel } from './names.ts'
 
 type Schema = Record<string, unknown>

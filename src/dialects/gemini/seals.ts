@@ -5,7 +5,7 @@
  * form of ours. It is base64, because clients in some languages decode signatures.
  */
 import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'
-import { compile, isObject } from '../../protocol/schema.ts'
+import { compile, isObject } from '../../protocol/json/schema.ts'
 import { gatewayToolOf } from '../hosted-items.ts'
 
 export type PartItem = Record<string, unknown>

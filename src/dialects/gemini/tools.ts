@@ -4,7 +4,7 @@
  * gets them as they came.
  */
 import { serverToolName } from '../../protocol/gateway-tools.ts'
-import { isObject } from '../../protocol/schema.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { invalid } from '../translation.ts'
 import type { GeminiBody, GeminiFunction, GeminiTool } from './body-schema.ts'

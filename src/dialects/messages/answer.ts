@@ -1,6 +1,6 @@
 /** Pieces of an answer as this API has them, the same in an event and in a whole message. Pure. */
 import type { HostedItem, MessageItem, OutputItem } from '../../protocol/items.ts'
-import { nativeOf } from '../../protocol/native.ts'
+import { nativeOf } from '../../protocol/json/native.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 import { type CallItem, isCall } from '../chat-completions/answer.ts'
 import { citedTexts } from './citations.ts'

@@ -1,8 +1,8 @@
 /** The body of POST /messages as a schema. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
+import { AnyObject, maybe, oneOf, text, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
-import { AnyObject, maybe, oneOf, text, variants } from '../../protocol/schema.ts'
 import { hub, orNull, SAME_NAME } from '../hub-fields.ts'
 import { MessageInput, SystemPrompt } from './message-schema.ts'
 

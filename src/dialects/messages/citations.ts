@@ -3,7 +3,7 @@
  * in a longer one: a text is divided into blocks where its annotations begin and end.
  */
 import type { Annotation } from '../../protocol/items.ts'
-import { nativeOf } from '../../protocol/native.ts'
+import { nativeOf } from '../../protocol/json/native.ts'
 
 export type Citation = Readonly<Record<string, unknown>>
 

@@ -4,8 +4,8 @@
  * others the blocks are made of the item.
  */
 import type { HostedItem } from '../../protocol/items.ts'
-import { nativeOf } from '../../protocol/native.ts'
-import { isObject } from '../../protocol/schema.ts'
+import { nativeOf } from '../../protocol/json/native.ts'
+import { isObject } from '../../protocol/json/schema.ts'
 import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
 import { gatewayResultType } from './message-schema.ts'
 

@@ -1,8 +1,8 @@
 /** Elements of `messages` as schemas. Objects are open: a field that nobody here knows does no harm. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayItems } from '../../protocol/hosted-items.ts'
+import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/schema.ts'
 
 const filled = Type.String({ minLength: 1 })
 const cache_control = maybe(CacheControl)

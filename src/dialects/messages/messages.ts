@@ -4,7 +4,7 @@
  * are items of their own.
  */
 import type { InputItem } from '../../protocol/items.ts'
-import { keepWritten } from '../../protocol/verbatim.ts'
+import { keepWritten } from '../../protocol/json/verbatim.ts'
 import { drawnItem } from '../hosted-items.ts'
 import { contentPart, type Item, imageUrl, picturedParts } from './content.ts'
 import {

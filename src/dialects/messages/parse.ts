@@ -3,9 +3,9 @@
  * its messages. Errors name fields of the client's body and never repeat what it sent.
  */
 import { GatewayError } from '../../errors.ts'
-import { bodyCheck } from '../../protocol/body.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
-import { type Offered, refusal, useDefaultModel } from '../../protocol/request-parser.ts'
 import type { Dialect } from '../dialect.ts'
 import { isStrict } from '../strict-schema.ts'
 import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'

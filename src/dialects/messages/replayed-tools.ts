@@ -4,7 +4,7 @@
  * back.
  */
 import { InputItem } from '../../protocol/items.ts'
-import { compile, isObject } from '../../protocol/schema.ts'
+import { compile, isObject } from '../../protocol/json/schema.ts'
 import type { Item } from './content.ts'
 import { GATEWAY_RESULTS, type ServerToolResult, type ServerToolUseBlock } from './message-schema.ts'
 

@@ -4,9 +4,9 @@
  */
 import { Type } from '@sinclair/typebox'
 import { GatewayError } from '../../errors.ts'
-import { explain } from '../../protocol/body.ts'
 import { maxUses, serverToolName, userLocation } from '../../protocol/gateway-tools.ts'
-import { elementPath, maybe } from '../../protocol/schema.ts'
+import { explain } from '../../protocol/json/body.ts'
+import { elementPath, maybe } from '../../protocol/json/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { invalid } from '../translation.ts'
 import type { CustomMessagesTool, MessagesTool, MessagesToolChoice } from './body-schema.ts'

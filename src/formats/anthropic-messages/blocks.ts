@@ -5,7 +5,7 @@
  * API cuts a paragraph at every citation. Pure. Hot path.
  */
 import type { Annotation } from '../../protocol/items.ts'
-import { withNative } from '../../protocol/native.ts'
+import { withNative } from '../../protocol/json/native.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
 import {

@@ -3,7 +3,7 @@
  * `*_tool_result` block with the same id. Both together are one item; the table KINDS maps tools to items. Pure.
  */
 import type { HostedItem } from '../../protocol/items.ts'
-import { withNative } from '../../protocol/native.ts'
+import { withNative } from '../../protocol/json/native.ts'
 import {
   filled,
   type Json,

@@ -12,8 +12,8 @@
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
 import type { AssistantPart, InputFile, InputImage, InputItem, InputPart } from '../../protocol/items.ts'
+import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { writtenAt } from '../../protocol/verbatim.ts'
 import { inexpressible } from '../failure.ts'
 import { recordOrEmpty, records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'

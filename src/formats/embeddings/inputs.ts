@@ -7,7 +7,7 @@ import type {
   EmbeddingsSettings,
 } from '../../protocol/embeddings.ts'
 import { inputPath } from '../../protocol/embeddings.ts'
-import { elementPath } from '../../protocol/schema.ts'
+import { elementPath } from '../../protocol/json/schema.ts'
 import { inexpressible, providerFailure } from '../failure.ts'
 import type { Usage } from '../format.ts'
 import { count, type Json } from '../json.ts'

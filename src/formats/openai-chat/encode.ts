@@ -5,9 +5,9 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
-import { BREAKPOINT, lastMarks, withLastMarks } from '../cache-marks.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
+import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
 import { isDeclared } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'

@@ -9,8 +9,8 @@
  * - it removes marks and hints for the gateway.
  */
 import type { Endpoint } from '../../providers/provider.ts'
-import { BREAKPOINT, lastMarks } from '../cache-marks.ts'
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../json.ts'
+import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
 import { refuseItem } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, replayAsCall } from '../replayed.ts'

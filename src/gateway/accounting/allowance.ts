@@ -2,13 +2,14 @@
  * The allowance of a request under the limits of its caller: before admission, for each model call, and while a reply
  * runs. Pure, except for the counters behind a reservation.
  */
+
+import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
 import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../limits/demand.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
 import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isPending } from '../../ready.ts'
-import type { Candidate, Exchange, StreamTrust } from '../exchange.ts'
 import { honours } from '../routing/rank.ts'
 import { dearestPrices } from './dearest.ts'
 import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'

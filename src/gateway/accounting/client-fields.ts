@@ -1,7 +1,8 @@
 /** A client's words on itself and on its traces, as records and log lines keep them: bounded scalars. Pure. */
+
+import type { ClientFacts } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AppFields, TraceFields } from '../../storage/usage.ts'
-import type { ClientFacts } from '../exchange.ts'
 
 const TEXT_MAX_CHARS = 256
 /** Fields of a trace, and characters of a name of one. */

@@ -1,13 +1,13 @@
 /** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
 
+import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
-import type { Bill, Charge, InnerUse } from '../bill.ts'
-import type { Exchange } from '../exchange.ts'
 
 export interface UsageCost {
   readonly input: PicoUsd

@@ -2,13 +2,14 @@
  * Limits and estimates of embeddings calls: they read tokens and write none, so a call costs the same however it is
  * answered. Pure, except for the counters behind a reservation.
  */
+
+import type { Candidate } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import type { Demand, Offer } from '../../limits/demand.ts'
 import { atFactor, type PriceFactor } from '../../money.ts'
 import type { EmbeddingItem } from '../../protocol/embeddings.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Candidate } from '../exchange.ts'
 import { dearestPrices } from './dearest.ts'
 import { estimateInput } from './estimate.ts'
 import { plausibleUsage, type UsageEstimates } from './plausible.ts'

@@ -6,7 +6,7 @@ import { FORMATS } from '../../formats/table.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type Endpoint, textFormat } from '../../providers/provider.ts'
-import { placeOf } from '../tool-calls.ts'
+import { placeOf } from '../calls/tool-calls.ts'
 
 export type FetchingEndpoint = Pick<Endpoint, 'contextLength' | 'format' | 'provider'>
 

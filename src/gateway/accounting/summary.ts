@@ -1,8 +1,8 @@
 /** The summary of an exchange for its log line. The list of failed attempts is made only if one failed. */
 import { systemCode } from '../../errors.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import { type FailedAttempt, shownModel } from '../../log/log.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
-import type { AttemptRecord, Exchange } from '../exchange.ts'
 import { keptName, traceOf } from './client-fields.ts'
 
 export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {

@@ -3,10 +3,11 @@
  * under a limit may reserve piece by piece. What a caller asks for is no proof, and what others were shown is a weak
  * one: one stream of a key at a time may rely on it. One for each thread. Pure state.
  */
+
+import type { StreamTrust } from '../../exchange/exchange.ts'
 import { HeldShare } from '../../fairness/held-share.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import type { StreamTrust } from '../exchange.ts'
 import { isThoughtless, type Said } from './estimate.ts'
 
 /** Replies in a row that an endpoint has to show. */

@@ -6,6 +6,7 @@
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
 import { GatewayError, INTERNAL_MESSAGE, overloaded } from '../../errors.ts'
+import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
@@ -20,7 +21,6 @@ import type {
 } from '../../protocol/response.ts'
 import type { RequestSignal } from '../../signal.ts'
 import type { DebugNotes } from '../debug.ts'
-import { type Held, UNCOUNTED } from '../exchange.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import type { Sink } from './sink.ts'

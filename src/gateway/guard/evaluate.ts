@@ -9,7 +9,7 @@ import type { RequestText } from '../../guardrails/texts/request-texts.ts'
 import { TextWindow, type Window, type WindowFindings } from '../../guardrails/window.ts'
 import { isPending, whenReady } from '../../ready.ts'
 import type { RequestSignal } from '../../signal.ts'
-import type { GatewayTasks } from '../../tasks/pool.ts'
+import type { GatewayTasks } from '../../tasks/pool/pool.ts'
 import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>

@@ -7,13 +7,13 @@
  * to run leave whole, so the guard withholds them until they are closed.
  */
 import type { GatewayError } from '../../errors.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { Window } from '../../guardrails/window.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import { isPending } from '../../ready.ts'
 import type { Content, Sink } from '../answer/answer.ts'
-import type { AttemptTarget } from '../attempt-target.ts'
-import type { Exchange } from '../exchange.ts'
+import type { AttemptTarget } from '../attempt/attempt-target.ts'
 import { type GuardTasks, type WindowResult, WindowScan } from './evaluate.ts'
 import { type Queued, type QueuedDelta, type QueueOwner, ReplyQueue } from './reply-queue.ts'
 import {

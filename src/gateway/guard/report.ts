@@ -3,11 +3,11 @@
  * and labels, never the text that matched. Pure but for the counter.
  */
 import { COME_AGAIN_SECONDS, GatewayError } from '../../errors.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'
 import type { GuardrailAction, Metrics } from '../../metrics/metrics.ts'
-import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/guardrails.ts'
+import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/management/guardrails.ts'
 import type { PipelineStage } from '../../protocol/response.ts'
-import type { Exchange } from '../exchange.ts'
 import type { WindowResult } from './evaluate.ts'
 import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 

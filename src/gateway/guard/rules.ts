@@ -8,7 +8,7 @@ import { CONTEXT_CHARS } from '../../guardrails/detector.ts'
 import type { Policy, SourcedRules } from '../../guardrails/policy.ts'
 import { compileRules, type FilterField, type RuleSet, type Scanner } from '../../guardrails/rules.ts'
 import type { WindowSize } from '../../guardrails/window.ts'
-import type { BuiltinSlug } from '../../protocol/guardrails.ts'
+import type { BuiltinSlug } from '../../protocol/management/guardrails.ts'
 import type { AppliedGuardrail, GuardrailScope } from '../../storage/guardrails.ts'
 
 /** The guardrail that a rule comes from, and its detector. */

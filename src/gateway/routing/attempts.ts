@@ -3,10 +3,10 @@
  * at one time. Hot path.
  */
 import { GatewayError, PROVIDER_STATUSES } from '../../errors.ts'
+import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { AttemptRecord, Candidate } from '../exchange.ts'
 import type { RouteCandidate } from './candidate.ts'
 
 /** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */

@@ -1,8 +1,8 @@
 /** Candidates: ways to serve a request, and one error for all that have failed. Pure. */
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
 import type { EndpointState } from '../../health/health.ts'
-import type { AttemptRecord, Candidate } from '../exchange.ts'
 
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */

@@ -4,7 +4,7 @@
  */
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'
-import type { DataRegion } from '../../protocol/guardrails.ts'
+import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Endpoint, TokenPrices } from '../../providers/provider.ts'

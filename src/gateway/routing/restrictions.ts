@@ -1,7 +1,7 @@
 /** Restrictions of guardrails on candidates: which models and providers may serve, and where data may go. Pure. */
 import { collectsNothing, retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
-import type { DataRegion } from '../../protocol/guardrails.ts'
+import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Endpoint, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isFree, isNamed } from './filters.ts'

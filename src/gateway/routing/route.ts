@@ -6,7 +6,7 @@
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { has } from '../../formats/special.ts'
-import type { DataRegion } from '../../protocol/guardrails.ts'
+import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'

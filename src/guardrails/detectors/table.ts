@@ -1,5 +1,5 @@
 /** All detectors by their slug. Pure data. */
-import type { BuiltinSlug } from '../../protocol/guardrails.ts'
+import type { BuiltinSlug } from '../../protocol/management/guardrails.ts'
 import type { Detect } from '../detector.ts'
 import { detectAddress, detectEmail, detectIpAddress, detectPhone } from './contact.ts'
 import { detectCreditCard, detectSsn } from './numbers.ts'

@@ -26,8 +26,8 @@
  * or a tool is text without a row; add one to FIELDS or TOOL_FIELDS if it holds a name, an id, a link, bytes or JSON.
  */
 import { Kind, type TSchema } from '@sinclair/typebox'
+import { type MapSchema, Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
-import { type MapSchema, Rule, type VariantsRule, type VariantsSchema } from '../../protocol/schema.ts'
 import type { Author } from '../detector.ts'
 import {
   FIELDS,

@@ -105,8 +105,8 @@ export const ITEM_FIELDS: ReadonlyMap<string, FieldRules> = new Map([
 ])
 
 /**
- * Fields of `native` (protocol/native.ts), at any depth: what only the API of the client has words for. Its names and
- * sealed parts have to stay as they are; everything else is a text.
+ * Fields of `native` (protocol/json/native.ts), at any depth: what only the API of the client has words for. Its names
+ * and sealed parts have to stay as they are; everything else is a text.
  */
 export const NATIVE_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['type', 'name'],

@@ -3,7 +3,7 @@
  * classifier. A request never fails for it. The model is asked at the expense of the service.
  */
 import type { Config } from '../../config/config.ts'
-import type { Exchange } from '../../gateway/exchange.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'

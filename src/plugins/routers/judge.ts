@@ -2,7 +2,7 @@
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
-import type { Exchange } from '../../gateway/exchange.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'

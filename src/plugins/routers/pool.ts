@@ -4,7 +4,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError } from '../../errors.ts'
-import type { Exchange } from '../../gateway/exchange.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import { withVariants } from '../../protocol/routers.ts'
 import type { PluginDeps, RoutableModel } from '../plugin.ts'
 import type { Patterns } from './patterns.ts'

@@ -4,9 +4,9 @@ import type { ClaimedLine } from '../batches.ts'
 import type { Engine } from '../engine.ts'
 import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../service-jobs.ts'
 import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../tables.ts'
-import { changeLines, heldLines } from './batch-lines.ts'
-import { fitting, partsOf } from './batch-rows.ts'
-import { bodiesOf } from './batch-work.ts'
+import { changeLines, heldLines } from './batches/batch-lines.ts'
+import { fitting, partsOf } from './batches/batch-rows.ts'
+import { bodiesOf } from './batches/batch-work.ts'
 import { inTransaction } from './rows.ts'
 
 /**

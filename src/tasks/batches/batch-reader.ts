@@ -2,14 +2,15 @@
  * Reads the body of POST /batches request by request, its keys in any order. What it knows between two requests is
  * plain data, so that another worker can go on. Task worker.
  */
+
+import { fieldPath, isStorable, withinCharacters } from '../../protocol/json/schema.ts'
+import { MODEL_MAX_CHARS } from '../../protocol/limits.ts'
 import {
   BATCH_FIELDS,
   CUSTOM_ID_MAX_CHARS,
   FOREIGN_FIELDS,
   fieldProblem,
-} from '../../protocol/batch-creation.ts'
-import { MODEL_MAX_CHARS } from '../../protocol/limits.ts'
-import { fieldPath, isStorable, withinCharacters } from '../../protocol/schema.ts'
+} from '../../protocol/management/batch-creation.ts'
 import {
   type ByteSource,
   CLOSE_BRACE,

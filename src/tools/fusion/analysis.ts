@@ -2,8 +2,8 @@
 import { Type } from '@sinclair/typebox'
 import type { FusionAnalysis } from '../../protocol/events.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { compile } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { compile } from '../../protocol/schema.ts'
 
 /** The answer of one member of the panel. */
 export interface PanelResponse {

@@ -1,5 +1,5 @@
 /** The panel of a fusion: asks all members at the same time, and reports the progress of each. Serve threads. */
-import type { AskAs, Exchange } from '../../gateway/exchange.ts'
+import type { AskAs, Exchange } from '../../exchange/exchange.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import {
@@ -9,8 +9,8 @@ import {
   PieceWriter,
   replyText,
   textEvents,
-} from '../inner-reply.ts'
-import type { InnerTerms } from '../inner-request.ts'
+} from '../models/inner-reply.ts'
+import type { InnerTerms } from '../models/inner-request.ts'
 import type { ToolProgress } from '../tool.ts'
 import type { PanelResponse } from './analysis.ts'
 

@@ -1,6 +1,6 @@
 /** Failures of MCP servers, in the three kinds that an mcp_call item knows, or as a text. Pure. */
-import { PageError } from '../../upstream/fetch-page.ts'
-import { scrub } from '../../upstream/scrub.ts'
+import { PageError } from '../../upstream/pages/fetch-page.ts'
+import { scrub } from '../../upstream/pages/scrub.ts'
 import type { McpClient } from './library.ts'
 
 /** The error of an item `mcp_call` or `mcp_list_tools`. */

@@ -4,7 +4,7 @@
  * and a server that answers the question for its protocol version late, badly or not at all is taken for an old one.
  */
 import type { Clock } from '../../clock.ts'
-import type { CheckedFetch } from '../../upstream/checked-fetch.ts'
+import type { CheckedFetch } from '../../upstream/pages/checked-fetch.ts'
 
 type Fetch = CheckedFetch['fetch']
 

@@ -1,8 +1,8 @@
 /** The MCP servers that a request names: checks of their entries, and what is sent to each. Pure. */
 import { isIP } from 'node:net'
 import { GatewayError } from '../../errors.ts'
-import { checkUrl, type LinkRules, PageError } from '../../upstream/fetch-page.ts'
-import { isPublicAddress } from '../../upstream/resolve-name.ts'
+import { checkUrl, type LinkRules, PageError } from '../../upstream/pages/fetch-page.ts'
+import { isPublicAddress } from '../../upstream/pages/resolve-name.ts'
 import type { RequestedTool, ToolEntry } from '../tool.ts'
 import { approvalFilter, type RequireApproval } from './approval.ts'
 import type { McpServer } from './connection.ts'

@@ -1,7 +1,7 @@
 /** Makes a fetched page readable in the task pool: HTML, text, JSON and XML, or a PDF. Serve threads. */
-import { type GatewayTasks, PATIENCE_MS } from '../../tasks/pool.ts'
+import { type GatewayTasks, PATIENCE_MS } from '../../tasks/pool/pool.ts'
 import { TaskError } from '../../tasks/task.ts'
-import type { FetchedPage } from '../../upstream/fetch-page.ts'
+import type { FetchedPage } from '../../upstream/pages/fetch-page.ts'
 
 const PDF_TYPES: ReadonlySet<string> = new Set(['application/pdf', 'application/x-pdf'])
 

@@ -1,6 +1,6 @@
 /** One search for a plugin, with the settings of the tool web_search. Serve threads. */
 import { GatewayError } from '../../errors.ts'
-import type { Bill } from '../../gateway/bill.ts'
+import type { Bill } from '../../exchange/bill.ts'
 import type { Log } from '../../log/log.ts'
 import type { Citable } from '../../protocol/parts.ts'
 import type { Caller } from '../../protocol/records.ts'

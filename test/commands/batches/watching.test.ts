@@ -11,7 +11,7 @@ import {
 } from '../../../src/commands/batches/watching.ts'
 import { CommandError } from '../../../src/commands/command.ts'
 import { GatewayFault } from '../../../src/commands/gateway-client.ts'
-import { ProgressBar } from '../../../src/commands/progress-bar.ts'
+import { ProgressBar } from '../../../src/commands/terminal/progress-bar.ts'
 import { batchDocument, type DocumentFields } from '../../support/batch-documents.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

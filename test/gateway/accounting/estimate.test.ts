@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { Candidate } from '../../../src/exchange/exchange.ts'
 import type { Usage } from '../../../src/formats/format.ts'
 import { demandOf } from '../../../src/gateway/accounting/allowance.ts'
 import {
@@ -8,7 +9,6 @@ import {
 } from '../../../src/gateway/accounting/estimate.ts'
 import { VisibleStreams } from '../../../src/gateway/accounting/visible-streams.ts'
 import { quartersIn } from '../../../src/gateway/accounting/weigh.ts'
-import type { Candidate } from '../../../src/gateway/exchange.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
 import { affordable, priceOf } from '../../../src/limits/demand.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'

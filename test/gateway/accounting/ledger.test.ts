@@ -4,7 +4,7 @@ import { systemClock } from '../../../src/clock.ts'
 import { createLedger } from '../../../src/gateway/accounting/ledger.ts'
 import { createLog } from '../../../src/log/log.ts'
 import { openStore } from '../../../src/storage/open.ts'
-import { openSpool } from '../../../src/storage/spool.ts'
+import { openSpool } from '../../../src/storage/spool/spool.ts'
 import { someUsage } from '../../storage/usage.ts'
 
 async function setUp(t: Test) {

@@ -1,7 +1,7 @@
 /** The guard of requests: what it reads, where it evaluates, what happens when it cannot. */
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import type { Exchange } from '../../../src/gateway/exchange.ts'
+import type { Exchange } from '../../../src/exchange/exchange.ts'
 import type { GuardTasks } from '../../../src/gateway/guard/evaluate.ts'
 import { createGuard, type Guard, prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
 import { CompiledRules } from '../../../src/gateway/guard/rules.ts'
@@ -14,7 +14,7 @@ import {
   defaultGuardrail,
   type GuardrailRecord,
 } from '../../../src/storage/guardrails.ts'
-import { createTaskPool } from '../../../src/tasks/pool.ts'
+import { createTaskPool } from '../../../src/tasks/pool/pool.ts'
 import { TaskError } from '../../../src/tasks/task.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedExchange } from '../../support/scripted-attempt.ts'

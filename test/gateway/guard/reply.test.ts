@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { Content } from '../../../src/gateway/answer/assemble.ts'
 import type { GuardTasks } from '../../../src/gateway/guard/evaluate.ts'
-import type { FilterAction } from '../../../src/protocol/guardrails.ts'
+import type { FilterAction } from '../../../src/protocol/management/guardrails.ts'
 import { filler, SECRETS_IN_TEXT } from '../../support/guardrail-texts.ts'
 import {
   evaluate,

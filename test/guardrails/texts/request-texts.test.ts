@@ -3,8 +3,8 @@ import type { TObject } from '@sinclair/typebox'
 import t from 'tap'
 import { mapConversation, mapTexts, textsOf } from '../../../src/guardrails/texts/request-texts.ts'
 import { InputItem } from '../../../src/protocol/items.ts'
+import { Rule, type VariantsSchema } from '../../../src/protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import { Rule, type VariantsSchema } from '../../../src/protocol/schema.ts'
 import { Tool } from '../../../src/protocol/tools.ts'
 import {
   ANNOTATIONS,

@@ -1,7 +1,7 @@
 /** The contract of accepting batches. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import { NO_USAGE } from '../../../src/protocol/batches.ts'
+import { NO_USAGE } from '../../../src/protocol/management/batches.ts'
 import { accept, acceptDone, LEASE_MS, NOW_MS, someBatch, someLine, someLines } from '../batches.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT } from '../records.ts'

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import type { Test } from 'tap'
-import { addUsage, type BatchUsage, NO_USAGE } from '../../../src/protocol/batches.ts'
+import { addUsage, type BatchUsage, NO_USAGE } from '../../../src/protocol/management/batches.ts'
 import type { LineOutcome } from '../../../src/storage/batches.ts'
 import type { BatchStore } from '../../../src/storage/service-jobs.ts'
 import { search } from '../../support/property.ts'

@@ -1,6 +1,6 @@
 /** The contract of the lines of batches: claims, leases, fences and results. */
 import type { Test } from 'tap'
-import { addUsage, NO_USAGE } from '../../../src/protocol/batches.ts'
+import { addUsage, NO_USAGE } from '../../../src/protocol/management/batches.ts'
 import type { LineResult } from '../../../src/storage/batches.ts'
 import {
   accept,

@@ -1,6 +1,6 @@
 /** The contract of pruning batches. */
 import type { Test } from 'tap'
-import { BATCH_STATUSES, TERMINAL_STATUSES } from '../../../src/protocol/batches.ts'
+import { BATCH_STATUSES, TERMINAL_STATUSES } from '../../../src/protocol/management/batches.ts'
 import {
   accept,
   acceptDone,

@@ -1,6 +1,6 @@
 /** The contract of reading and removing batches. */
 import type { Test } from 'tap'
-import { BATCH_STATUSES, type BatchStatus } from '../../../src/protocol/batches.ts'
+import { BATCH_STATUSES, type BatchStatus } from '../../../src/protocol/management/batches.ts'
 import { accept, acceptDone, acceptRunning, allResults, at, claim, NOW_MS, someResult } from '../batches.ts'
 import type { Opened } from '../contract.ts'
 

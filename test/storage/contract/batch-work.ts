@@ -1,7 +1,12 @@
 /** The contract of work on batches as a whole: their states, their claims, and the check of their lines. */
 import type { Test } from 'tap'
 import { mayMove, sourcesOf } from '../../../src/batches/states.ts'
-import { addUsage, BATCH_STATUSES, NO_USAGE, TERMINAL_STATUSES } from '../../../src/protocol/batches.ts'
+import {
+  addUsage,
+  BATCH_STATUSES,
+  NO_USAGE,
+  TERMINAL_STATUSES,
+} from '../../../src/protocol/management/batches.ts'
 import { accept, allResults, at, LEASE_MS, NOW_MS, present, someLines, someUsageOf } from '../batches.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_TEXT } from '../records.ts'

@@ -11,7 +11,7 @@ import {
 import { McpFailure } from '../../../src/tools/mcp/failure.ts'
 import { McpLibrary } from '../../../src/tools/mcp/library.ts'
 import { listTools } from '../../../src/tools/mcp/listing.ts'
-import { type LinkRules, resolverOf } from '../../../src/upstream/fetch-page.ts'
+import { type LinkRules, resolverOf } from '../../../src/upstream/pages/fetch-page.ts'
 import {
   afterOpening,
   type McpServerOptions,

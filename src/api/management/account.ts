@@ -1,0 +1,165 @@
+/** GET, POST /credits and GET /activity: credits of the organization, and its usage by day. */
+import { randomUUID } from 'node:crypto'
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import { periodStart } from '../../limits/periods.ts'
+import { chargeOf } from '../../limits/spending.ts'
+import { microToUsd, sumToUsd, toMicroUsd } from '../../money.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import { CreditCreation, parseDay } from '../../protocol/management/management.ts'
+import type { CreditEntry, Store } from '../../storage/store.ts'
+import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usage.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
+
+export interface AccountDeps {
+  readonly store: Pick<Store, 'credits' | 'ledger' | 'audited'>
+  readonly clock: Clock
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
+  readonly byokFeePercent: number
+  /** Display name of a provider; null when it has left the catalogue. */
+  readonly providerName: (slug: string) => string | null
+}
+
+const DAY_MS = 86_400_000
+/** Completed days that GET /activity looks back; today is told beside them. */
+const ACTIVITY_DAYS = 30
+
+/** Groups by what clients name, with the field of the name. */
+const CLIENT_GROUPS: ReadonlyMap<string, { readonly name: ClientName; readonly field: string }> = new Map([
+  ['session', { name: 'sessionId', field: 'session_id' }],
+  ['agent', { name: 'agent', field: 'agent_id' }],
+])
+
+const checkCreation = bodyCheck(CreditCreation)
+
+export function showCredits({ store: { credits, ledger }, byokFeePercent }: AccountDeps): Handler {
+  return async (request, reply) => {
+    const { organizationId } = request.key
+    const [total, used] = await Promise.all([
+      credits.total(organizationId),
+      ledger.usageSince({ organizationId, since: '' }),
+    ])
+    const usage = sumToUsd(chargeOf(used, byokFeePercent))
+    reply.json(200, { data: { total_credits: microToUsd(total), total_usage: usage } })
+  }
+}
+
+export function addCredits(deps: AccountDeps): Handler {
+  const { credits } = deps.store
+  return async (request, reply) => {
+    // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
+    if (request.key.expiresAt !== null) {
+      throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
+    }
+    const entry = newEntry(request, deps.clock)
+    const added = await audited(
+      deps,
+      request,
+      'credit.create',
+      verbs => verbs.credits.add(entry),
+      isNew => (isNew ? { kind: 'credit', id: entry.id, name: entry.note } : null),
+    )
+    if (added) return reply.json(201, { data: toEntryDocument(entry) })
+    const earlier = await credits.find(entry.organizationId, entry.id)
+    if (earlier === null) throw new Error('a credit entry is neither new nor known')
+    if (earlier.amount !== entry.amount) {
+      throw new GatewayError('conflict', 'id: already used for an entry with a different amount')
+    }
+    reply.json(200, { data: toEntryDocument(earlier) })
+  }
+}
+
+export function listActivity(deps: AccountDeps): Handler {
+  const { clock, store } = deps
+  return async (request, reply) => {
+    const filter = activityFilter(request, clock.nowMs())
+    const by = CLIENT_GROUPS.get(request.query.get('group_by') ?? '')
+    if (by === undefined) {
+      const rows = await store.ledger.activity(filter)
+      reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
+      return
+    }
+    const { byWorkspace: _, ...within } = filter
+    const rows = await store.ledger.clientActivity({ ...within, by: by.name })
+    if (rows === null)
+      throw refuseField('group_by', 'covers too many requests: name a date, a key or a workspace')
+    reply.json(200, {
+      data: rows.map(row => ({
+        ...toActivityDocument(deps, { ...row, workspaceId: null }, false),
+        [by.field]: row.name,
+        cache_read_tokens: Number(row.cacheReadTokens),
+        cache_write_tokens: Number(row.cacheWriteTokens),
+      })),
+    })
+  }
+}
+
+/** @throws GatewayError `invalid_request` */
+function newEntry(request: ApiRequest, clock: Clock): CreditEntry {
+  const body = checkCreation(request.body)
+  const amount = toMicroUsd(body.amount)
+  if (amount === null) throw refuseField('amount', 'must have at most 6 decimals')
+  if (amount === 0) throw refuseField('amount', 'must not be 0')
+  return {
+    id: body.id ?? randomUUID(),
+    organizationId: request.key.organizationId,
+    amount,
+    note: body.note ?? null,
+    createdAt: isoInstant(clock.nowMs()),
+  }
+}
+
+/** @throws GatewayError `invalid_request` that names the query parameter at fault. */
+function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilter {
+  const today = Date.parse(periodStart('daily', nowMs))
+  const earliest = today - ACTIVITY_DAYS * DAY_MS
+  const date = parameter(query, 'date')
+  const day = date === undefined ? null : parseDay(date)
+  if (date !== undefined && (day === null || day < earliest || day > today)) {
+    throw refuseField('date', `must be today or one of the last ${ACTIVITY_DAYS} days (UTC) as YYYY-MM-DD`)
+  }
+  const keyHash = hashParameter(query, 'api_key_hash')
+  const groupBy = parameter(query, 'group_by')
+  if (groupBy !== undefined && groupBy !== 'workspace' && !CLIENT_GROUPS.has(groupBy)) {
+    throw refuseField('group_by', 'must be workspace, session or agent')
+  }
+  const endUser = textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS)
+  const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
+  return {
+    organizationId: key.organizationId,
+    since: new Date(day ?? earliest).toISOString(),
+    until: new Date((day ?? today) + DAY_MS).toISOString(),
+    byWorkspace: groupBy === 'workspace',
+    ...(keyHash === undefined ? {} : { keyHash }),
+    ...(endUser === undefined ? {} : { endUser }),
+    ...(workspaceId === undefined ? {} : { workspaceId }),
+  }
+}
+
+function toEntryDocument(entry: CreditEntry) {
+  return { id: entry.id, amount: microToUsd(entry.amount), note: entry.note, created_at: entry.createdAt }
+}
+
+function toActivityDocument(
+  { providerName, byokFeePercent }: AccountDeps,
+  row: ActivityRow,
+  byWorkspace: boolean,
+) {
+  return {
+    date: row.date,
+    model: row.model,
+    model_permaslug: row.model,
+    endpoint_id: null,
+    provider_name: row.provider === null ? null : (providerName(row.provider) ?? row.provider),
+    usage: sumToUsd(chargeOf(row, byokFeePercent)),
+    byok_usage_inference: sumToUsd(row.byokCost),
+    requests: row.requests,
+    prompt_tokens: Number(row.inputTokens),
+    completion_tokens: Number(row.outputTokens),
+    reasoning_tokens: Number(row.reasoningTokens),
+    ...(byWorkspace ? { workspace_id: row.workspaceId } : {}),
+  }
+}

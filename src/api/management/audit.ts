@@ -1,0 +1,47 @@
+/** Audit records: written with each change by a management operation, and listed by GET /audit. */
+import { type Clock, isoInstant } from '../../clock.ts'
+import type { AuditAction, AuditObject, AuditRecord } from '../../storage/audit.ts'
+import type { Store, StoreVerbs } from '../../storage/store.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { pageOf } from './paging.ts'
+
+export interface AuditDeps {
+  readonly store: Pick<Store, 'audited'>
+  readonly clock: Clock
+}
+
+/**
+ * Makes a change for a request, and keeps who made it in the same transaction. `objectOf` names what was changed; null:
+ * nothing was. `change` awaits verbs of the Store alone.
+ */
+export function audited<T>(
+  { store, clock }: AuditDeps,
+  { key, address }: Pick<ApiRequest, 'key' | 'address'>,
+  action: AuditAction,
+  change: (verbs: StoreVerbs) => Promise<T>,
+  objectOf: (result: T) => AuditObject | null,
+): Promise<T> {
+  return store.audited(change, result => {
+    const object = objectOf(result)
+    if (object === null) return null
+    return {
+      organizationId: key.organizationId,
+      createdAt: isoInstant(clock.nowMs()),
+      action,
+      actor: key.label,
+      object,
+      address,
+    }
+  })
+}
+
+export function listAudit({ store }: { readonly store: Pick<Store, 'audit'> }): Handler {
+  return async (request, reply) => {
+    const { items, total } = await store.audit.page(request.key.organizationId, pageOf(request.query))
+    reply.json(200, { data: items.map(toDocument), total_count: total })
+  }
+}
+
+function toDocument({ id, createdAt, action, actor, object, address }: AuditRecord) {
+  return { id, time: createdAt, action, actor_label: actor, object, client_address: address }
+}

@@ -1,0 +1,197 @@
+/**
+ * /byok: provider credentials of an organization. A key is sealed when it comes in and never returned; only its label
+ * can be read.
+ */
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import { checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
+import { displayName, whyNotOffered } from '../../providers/table.ts'
+import type { AuditObject } from '../../storage/audit.ts'
+import { ConflictError, type CredentialRecord, type Store } from '../../storage/store.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
+import { pageOf, refuseField, textParameter } from './paging.ts'
+import { workspaceOf } from './workspaces.ts'
+
+export interface ByokDeps extends SettingsDeps {
+  readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys' | 'audited'>
+  readonly changes: InvalidationBus
+  readonly clock: Clock
+}
+
+/** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
+export const BYOK_BODY_MAX_BYTES = 1024 * 1024
+/** Of one workspace: all of them are read at once, by each thread and after each change. */
+const CREDENTIALS_MAX = 1_000
+/** Concurrent updates of one credential that collide this often are refused. */
+const TRIES = 5
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export function createCredential(deps: ByokDeps): Handler {
+  return async (request, reply) => {
+    const body = checkCredentialCreation(request.body)
+    const { organizationId } = request.key
+    const workspace = await workspaceOf(deps.store, organizationId, body.workspace_id)
+    await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
+    const place = { organizationId, workspaceId: workspace.id }
+    const sealed = newCredential(deps, place, body, isoNow(deps))
+    const record = await audited(
+      deps,
+      request,
+      'credential.create',
+      ({ credentials }) => credentials.add(sealed, CREDENTIALS_MAX),
+      toObject,
+    ).catch(refuseFull)
+    publish(deps, record)
+    reply.json(201, { data: toDocument(deps, record) })
+  }
+}
+
+/** @throws GatewayError `conflict` for a workspace that has as many as it may; else what it is given */
+function refuseFull(thrown: unknown): never {
+  if (!(thrown instanceof ConflictError)) throw thrown
+  throw new GatewayError(
+    'conflict',
+    `The workspace may have ${CREDENTIALS_MAX} credentials: delete those that are no longer needed`,
+    { cause: thrown },
+  )
+}
+
+/** Lists one workspace; without a name, the default one. */
+export function listCredentials(deps: ByokDeps): Handler {
+  const { store } = deps
+  return async (request, reply) => {
+    const { query, key } = request
+    const page = pageOf(query)
+    const provider = textParameter(query, 'provider', IDENTIFIER_MAX_CHARS)
+    const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
+    const { organizationId } = key
+    const workspace = await workspaceOf(store, organizationId, workspaceId)
+    const filter = { organizationId, workspaceId: workspace.id }
+    const { items, total } = await store.credentials.page(
+      provider === undefined ? filter : { ...filter, provider },
+      page,
+    )
+    reply.json(200, { data: items.map(record => toDocument(deps, record)), total_count: total })
+  }
+}
+
+export function findCredential(deps: ByokDeps): Handler {
+  return async (request, reply) => reply.json(200, { data: toDocument(deps, await findNamed(deps, request)) })
+}
+
+export function changeCredential(deps: ByokDeps): Handler {
+  return async (request, reply) => {
+    const body = checkCredentialUpdate(request.body)
+    for (let tries = 0; tries < TRIES; tries++) {
+      const current = await findNamed(deps, request)
+      const { organizationId, id } = current
+      await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
+      const change = credentialChange(deps, current, body)
+      if (Object.keys(change).length === 0) {
+        reply.json(200, { data: toDocument(deps, current) })
+        return
+      }
+      const changed = await audited(
+        deps,
+        request,
+        'credential.update',
+        ({ credentials }) => credentials.change(organizationId, id, change, isoNow(deps), current),
+        record => record && toObject(record),
+      )
+      // Another request changed or deleted it meanwhile: the update is checked again against the new record.
+      if (changed === null) continue
+      publish(deps, changed)
+      reply.json(200, { data: toDocument(deps, changed) })
+      return
+    }
+    throw new GatewayError('conflict', 'The credential was changed by other requests meanwhile')
+  }
+}
+
+export function deleteCredential(deps: ByokDeps): Handler {
+  return async (request, reply) => {
+    const record = await findNamed(deps, request)
+    const removed = await audited(
+      deps,
+      request,
+      'credential.delete',
+      ({ credentials }) => credentials.remove(record.organizationId, record.id),
+      isGone => (isGone ? toObject(record) : null),
+    )
+    if (!removed) throw notFound()
+    publish(deps, record)
+    reply.json(200, { deleted: true })
+  }
+}
+
+/** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
+async function checkHashes(
+  { store }: ByokDeps,
+  organizationId: string,
+  hashes: readonly string[] | null | undefined,
+): Promise<void> {
+  if (hashes == null) return
+  const known = await store.keys.known(organizationId, hashes)
+  const at = hashes.findIndex(hash => !known.has(hash))
+  if (at >= 0)
+    throw refuseField(`allowed_api_key_hashes[${at}]`, 'must be the hash of an API key of this account')
+}
+
+/** Finds the credential of the path. @throws GatewayError `not_found` */
+async function findNamed({ store }: ByokDeps, { params, key }: ApiRequest): Promise<CredentialRecord> {
+  const id = params.get('id') ?? ''
+  const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
+  if (record === null) throw notFound()
+  return record
+}
+
+function toObject({ id, name }: CredentialRecord): AuditObject {
+  return { kind: 'credential', id, name }
+}
+
+function notFound(): GatewayError {
+  return new GatewayError('not_found', 'Credential not found')
+}
+
+function publish({ changes }: ByokDeps, { organizationId, workspaceId, id }: CredentialRecord): void {
+  changes.publish({ kind: 'credentials', organizationId, workspaceId, ids: [id] })
+}
+
+function isoNow({ clock }: ByokDeps): string {
+  return isoInstant(clock.nowMs())
+}
+
+/** Why no request can use a key for this provider; null: requests can. */
+function whyUnusable({ providerName }: ByokDeps, slug: string): string | null {
+  if (providerName(slug) !== null) return null
+  const why = whyNotOffered(slug) ?? 'the configuration has no row for it'
+  return `${displayName(slug) ?? slug} is not offered: ${why}. No request can use the key until the operator of this gateway adds a row for ${slug} under providers`
+}
+
+function toDocument(deps: ByokDeps, record: CredentialRecord) {
+  const unusable = whyUnusable(deps, record.provider)
+  return {
+    id: record.id,
+    name: record.name,
+    provider: record.provider,
+    label: record.label,
+    workspace_id: record.workspaceId,
+    created_at: record.createdAt,
+    disabled: record.disabled,
+    is_required: record.isRequired,
+    is_fallback: record.isFallback,
+    is_byok_only: record.isByokOnly,
+    sort_order: record.sortOrder,
+    allowed_api_key_hashes: record.allowedApiKeyHashes,
+    allowed_models: record.allowedModels,
+    allowed_user_ids: record.allowedUserIds,
+    declared_region: record.declaredRegion,
+    declared_zdr: record.declaredZdr,
+    usable: unusable === null,
+    unusable_reason: unusable,
+  }
+}

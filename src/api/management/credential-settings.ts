@@ -1,0 +1,138 @@
+/**
+ * Makes records and changes of credentials from bodies of /byok: reads, checks and seals their keys. Uses no storage.
+ */
+import { randomUUID } from 'node:crypto'
+import type { KeyDescription } from '../../credentials/parse/provider-key.ts'
+import type { SecretOwner, Vault } from '../../credentials/vault.ts'
+import { GatewayError } from '../../errors.ts'
+import {
+  type CredentialCreation,
+  type CredentialUpdate,
+  flagsRefusal,
+  regionIsInKey,
+  regionRefusal,
+} from '../../protocol/management/byok.ts'
+import { PROVIDER_SLUGS } from '../../protocol/provider-slugs.ts'
+import type { CredentialChange, CredentialRecord, SealedSecret } from '../../storage/store.ts'
+import { refuseField } from './paging.ts'
+
+export interface SettingsDeps {
+  readonly vault: Pick<Vault, 'seal'>
+  /** Display name of a provider; null when the catalogue has none of this slug. */
+  readonly providerName: (slug: string) => string | null
+  /** Reads a key; throws GatewayError `invalid_request` for one that could never be used. */
+  readonly describeKey: (provider: string, key: string) => KeyDescription
+}
+
+/** Makes the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
+export function newCredential(
+  deps: SettingsDeps,
+  place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
+  body: CredentialCreation,
+  now: string,
+): CredentialRecord {
+  const { provider } = body
+  if (!PROVIDER_SLUGS.has(provider) && deps.providerName(provider) === null) {
+    throw refuseField('provider', 'must be the slug of a known provider')
+  }
+  const flags = {
+    isRequired: body.is_required ?? false,
+    isFallback: body.is_fallback ?? false,
+    isByokOnly: body.is_byok_only ?? false,
+  }
+  refuse(flagsRefusal(flags))
+  const { label, region } = deps.describeKey(provider, body.key)
+  const declaredRegion = body.declared_region === undefined ? region : body.declared_region
+  refuse(regionRefusal(provider, declaredRegion, region))
+  const id = randomUUID()
+  return {
+    ...place,
+    id,
+    provider,
+    name: body.name ?? null,
+    label,
+    sealed: seal(deps, body.key, { ...place, credentialId: id, provider, revision: 1 }),
+    keyRevision: 1,
+    disabled: body.disabled ?? false,
+    ...flags,
+    sortOrder: 0,
+    allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes) ?? null,
+    allowedModels: dedupe(body.allowed_models) ?? null,
+    allowedUserIds: dedupe(body.allowed_user_ids) ?? null,
+    declaredRegion,
+    declaredZdr: body.declared_zdr ?? null,
+    createdAt: now,
+    updatedAt: now,
+  }
+}
+
+/** The changes of an update; empty when it changes nothing. @throws GatewayError `invalid_request` */
+export function credentialChange(
+  deps: SettingsDeps,
+  current: CredentialRecord,
+  body: CredentialUpdate,
+): CredentialChange {
+  const change: CredentialChange = {
+    ...dropUndefined({
+      name: body.name,
+      allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes),
+      allowedModels: dedupe(body.allowed_models),
+      allowedUserIds: dedupe(body.allowed_user_ids),
+      declaredZdr: body.declared_zdr,
+      disabled: body.disabled,
+      isRequired: body.is_required,
+      isFallback: body.is_fallback,
+      isByokOnly: body.is_byok_only,
+    }),
+    ...keyAndRegion(deps, current, body),
+  }
+  refuse(flagsRefusal({ ...current, ...change }))
+  return change
+}
+
+/** A new key sets its own region, if its kind has one; otherwise the declared region stays. */
+function keyAndRegion(
+  deps: SettingsDeps,
+  current: CredentialRecord,
+  body: CredentialUpdate,
+): CredentialChange {
+  const { provider, organizationId, workspaceId, id } = current
+  const read = body.key === undefined ? null : deps.describeKey(provider, body.key)
+  // The region of a stored key is known from its creation; the key itself is sealed.
+  const ofKey = read === null ? current.declaredRegion : read.region
+  const kept = regionIsInKey(provider) ? ofKey : current.declaredRegion
+  const declaredRegion = body.declared_region === undefined ? kept : body.declared_region
+  refuse(regionRefusal(provider, declaredRegion, ofKey))
+  const region = declaredRegion === current.declaredRegion ? {} : { declaredRegion }
+  if (body.key === undefined || read === null) return region
+  const keyRevision = current.keyRevision + 1
+  const owner = { organizationId, workspaceId, credentialId: id, provider, revision: keyRevision }
+  return { ...region, label: read.label, sealed: seal(deps, body.key, owner), keyRevision }
+}
+
+function seal({ vault }: SettingsDeps, key: string, owner: SecretOwner): SealedSecret {
+  const secret = Buffer.from(key)
+  try {
+    return vault.seal(secret, owner)
+  } finally {
+    secret.fill(0)
+  }
+}
+
+function refuse(refusal: string | null): void {
+  if (refusal !== null) throw new GatewayError('invalid_request', refusal)
+}
+
+/** Removes repeated elements. */
+function dedupe(list: readonly string[] | null | undefined): readonly string[] | null | undefined {
+  return list == null ? list : [...new Set(list)]
+}
+
+type Given<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
+
+/** Removes undefined fields, which must not change anything. */
+function dropUndefined<Fields extends object>(fields: Fields): Given<Fields> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Given<Fields>
+}

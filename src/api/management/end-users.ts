@@ -1,0 +1,156 @@
+/**
+ * /end-users: tracking strings of the caller's own, registered per organization. Their weights count where a
+ * key is at its limit; nothing else of them affects inference.
+ */
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import {
+  checkEndUserCreation,
+  checkEndUserUpdate,
+  isEndUserName,
+} from '../../protocol/management/management.ts'
+import type { AuditObject } from '../../storage/audit.ts'
+import type { EndUserRecord, Store } from '../../storage/store.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { flagParameter, pageOf, parameter, refuseField } from './paging.ts'
+
+export interface EndUserDeps {
+  readonly store: Pick<Store, 'endUsers' | 'audited'>
+  readonly changes: InvalidationBus
+  readonly clock: Clock
+}
+
+/** Room for the longest string with every character escaped. */
+export const END_USER_BODY_MAX_BYTES = 16 * 1024
+
+/**
+ * How a request names its end user: in the path or, for strings that no path can carry, by `?user=` on the collection,
+ * because clients and proxies take dot segments out of paths (docs/decisions/0008-any-text-in-a-path.md).
+ */
+export type EndUserNaming = (request: ApiRequest) => string
+
+/** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
+export function registerEndUser(deps: EndUserDeps): Handler {
+  return async (request, reply) => {
+    const { user, weight: asked } = checkEndUserCreation(request.body)
+    const weight = asked ?? END_USER_WEIGHT_DEFAULT
+    const now = isoNow(deps.clock)
+    const { organizationId } = request.key
+    const record = { organizationId, user, isActive: true, weight, createdAt: now, updatedAt: now }
+    const added = await audited(
+      deps,
+      request,
+      'end_user.create',
+      ({ endUsers }) => endUsers.add(record),
+      isNew => (isNew ? toObject(user) : null),
+    )
+    if (!added) throw new GatewayError('conflict', 'user: is registered already')
+    // An end user without a record has the default weight already.
+    if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
+    reply.json(201, { data: toDocument(record) })
+  }
+}
+
+export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>): Handler {
+  return async (request, reply) => {
+    const { query, key } = request
+    const page = pageOf(query)
+    const includeInactive = flagParameter(query, 'include_inactive')
+    const user = parameter(query, 'user')
+    const filter = { organizationId: key.organizationId, includeInactive }
+    const { items, total } = await endUsers.page(
+      user === undefined ? filter : { ...filter, user: checkName(user) },
+      page,
+    )
+    reply.json(200, { data: items.map(toDocument), total_count: total })
+  }
+}
+
+export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
+  return async (request, reply) => {
+    const record = await endUsers.find(request.key.organizationId, byPath(request))
+    reply.json(200, { data: toDocument(requireFound(record)) })
+  }
+}
+
+export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
+  return async (request, reply) => {
+    const user = naming(request)
+    const { is_active: isActive, weight } = checkEndUserUpdate(request.body)
+    if (isActive === undefined && weight === undefined) {
+      throw refuseField('is_active', 'is required, unless there is a weight')
+    }
+    const fields = {
+      ...(isActive === undefined ? {} : { isActive }),
+      ...(weight === undefined ? {} : { weight }),
+    }
+    reply.json(200, { data: await change(deps, request, user, fields, 'end_user.update') })
+  }
+}
+
+/** Keeps the record, so that its usage can still be told apart. */
+export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
+  return async (request, reply) => {
+    reply.json(200, {
+      data: await change(deps, request, naming(request), { isActive: false }, 'end_user.delete'),
+    })
+  }
+}
+
+async function change(
+  deps: EndUserDeps,
+  request: ApiRequest,
+  user: string,
+  fields: Parameters<Store['endUsers']['change']>[2],
+  action: 'end_user.update' | 'end_user.delete',
+) {
+  const { organizationId } = request.key
+  const now = isoNow(deps.clock)
+  const record = await audited(
+    deps,
+    request,
+    action,
+    ({ endUsers }) => endUsers.change(organizationId, user, fields, now),
+    changed => changed && toObject(user),
+  )
+  const found = requireFound(record)
+  deps.changes.publish({ kind: 'end-user', organizationId, user })
+  return toDocument(found)
+}
+
+function toObject(user: string): AuditObject {
+  return { kind: 'end_user', id: user, name: null }
+}
+
+export const byPath: EndUserNaming = request => checkName(request.params.get('user') ?? '')
+
+export const byQuery: EndUserNaming = request => {
+  const user = parameter(request.query, 'user')
+  if (user === undefined) throw refuseField('user', 'is required: name one end user')
+  return checkName(user)
+}
+
+/** @throws GatewayError `invalid_request` for a string that cannot be registered. */
+function checkName(user: string): string {
+  if (isEndUserName(user)) return user
+  throw refuseField(
+    'user',
+    `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, none of them a control character`,
+  )
+}
+
+function requireFound(record: EndUserRecord | null): EndUserRecord {
+  if (record === null) throw new GatewayError('not_found', 'End user not found')
+  return record
+}
+
+function isoNow(clock: Clock): string {
+  return isoInstant(clock.nowMs())
+}
+
+function toDocument({ user, isActive, weight, createdAt, updatedAt }: EndUserRecord) {
+  return { user, is_active: isActive, weight, created_at: createdAt, updated_at: updatedAt }
+}

@@ -1,0 +1,138 @@
+/** Assignments of guardrails: /guardrails/{id}/assignments/keys and /members, and the lists over all guardrails. */
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { checkKeyAssignees, checkMemberAssignees } from '../../protocol/management/guardrails.ts'
+import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../../storage/guardrails.ts'
+import type { AssignmentPlace, Store } from '../../storage/store.ts'
+import type { Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { findNamedGuardrail, toObject } from './guardrails.ts'
+import { pageOf, refuseField } from './paging.ts'
+
+export interface AssignmentDeps {
+  readonly store: Pick<Store, 'guardrails' | 'keys' | 'audited'>
+  readonly changes: InvalidationBus
+  readonly clock: Clock
+}
+
+/** The difference between keys and members. */
+export interface Assignees {
+  readonly kind: AssigneeKind
+  /** Reads the assignees of a body. Throws GatewayError `invalid_request`. */
+  readonly read: (body: unknown) => readonly string[]
+  readonly toDocument: (assignment: GuardrailAssignment) => object
+}
+
+/** A hundred ids of members, every character of them escaped, with room to spare. */
+export const ASSIGNMENT_BODY_MAX_BYTES = 512 * 1024
+
+export const KEYS: Assignees = {
+  kind: 'api-key',
+  read: body => checkKeyAssignees(body).key_hashes,
+  toDocument: assignment => ({
+    id: assignment.id,
+    guardrail_id: assignment.guardrailId,
+    key_hash: assignment.assignee,
+    key_name: assignment.keyName,
+    key_label: assignment.keyLabel,
+    assigned_by: assignment.assignedBy,
+    created_at: assignment.createdAt,
+  }),
+}
+
+export const MEMBERS: Assignees = {
+  kind: 'member',
+  read: body => checkMemberAssignees(body).member_user_ids,
+  toDocument: assignment => ({
+    id: assignment.id,
+    guardrail_id: assignment.guardrailId,
+    user_id: assignment.assignee,
+    organization_id: assignment.organizationId,
+    assigned_by: assignment.assignedBy,
+    created_at: assignment.createdAt,
+  }),
+}
+
+export function listAllAssignments(
+  { store: { guardrails } }: AssignmentDeps,
+  { kind, toDocument }: Assignees,
+): Handler {
+  return async ({ key, query }, reply) => {
+    const { items, total } = await guardrails.assignments(
+      { organizationId: key.organizationId, kind },
+      pageOf(query),
+    )
+    reply.json(200, { data: items.map(toDocument), total_count: total })
+  }
+}
+
+export function listAssignments({ store }: AssignmentDeps, { kind, toDocument }: Assignees): Handler {
+  return async (request, reply) => {
+    const page = pageOf(request.query)
+    const place = placeOf(await findNamedGuardrail(store, request), kind)
+    const { items, total } = await store.guardrails.assignments(place, page)
+    reply.json(200, { data: items.map(toDocument), total_count: total })
+  }
+}
+
+/** Assigns to all, or to none when one is unknown. Replaces earlier assignments. */
+export function assign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+  const { store, changes, clock } = deps
+  return async (request, reply) => {
+    const assignees = read(request.body)
+    const guardrail = await findNamedGuardrail(store, request)
+    const { organizationId } = guardrail
+    if (guardrail.isWorkspaceDefault) {
+      throw refuseField('id', 'must not be the default guardrail of a workspace, which applies to all of it')
+    }
+    if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
+    const by = { assignedBy: request.key.creatorUserId, createdAt: isoInstant(clock.nowMs()) }
+    const assigned = await audited(
+      deps,
+      request,
+      'guardrail.assign',
+      ({ guardrails }) => guardrails.assign(placeOf(guardrail, kind), assignees, by),
+      count => (count === null ? null : toObject(guardrail)),
+    )
+    // Another request may have deleted it meanwhile.
+    if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
+    changes.publish({ kind: 'guardrails', organizationId })
+    reply.json(200, { assigned_count: assigned })
+  }
+}
+
+/** Counts only assignees that had the guardrail. */
+export function unassign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+  const { store, changes } = deps
+  return async (request, reply) => {
+    const assignees = read(request.body)
+    const guardrail = await findNamedGuardrail(store, request)
+    const unassigned = await audited(
+      deps,
+      request,
+      'guardrail.unassign',
+      ({ guardrails }) => guardrails.unassign(placeOf(guardrail, kind), assignees),
+      count => (count === 0 ? null : toObject(guardrail)),
+    )
+    if (unassigned > 0) changes.publish({ kind: 'guardrails', organizationId: guardrail.organizationId })
+    reply.json(200, { unassigned_count: unassigned })
+  }
+}
+
+/** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
+async function checkKeys(
+  store: AssignmentDeps['store'],
+  { organizationId, workspaceId }: GuardrailRecord,
+  hashes: readonly string[],
+): Promise<void> {
+  const known = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
+  const at = hashes.findIndex(hash => !known.has(hash))
+  if (at < 0) return
+  const where = workspaceId === null ? 'this account' : "the guardrail's workspace"
+  throw refuseField(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)
+}
+
+function placeOf({ organizationId, id }: GuardrailRecord, kind: AssigneeKind): AssignmentPlace {
+  return { organizationId, guardrailId: id, kind }
+}

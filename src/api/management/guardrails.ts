@@ -1,0 +1,247 @@
+/** /guardrails: rule sets of an organization. guardrail-assignments.ts assigns them. */
+import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { microToUsd } from '../../money.ts'
+import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
+import {
+  BUILTIN_LABELS,
+  checkGuardrailCreation,
+  checkGuardrailUpdate,
+  INJECTION_SLUG,
+} from '../../protocol/management/guardrails.ts'
+import type { AuditObject } from '../../storage/audit.ts'
+import type {
+  BuiltinFilter,
+  CustomFilter,
+  GuardrailRecord,
+  OutputRules,
+  ZdrRules,
+} from '../../storage/guardrails.ts'
+import { ConflictError, type Store } from '../../storage/store.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import {
+  checkPatterns,
+  type GuardrailSettingsDeps,
+  newSettings,
+  type PatternProblem,
+  settingsAfter,
+} from './guardrail-settings.ts'
+import { pageOf, refuseField, textParameter } from './paging.ts'
+import { workspaceOf } from './workspaces.ts'
+
+export interface GuardrailDeps extends GuardrailSettingsDeps {
+  readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys' | 'audited'>
+  readonly changes: InvalidationBus
+  readonly clock: Clock
+  readonly patternProblem: PatternProblem
+}
+
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Without a workspace the guardrail belongs to the whole organization. */
+export function createGuardrail(deps: GuardrailDeps): Handler {
+  const { store } = deps
+  return async (request, reply) => {
+    const body = checkGuardrailCreation(request.body)
+    await checkPatterns(deps.patternProblem, body)
+    const { organizationId } = request.key
+    const workspaceId = body.workspace_id ?? null
+    if (workspaceId !== null) await workspaceOf(store, organizationId, workspaceId)
+    const createdAt = isoNow(deps)
+    const record: GuardrailRecord = {
+      ...newSettings(deps, body),
+      id: randomUUID(),
+      organizationId,
+      workspaceId,
+      isWorkspaceDefault: false,
+      revision: 1,
+      createdAt,
+      updatedAt: createdAt,
+    }
+    // The workspace may have been deleted meanwhile.
+    const added = await audited(
+      deps,
+      request,
+      'guardrail.create',
+      ({ guardrails }) => guardrails.add(record),
+      isNew => (isNew ? toObject(record) : null),
+    )
+    if (!added) throw refuseField('workspace_id', 'must be the id of a workspace')
+    publish(deps, organizationId)
+    reply.json(201, { data: toDocument(record) })
+  }
+}
+
+export function listGuardrails({ store }: GuardrailDeps): Handler {
+  return async ({ query, key }, reply) => {
+    const page = pageOf(query)
+    const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
+    const filter = {
+      organizationId: key.organizationId,
+      ...(workspaceId === undefined ? {} : { workspaceId }),
+    }
+    const { items, total } = await store.guardrails.page(filter, page)
+    reply.json(200, { data: items.map(toDocument), total_count: total })
+  }
+}
+
+export function findGuardrail(deps: GuardrailDeps): Handler {
+  return async (request, reply) =>
+    reply.json(200, { data: toDocument(await findNamedGuardrail(deps.store, request)) })
+}
+
+export function changeGuardrail(deps: GuardrailDeps): Handler {
+  return async (request, reply) => {
+    const body = checkGuardrailUpdate(request.body)
+    await checkPatterns(deps.patternProblem, body)
+    const current = await findNamedGuardrail(deps.store, request)
+    if (current.isWorkspaceDefault && body.name !== undefined && body.name !== current.name) {
+      throw refuseField('name', 'must stay as it is for the default guardrail of a workspace')
+    }
+    const settings = settingsAfter(deps, current, body)
+    if (isDeepStrictEqual({ ...current, ...settings }, current)) {
+      reply.json(200, { data: toDocument(current) })
+      return
+    }
+    const changed = await rejectConflict(
+      audited(
+        deps,
+        request,
+        'guardrail.update',
+        ({ guardrails }) => guardrails.change(current, settings, isoNow(deps)),
+        record => record && toObject(record),
+      ),
+    )
+    // Another request may have deleted it meanwhile.
+    if (changed === null) throw notFound()
+    publish(deps, changed.organizationId)
+    reply.json(200, { data: toDocument(changed) })
+  }
+}
+
+export function deleteGuardrail(deps: GuardrailDeps): Handler {
+  return async (request, reply) => {
+    const guardrail = await findNamedGuardrail(deps.store, request)
+    const { organizationId, id, isWorkspaceDefault } = guardrail
+    if (isWorkspaceDefault) throw refuseField('id', 'must not be the default guardrail of a workspace')
+    const removed = await audited(
+      deps,
+      request,
+      'guardrail.delete',
+      ({ guardrails }) => guardrails.remove(organizationId, id),
+      isGone => (isGone ? toObject(guardrail) : null),
+    )
+    if (!removed) throw notFound()
+    publish(deps, organizationId)
+    reply.json(200, { deleted: true })
+  }
+}
+
+/** Finds the guardrail of the path. @throws GatewayError `not_found` */
+export async function findNamedGuardrail(
+  store: Pick<Store, 'guardrails'>,
+  { params, key }: ApiRequest,
+): Promise<GuardrailRecord> {
+  const id = params.get('id') ?? ''
+  const record = ID.test(id) ? await store.guardrails.find(key.organizationId, id) : null
+  if (record === null) throw notFound()
+  return record
+}
+
+/** @throws GatewayError `conflict` when the checked version is no longer the stored one. */
+async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
+  try {
+    return await writing
+  } catch (error) {
+    if (!(error instanceof ConflictError)) throw error
+    throw new GatewayError('conflict', 'The guardrail was changed by another request meanwhile', {
+      cause: error,
+    })
+  }
+}
+
+/** A guardrail as audit records name it. */
+export function toObject({ id, name }: Pick<GuardrailRecord, 'id' | 'name'>): AuditObject {
+  return { kind: 'guardrail', id, name }
+}
+
+function notFound(): GatewayError {
+  return new GatewayError('not_found', 'Guardrail not found')
+}
+
+function publish({ changes }: GuardrailDeps, organizationId: string): void {
+  changes.publish({ kind: 'guardrails', organizationId })
+}
+
+function isoNow({ clock }: GuardrailDeps): string {
+  return isoInstant(clock.nowMs())
+}
+
+function toDocument(guardrail: GuardrailRecord) {
+  const { enforceZdr: zdr } = guardrail
+  return {
+    id: guardrail.id,
+    name: guardrail.name,
+    description: guardrail.description,
+    workspace_id: guardrail.workspaceId,
+    is_workspace_default: guardrail.isWorkspaceDefault,
+    limit_usd: guardrail.limit === null ? null : microToUsd(guardrail.limit),
+    reset_interval: guardrail.resetInterval,
+    include_byok_in_budgets: guardrail.includeByokInBudgets,
+    allowed_models: guardrail.allowedModels,
+    ignored_models: guardrail.ignoredModels,
+    allowed_providers: guardrail.allowedProviders,
+    ignored_providers: guardrail.ignoredProviders,
+    enforce_zdr: commonValue(zdr),
+    enforce_zdr_anthropic: zdr.anthropic,
+    enforce_zdr_openai: zdr.openai,
+    enforce_zdr_google: zdr.google,
+    enforce_zdr_xai: zdr.xai,
+    enforce_zdr_other: zdr.other,
+    enable_free_model_training: guardrail.enableFreeModelTraining,
+    enable_free_model_publication: guardrail.enableFreeModelPublication,
+    enable_paid_model_training: guardrail.enablePaidModelTraining,
+    allowed_data_regions: guardrail.allowedDataRegions,
+    content_filter_builtins: orNull(guardrail.contentFilterBuiltins.map(toInputBuiltinDocument)),
+    content_filters: orNull(guardrail.contentFilters.map(toFilterDocument)),
+    output: guardrail.output === null ? null : toOutputDocument(guardrail.output),
+    fail_mode: guardrail.failMode,
+    created_at: guardrail.createdAt,
+    updated_at: guardrail.updatedAt,
+  }
+}
+
+/** The older field without a vendor: the value that all vendors share, or null. */
+function commonValue({ anthropic, openai, google, xai, other }: ZdrRules): boolean | null {
+  return [openai, google, xai, other].every(each => each === anthropic) ? anthropic : null
+}
+
+function orNull<T>(list: readonly T[]): readonly T[] | null {
+  return list.length === 0 ? null : list
+}
+
+function toBuiltinDocument({ slug, action }: BuiltinFilter) {
+  return { slug, action, label: BUILTIN_LABELS[slug] }
+}
+
+function toInputBuiltinDocument(filter: BuiltinFilter) {
+  const same = toBuiltinDocument(filter)
+  return filter.slug === INJECTION_SLUG ? { ...same, scan_scope: filter.scanScope } : same
+}
+
+function toFilterDocument({ pattern, action, label }: CustomFilter) {
+  return { pattern, action, label }
+}
+
+function toOutputDocument(output: OutputRules) {
+  return {
+    content_filter_builtins: orNull(output.contentFilterBuiltins.map(toBuiltinDocument)),
+    content_filters: orNull(output.contentFilters.map(toFilterDocument)),
+    window_bytes: output.windowBytes,
+    overlap_bytes: output.overlapBytes,
+  }
+}

@@ -1,0 +1,102 @@
+/** Limit and usage fields of a key: sums over the ledger, which is about a second behind the answers. */
+import { LRUCache } from 'lru-cache'
+import type { Clock } from '../../clock.ts'
+import { periodStart } from '../../limits/periods.ts'
+import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../../limits/spending.ts'
+import { microToUsd, sumToUsd } from '../../money.ts'
+import type { KeyRecord, LimitReset, Store } from '../../storage/store.ts'
+import type { UsageTotals } from '../../storage/usage.ts'
+
+export interface KeyUsageDeps {
+  readonly store: Pick<Store, 'ledger'>
+  readonly clock: Clock
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
+  readonly byokFeePercent: number
+}
+
+interface Sums {
+  readonly total: UsageTotals
+  readonly daily: UsageTotals
+  readonly weekly: UsageTotals
+  readonly monthly: UsageTotals
+}
+
+/** How long sums are reused: no longer than the ledger lags anyway. */
+const RECENT_MS = 1_000
+const RECENT_MAX = 1_000
+
+export class KeyUsage {
+  readonly #deps: KeyUsageDeps
+  readonly #recent: LRUCache<string, Promise<Sums>>
+
+  constructor(deps: KeyUsageDeps) {
+    this.#deps = deps
+    this.#recent = new LRUCache({
+      max: RECENT_MAX,
+      ttl: RECENT_MS,
+      ttlResolution: 0,
+      perf: { now: () => deps.clock.monotonicMs() },
+    })
+  }
+
+  /** The limit and usage fields of a key. */
+  async fields(key: KeyRecord) {
+    return this.#toFields(key, await this.#sums(key))
+  }
+
+  /** The same from sums that are at most a second old: for callers who may ask often. */
+  async recentFields(key: KeyRecord) {
+    let sums = this.#recent.get(key.hash)
+    if (sums === undefined) {
+      sums = this.#sums(key)
+      this.#recent.set(key.hash, sums)
+      sums.catch(() => this.#recent.delete(key.hash))
+    }
+    return this.#toFields(key, await sums)
+  }
+
+  async #sums(key: KeyRecord): Promise<Sums> {
+    const { store, clock } = this.#deps
+    const nowMs = clock.nowMs()
+    const since = (period: LimitReset | null): Promise<UsageTotals> =>
+      store.ledger.usageSince({
+        organizationId: key.organizationId,
+        keyHash: key.hash,
+        since: periodStart(period, nowMs),
+      })
+    const [total, daily, weekly, monthly] = await Promise.all([
+      since(null),
+      since('daily'),
+      since('weekly'),
+      since('monthly'),
+    ])
+    return { total, daily, weekly, monthly }
+  }
+
+  #toFields(key: KeyRecord, sums: Sums) {
+    const { byokFeePercent } = this.#deps
+    const charged = (sum: UsageTotals): number => sumToUsd(chargeOf(sum, byokFeePercent))
+    const counted = limitUsageOf(key, sums[key.limitReset ?? 'total'], byokFeePercent)
+    return {
+      limit: key.limit === null ? null : microToUsd(key.limit),
+      limit_remaining: remaining(key, counted),
+      limit_reset: key.limitReset,
+      include_byok_in_limit: key.includeByokInLimit,
+      usage: charged(sums.total),
+      usage_daily: charged(sums.daily),
+      usage_weekly: charged(sums.weekly),
+      usage_monthly: charged(sums.monthly),
+      byok_usage: sumToUsd(sums.total.byokCost),
+      byok_usage_daily: sumToUsd(sums.daily.byokCost),
+      byok_usage_weekly: sumToUsd(sums.weekly.byokCost),
+      byok_usage_monthly: sumToUsd(sums.monthly.byokCost),
+    }
+  }
+}
+
+/** At least zero: the last request of a period may cost more than the rest. */
+function remaining({ limit }: KeyRecord, counted: bigint): number | null {
+  if (limit === null) return null
+  const left = BigInt(limit) * PICOS_PER_MICRO - counted
+  return left > 0n ? sumToUsd(left) : 0
+}

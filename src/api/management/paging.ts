@@ -1,0 +1,79 @@
+/**
+ * Reads pages and filters of management operations from the query. Pure. An unknown parameter is ignored, as clients of
+ * this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies are
+ * checked by protocol/json/body.ts.
+ */
+import { GatewayError } from '../../errors.ts'
+import { withinCharacters } from '../../protocol/json/schema.ts'
+import type { PageRequest } from '../../storage/store.ts'
+
+/** Default and largest number of elements of a page. */
+const PAGE_DEFAULT = 50
+const PAGE_MAX = 100
+const HASH = /^[0-9a-f]{64}$/
+
+/** The page that `offset` and `limit` ask for. @throws GatewayError `invalid_request` */
+export function pageOf(query: URLSearchParams): PageRequest {
+  return {
+    offset: integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER) ?? 0,
+    limit: limitOf(query),
+  }
+}
+
+/** The largest number of elements that `limit` asks for, or the usual one. @throws GatewayError `invalid_request` */
+export function limitOf(query: URLSearchParams, usual = PAGE_DEFAULT): number {
+  return integer(query, 'limit', 1, PAGE_MAX) ?? usual
+}
+
+/** The hash of a key; undefined when it is absent. @throws GatewayError `invalid_request` */
+export function hashParameter(query: URLSearchParams, name: string): string | undefined {
+  const value = parameter(query, name)
+  if (value === undefined || HASH.test(value)) return value
+  throw refuseField(name, 'must be 64 lowercase hexadecimal characters')
+}
+
+/** The parameter; undefined when it is absent. @throws GatewayError `invalid_request` when it is given twice. */
+export function parameter(query: URLSearchParams, name: string): string | undefined {
+  const [value, ...more] = query.getAll(name)
+  if (more.length > 0) throw refuseField(name, 'must not be given twice')
+  return value
+}
+
+/** A text of 1 to `maxCharacters` characters that storage can compare with. @throws GatewayError `invalid_request` */
+export function textParameter(
+  query: URLSearchParams,
+  name: string,
+  maxCharacters: number,
+): string | undefined {
+  const value = parameter(query, name)
+  if (value === undefined) return undefined
+  if (value === '' || !withinCharacters(value, maxCharacters) || value.includes('\0')) {
+    throw refuseField(name, `must have 1 to ${maxCharacters} characters without NUL`)
+  }
+  return value
+}
+
+/** `true` or `false`; false when absent. @throws GatewayError `invalid_request` */
+export function flagParameter(query: URLSearchParams, name: string): boolean {
+  const value = parameter(query, name)
+  if (value !== undefined && value !== 'true' && value !== 'false')
+    throw refuseField(name, 'must be true or false')
+  return value === 'true'
+}
+
+/** Makes the error for a field or parameter, named by its path. */
+export function refuseField(path: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${problem}`)
+}
+
+function integer(query: URLSearchParams, name: string, minimum: number, maximum: number): number | undefined {
+  const text = parameter(query, name)
+  if (text === undefined) return undefined
+  const value = Number(text)
+  if (!/^\d{1,15}$/.test(text) || value < minimum || value > maximum) {
+    const range =
+      maximum === Number.MAX_SAFE_INTEGER ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`
+    throw refuseField(name, `must be an integer ${range}`)
+  }
+  return value
+}

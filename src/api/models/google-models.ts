@@ -1,0 +1,60 @@
+/** The catalogue in the shape of Google's API: records of models, and pages by token. Pure. */
+import { GatewayError } from '../../errors.ts'
+import { type Model, makesEmbeddings } from '../../providers/provider.ts'
+import { hasParameter } from './model-documents.ts'
+import { single } from './model-query.ts'
+
+/** Default and largest number of models of a page. */
+const PAGE_DEFAULT = 50
+const PAGE_MAX = 1000
+const TOKEN = /^p(\d{1,9})$/
+
+const GENERATES = ['generateContent', 'streamGenerateContent', 'countTokens']
+const EMBEDS = ['embedContent', 'batchEmbedContents']
+
+/** The record of one model. */
+export function googleModel(model: Model): object {
+  const first = model.endpoints[0]
+  const { contextLength, maxOutputTokens } = model
+  return {
+    name: `models/${model.id}`,
+    baseModelId: model.id,
+    version: '001',
+    displayName: model.name,
+    description: '',
+    inputTokenLimit: first?.contextLength ?? contextLength ?? undefined,
+    outputTokenLimit: first?.maxOutputTokens ?? maxOutputTokens ?? undefined,
+    supportedGenerationMethods: makesEmbeddings(model) ? EMBEDS : GENERATES,
+    thinking: model.endpoints.some(endpoint => hasParameter(endpoint, 'reasoning')),
+  }
+}
+
+/** The page of a list that `pageSize` and `pageToken` ask for. @throws GatewayError `invalid_request` */
+export function googlePage(models: readonly Model[], query: URLSearchParams): object {
+  const from = placeOf(query)
+  const to = from + sizeOf(query)
+  return {
+    models: models.slice(from, to).map(googleModel),
+    ...(to < models.length ? { nextPageToken: `p${to}` } : {}),
+  }
+}
+
+/** A larger page than the largest is the largest, as Google has it. */
+function sizeOf(query: URLSearchParams): number {
+  const text = single(query, 'pageSize') ?? single(query, 'page_size')
+  if (text === null || text === '' || text === '0') return PAGE_DEFAULT
+  if (!/^\d{1,9}$/.test(text)) throw bad('pageSize', 'must be an integer, not less than 0')
+  return Math.min(PAGE_MAX, Number(text))
+}
+
+function placeOf(query: URLSearchParams): number {
+  const token = single(query, 'pageToken') ?? single(query, 'page_token')
+  if (token === null || token === '') return 0
+  const [, place] = TOKEN.exec(token) ?? []
+  if (place === undefined) throw bad('pageToken', 'must be the nextPageToken of the page before')
+  return Number(place)
+}
+
+function bad(name: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${name}: ${problem}`)
+}

@@ -1,0 +1,114 @@
+/**
+ * The catalogue in the shape of the Messages API, for clients that send `anthropic-version`: records of models, and
+ * pages by the ids of their neighbours. Pure.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { AnyFormatName, Model } from '../../providers/provider.ts'
+import { createdAt, hasParameter } from './model-documents.ts'
+import { single } from './model-query.ts'
+
+/** The header by which clients of that API say its version. */
+const VERSION_HEADER = 'anthropic-version'
+/** Default and largest number of models of a page. */
+const PAGE_MAX = 1000
+/** Only that API has these features. */
+const NATIVE: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
+
+export function asksInMessagesShape(headers: ReadonlyMap<string, string>): boolean {
+  return headers.has(VERSION_HEADER)
+}
+
+/** The record of one model. */
+export function messagesModel(model: Model): object {
+  const first = model.endpoints[0]
+  return {
+    type: 'model',
+    id: model.id,
+    display_name: model.name,
+    created_at: createdAt(model),
+    capabilities: capabilitiesOf(model),
+    max_input_tokens: first?.contextLength ?? model.contextLength,
+    max_tokens: first?.maxOutputTokens ?? model.maxOutputTokens,
+    lifecycle: 'active',
+    line: null,
+    deprecated_at: null,
+    retires_at: null,
+  }
+}
+
+function capabilitiesOf({ endpoints, inputModalities }: Model): object {
+  const any = (name: string) => endpoints.some(endpoint => hasParameter(endpoint, name))
+  const native = support(endpoints.some(({ format }) => NATIVE.has(format)))
+  const thinks = support(any('reasoning'))
+  const tools = support(any('tools'))
+  return {
+    batch: support(true),
+    citations: native,
+    code_execution: tools,
+    context_management: {
+      ...native,
+      clear_thinking_20251015: native,
+      clear_tool_uses_20250919: native,
+      compact_20260112: native,
+    },
+    effort: { ...thinks, low: thinks, medium: thinks, high: thinks, max: thinks, xhigh: thinks },
+    image_input: support(inputModalities.includes('image')),
+    pdf_input: support(inputModalities.includes('file')),
+    server_tools: { ...tools, code_execution: tools, web_search: tools },
+    structured_outputs: support(any('structured_outputs')),
+    thinking: {
+      ...thinks,
+      types: { adaptive: thinks, between_tools: thinks, disabled: thinks, enabled: thinks },
+    },
+  }
+}
+
+function support(supported: boolean): { readonly supported: boolean } {
+  return { supported }
+}
+
+/** The page of a list that `limit`, `after_id` and `before_id` ask for. @throws GatewayError `invalid_request` */
+export function messagesPage(models: readonly Model[], query: URLSearchParams): object {
+  const { from, to, hasMore } = bounds(models, query)
+  const listed = models.slice(from, to)
+  return {
+    data: listed.map(messagesModel),
+    has_more: hasMore,
+    first_id: listed[0]?.id ?? null,
+    last_id: listed.at(-1)?.id ?? null,
+  }
+}
+
+function bounds(models: readonly Model[], query: URLSearchParams) {
+  const limit = limitOf(query)
+  const after = placeOf(models, query, 'after_id')
+  const before = placeOf(models, query, 'before_id')
+  if (after !== null && before !== null) throw bad('before_id', 'must be absent beside after_id')
+  if (before !== null) {
+    const from = Math.max(0, before - limit)
+    return { from, to: before, hasMore: from > 0 }
+  }
+  const from = after === null ? 0 : after + 1
+  return { from, to: from + limit, hasMore: from + limit < models.length }
+}
+
+function placeOf(models: readonly Model[], query: URLSearchParams, name: string): number | null {
+  const id = single(query, name)
+  if (id === null || id === '') return null
+  const at = models.findIndex(model => model.id === id)
+  if (at === -1) throw bad(name, 'is not the id of a model of this list')
+  return at
+}
+
+function limitOf(query: URLSearchParams): number {
+  const text = single(query, 'limit')
+  if (text === null) return PAGE_MAX
+  const limit = Number(text)
+  if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > PAGE_MAX)
+    throw bad('limit', `must be an integer from 1 to ${PAGE_MAX}`)
+  return limit
+}
+
+function bad(name: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${name}: ${problem}`)
+}

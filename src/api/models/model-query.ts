@@ -1,0 +1,302 @@
+/** The query of a listing of models: filters, order and page. Pure. */
+import { GatewayError } from '../../errors.ts'
+import { UNITS_PER_USD } from '../../money.ts'
+import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
+import type { Model } from '../../providers/provider.ts'
+import { hasParameter } from './model-documents.ts'
+
+/** Page size when only an offset is given, and the largest one. */
+const PAGE_DEFAULT = 500
+const PAGE_MAX = 1000
+const SEARCH_MAX_CHARACTERS = 256
+
+const INPUT_MODALITIES: readonly string[] = ['text', 'image', 'file', 'audio', 'video']
+const OUTPUT_MODALITIES: readonly string[] = [
+  'text',
+  'image',
+  'audio',
+  'video',
+  'embeddings',
+  'rerank',
+  'speech',
+  'transcription',
+]
+
+/** Regions by the names that clients give them. */
+const REGIONS: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
+/** Filters of the interface for properties that the catalogue does not have. */
+const UNKNOWN_HERE = ['category', 'arch', 'distillable'] as const
+
+export type ModelFilter = (model: Model) => boolean
+export type Order = (a: Model, b: Model) => number
+
+/** Null: not known. */
+type Value = (model: Model) => number | null
+
+const price: Value = model => priceOf(model, 'prompt')
+const outputPrice: Value = model => priceOf(model, 'completion')
+const context = ({ contextLength }: Model) => contextLength ?? 0
+
+/** Orders by measured figures of the best endpoint. */
+const MEASURED: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>> = {
+  'throughput-high-to-low': measures =>
+    byValue(
+      -1,
+      best(measures, Math.max, ({ throughputLast30m }) => throughputLast30m?.p50 ?? null),
+    ),
+  'latency-low-to-high': measures =>
+    byValue(
+      1,
+      best(measures, Math.min, ({ latencyLast30m }) => latencyLast30m?.p50 ?? null),
+    ),
+}
+
+/** Null: the order of the catalogue, because nothing is known by which to sort. */
+const ORDERS: Readonly<Record<string, Order | null>> = {
+  'pricing-low-to-high': byPrice(1),
+  'pricing-high-to-low': byPrice(-1),
+  'context-high-to-low': (a, b) => context(b) - context(a),
+  newest: (a, b) => b.created - a.created,
+  'most-popular': null,
+  'top-weekly': null,
+  'intelligence-high-to-low': null,
+  'coding-high-to-low': null,
+  'agentic-high-to-low': null,
+  'design-arena-elo-high-to-low': null,
+}
+
+/** Prices of the first endpoint in the row. */
+function priceOf({ endpoints }: Model, part: 'prompt' | 'completion'): number | null {
+  const pricing = endpoints[0]?.pricing
+  return pricing?.isUnknown === true ? null : (pricing?.[part] ?? 0)
+}
+
+/** Unknown values come last in either direction. */
+function byValue(direction: 1 | -1, value: Value): Order {
+  return (first, second) => {
+    const a = value(first)
+    const b = value(second)
+    if (a === null || b === null) return Number(a === null) - Number(b === null)
+    return direction * (a - b)
+  }
+}
+
+function byPrice(direction: 1 | -1): Order {
+  const input = byValue(direction, price)
+  const output = byValue(direction, outputPrice)
+  return (a, b) => input(a, b) || output(a, b)
+}
+
+function best(
+  measures: MeasuredEndpoints,
+  choose: (...values: number[]) => number,
+  figure: (figures: EndpointFigures) => number | null,
+): Value {
+  return ({ endpoints }) => {
+    const values = endpoints.flatMap(endpoint => {
+      const figures = measures.of(endpoint)
+      const value = figures === null ? null : figure(figures)
+      return value === null ? [] : [value]
+    })
+    return values.length === 0 ? null : choose(...values)
+  }
+}
+
+/** The order that is asked for; null: that of the catalogue. @throws GatewayError `invalid_request` */
+export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
+  const sort = single(query, 'sort')
+  if (sort === null || sort === '') return null
+  const measured = Object.hasOwn(MEASURED, sort) ? MEASURED[sort] : undefined
+  if (measured !== undefined) return measured(measures)
+  if (!Object.hasOwn(ORDERS, sort)) {
+    throw bad('sort', `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`)
+  }
+  return ORDERS[sort] ?? null
+}
+
+/** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
+export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
+  for (const name of UNKNOWN_HERE) {
+    if (query.has(name)) throw bad(name, 'must be absent: the catalogue does not have this property')
+  }
+  return [
+    ...capabilities(query),
+    ...origins(query),
+    ...bounds(query),
+    ...ages(query, nowSeconds),
+    ...indexes(query),
+  ]
+}
+
+function capabilities(query: URLSearchParams): ModelFilter[] {
+  const search = (single(query, 'q') ?? '').trim().toLowerCase()
+  if (search.length > SEARCH_MAX_CHARACTERS)
+    throw bad('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
+  const parameters = words(query, 'supported_parameters', null)
+  const input = words(query, 'input_modalities', INPUT_MODALITIES)
+  const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
+  const filters: ModelFilter[] = []
+  if (search !== '') {
+    filters.push(({ id, name }) => id.toLowerCase().includes(search) || name.toLowerCase().includes(search))
+  }
+  if (parameters !== null) {
+    filters.push(({ endpoints }) =>
+      parameters.every(name => endpoints.some(endpoint => hasParameter(endpoint, name))),
+    )
+  }
+  if (input !== null) {
+    filters.push(({ inputModalities }) => input.every(modality => inputModalities.includes(modality)))
+  }
+  // Most clients look for chat models; others are listed when they are named, or with `all`.
+  if (!output.includes('all')) {
+    filters.push(({ outputModalities }) => output.every(modality => outputModalities.includes(modality)))
+  }
+  return filters
+}
+
+function origins(query: URLSearchParams): ModelFilter[] {
+  const authors = names(query, 'model_authors')
+  const providers = names(query, 'providers')
+  const zdr = single(query, 'zdr')
+  if (zdr !== null && zdr !== 'true' && zdr !== 'false') throw bad('zdr', 'must be true or false')
+  const region = single(query, 'region')
+  if (region !== null && !Object.hasOwn(REGIONS, region)) throw bad('region', 'must be eu or us')
+  const wanted = region === null ? null : (REGIONS[region] ?? null)
+  const filters: ModelFilter[] = []
+  if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
+  if (providers !== null) {
+    filters.push(({ endpoints }) =>
+      endpoints.some(
+        ({ provider }) => providers.has(provider.slug) || providers.has(provider.name.toLowerCase()),
+      ),
+    )
+  }
+  if (zdr === 'true') filters.push(({ endpoints }) => endpoints.some(endpoint => endpoint.zdr))
+  if (wanted !== null) filters.push(model => isInRegion(model, wanted))
+  return filters
+}
+
+/** True if an endpoint of the model keeps data in the region. */
+export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
+  return endpoints.some(endpoint => endpoint.region === region)
+}
+
+function bounds(query: URLSearchParams): ModelFilter[] {
+  const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
+  const between = (least: string, most: string, value: Value): ModelFilter[] => {
+    const from = perMillion(query, least)
+    const to = perMillion(query, most)
+    if (from === null && to === null) return []
+    const within: ModelFilter = model => {
+      const found = value(model)
+      return found !== null && (from === null || found >= from) && (to === null || found <= to)
+    }
+    return [within]
+  }
+  return [
+    ...between('min_price', 'max_price', price),
+    ...between('min_output_price', 'max_output_price', outputPrice),
+    ...(context === null ? [] : [({ contextLength }: Model) => (contextLength ?? 0) >= context]),
+  ]
+}
+
+const DAY_SECONDS = 86_400
+
+/** Days since the creation of a model, inclusive. */
+function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
+  const least = decimal(query, 'min_age_days')
+  const most = decimal(query, 'max_age_days')
+  const filters: ModelFilter[] = []
+  if (least !== null) filters.push(({ created }) => nowSeconds - created >= least * DAY_SECONDS)
+  if (most !== null) filters.push(({ created }) => nowSeconds - created <= most * DAY_SECONDS)
+  return filters
+}
+
+const INDEXES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const
+
+/** No model has an index here, so none fits a bound on one. */
+function indexes(query: URLSearchParams): ModelFilter[] {
+  const bounds = INDEXES.flatMap(name => [decimal(query, `min_${name}`), decimal(query, `max_${name}`)])
+  return bounds.every(bound => bound === null) ? [] : [() => false]
+}
+
+function decimal(query: URLSearchParams, name: string): number | null {
+  const text = single(query, name)
+  if (text === null) return null
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw bad(name, 'must be a number, 0 or more')
+  return Number(text)
+}
+
+/** USD for a million tokens, as the price of one. */
+function perMillion(query: URLSearchParams, name: string): number | null {
+  const text = single(query, name)
+  if (text === null) return null
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw bad(name, 'must be a number of USD per million tokens')
+  return Math.round(Number(text) * (UNITS_PER_USD / 1e6))
+}
+
+/** A list of slugs or names, in lower case. */
+function names(query: URLSearchParams, name: string): ReadonlySet<string> | null {
+  const text = single(query, name)
+  if (text === null || text === '') return null
+  const list = text.split(',').map(word => word.trim().toLowerCase())
+  if (!list.every(word => word !== '' && word.length <= 100))
+    throw bad(name, 'must be names, separated by commas')
+  return new Set(list)
+}
+
+/** The page that is asked for; to infinity where none is. */
+export function page(query: URLSearchParams): { readonly from: number; readonly to: number } {
+  const offset = integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER)
+  const limit = integer(query, 'limit', 1, PAGE_MAX)
+  const from = offset ?? 0
+  if (offset === null && limit === null) return { from, to: Number.POSITIVE_INFINITY }
+  return { from, to: from + (limit ?? PAGE_DEFAULT) }
+}
+
+export function nextPage(query: URLSearchParams, offset: number, limit: number): string {
+  const next = new URLSearchParams(query)
+  next.set('offset', String(offset))
+  next.set('limit', String(limit))
+  return `/v1/models?${next}`
+}
+
+export function single(query: URLSearchParams, name: string): string | null {
+  if (query.getAll(name).length > 1) throw bad(name, 'must be given once')
+  return query.get(name)
+}
+
+function integer(query: URLSearchParams, name: string, minimum: number, maximum: number): number | null {
+  const text = single(query, name)
+  if (text === null) return null
+  const value = Number(text)
+  if (!/^\d{1,16}$/.test(text) || value < minimum || value > maximum) {
+    const range =
+      maximum === Number.MAX_SAFE_INTEGER ? `not less than ${minimum}` : `from ${minimum} to ${maximum}`
+    throw bad(name, `must be an integer ${range}`)
+  }
+  return value
+}
+
+/** A comma-separated list; `known` null takes any word. */
+function words(
+  query: URLSearchParams,
+  name: string,
+  known: readonly string[] | null,
+): readonly string[] | null {
+  const text = single(query, name)
+  if (text === null || text === '') return null
+  const list = text.split(',').map(word => word.trim())
+  if (known === null) {
+    if (!list.every(word => /^[a-z0-9_]{1,64}$/.test(word)))
+      throw bad(name, 'must be parameter names, separated by commas')
+  } else if (!list.every(word => known.includes(word))) {
+    throw bad(name, `must be some of ${known.join(', ')}`)
+  }
+  return list
+}
+
+function bad(name: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${name}: ${problem}`)
+}

@@ -1,0 +1,343 @@
+/**
+ * The public catalogue: GET /models and its relatives, GET /providers. The documents of models are written once, with
+ * the catalogue; a request only chooses among them, and one without filters gets the same bytes as the one before.
+ */
+import { createHash } from 'node:crypto'
+import { callerOf } from '../../access/keys.ts'
+import { type Clock, systemClock, unixSeconds } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { Restrictions } from '../../gateway/routing/rank.ts'
+import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import type { Caller } from '../../protocol/records.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import { type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
+import { type PackedTexts, packTexts } from '../../providers/packed.ts'
+import type { Model } from '../../providers/provider.ts'
+import type { DataRegionOf } from '../client-call.ts'
+import type { ApiRequest, Handler, Reply } from '../operation.ts'
+import { googleModel, googlePage } from './google-models.ts'
+import { asksInMessagesShape, messagesModel, messagesPage } from './messages-models.ts'
+import {
+  endpointDocument,
+  endpointsDocument,
+  modelDocument,
+  modelJson,
+  providerDocument,
+} from './model-documents.ts'
+import {
+  filtersOf,
+  isInRegion,
+  type ModelFilter,
+  nextPage,
+  type Order,
+  orderOf,
+  page,
+} from './model-query.ts'
+
+/** A document as it leaves. */
+export interface WrittenDocument {
+  readonly json: string | Buffer
+  /** Changes with the document; null: it depends on who asks. */
+  readonly etag: string | null
+}
+
+/** Filters of a listing that are not in its query. */
+export interface ListingTerms {
+  /** Null: models of everywhere. */
+  readonly region: DataRegion | null
+  /** Null: models for everybody. */
+  readonly allows: ((model: Model) => boolean) | null
+  /** See messages-models.ts. */
+  readonly inMessagesShape?: boolean
+}
+
+export interface Listing {
+  /** One page of models. @throws GatewayError `invalid_request` that names the query parameter at fault. */
+  models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument
+  /** How many models a listing without pages would have. @throws as `models` */
+  count(query: URLSearchParams, terms?: ListingTerms): object
+  /** One model, at top level and again as `data`; null when there is none. */
+  model(id: string, inMessagesShape?: boolean): object | null
+  /** One page in the shape of Google's API. @throws as `models` */
+  inGoogleShape(query: URLSearchParams, region: DataRegion | null): object
+  /** One model in that shape; null when there is none. */
+  googleModel(id: string): object | null
+  /** The endpoints of a model; null when there is no such model. */
+  endpoints(id: string): object | null
+  /** All endpoints that keep nothing. */
+  zeroRetention(): WrittenDocument
+  providers(): object
+}
+
+export interface ListingOptions {
+  /** Documents of the models that are written already. Default: they are written now. */
+  readonly documents?: PackedTexts
+  /** Changes with the documents. */
+  readonly version?: string
+  readonly measures?: MeasuredEndpoints
+  readonly clock?: Clock
+}
+
+const EVERYBODY: ListingTerms = { region: null, allows: null }
+/** The bytes of whole listings that are kept: one for each region. */
+const REGIONS_MAX = 3
+const BEGIN = '{"data":['
+
+/** A digest of the public documents of a catalogue. */
+export function documentsDigest(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex').slice(0, 16)
+}
+
+export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
+  const { measures = UNMEASURED, clock = systemClock } = options
+  const models = catalog.models()
+  const documents = options.documents ?? packDocuments(models)
+  const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
+  const whole = new Map<DataRegion | null, Buffer>()
+  const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
+    const wanted: ModelFilter[] = [...filtersOf(query, unixSeconds(clock))]
+    if (region !== null) wanted.push(model => isInRegion(model, region))
+    if (allows !== null) wanted.push(allows)
+    const indexes: number[] = []
+    for (const [index, model] of models.entries()) {
+      if (wanted.every(matches => matches(model))) indexes.push(index)
+    }
+    return indexes
+  }
+  const written = (query: URLSearchParams, terms: ListingTerms): Buffer => {
+    const order = orderOf(query, measures)
+    const indexes = found(query, terms)
+    const sorted = order === null ? indexes : sortedBy(indexes, models, order)
+    if (terms.inMessagesShape === true) {
+      const listed = sorted.flatMap(index => models[index] ?? [])
+      return Buffer.from(JSON.stringify(messagesPage(listed, query)))
+    }
+    const { from, to } = page(query)
+    const next = to < sorted.length ? nextPage(query, to, to - from) : null
+    const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
+    return listBytes(documents, sorted.slice(from, to), end)
+  }
+  let retaining: WrittenDocument | null = null
+  return {
+    models(query, terms = EVERYBODY) {
+      const { region, allows, inMessagesShape = false } = terms
+      if (allows !== null) return { json: written(query, terms), etag: null }
+      const etag = `"${version}-${digest(`${region} ${inMessagesShape} ${query}`)}"`
+      if (query.size > 0 || inMessagesShape) return { json: written(query, terms), etag }
+      let bytes = whole.get(region)
+      if (bytes === undefined) {
+        bytes = written(query, terms)
+        if (whole.size < REGIONS_MAX) whole.set(region, bytes)
+      }
+      return { json: bytes, etag }
+    },
+    count: (query, terms = EVERYBODY) => ({ data: { count: found(query, terms).length } }),
+    model(id, inMessagesShape = false) {
+      const model = catalog.model(id)
+      if (model === undefined) return null
+      if (inMessagesShape) return messagesModel(model)
+      const record = modelDocument(model)
+      const owner = model.id.slice(0, model.id.indexOf('/'))
+      return { ...record, object: 'model', owned_by: owner, data: record }
+    },
+    inGoogleShape: (query, region) =>
+      googlePage(region === null ? models : models.filter(model => isInRegion(model, region)), query),
+    googleModel(id) {
+      const model = catalog.model(id)
+      return model === undefined ? null : googleModel(model)
+    },
+    endpoints(id) {
+      const model = catalog.model(id)
+      return model === undefined ? null : { data: endpointsDocument(model, measures) }
+    },
+    zeroRetention() {
+      retaining ??= {
+        json: JSON.stringify({
+          data: models.flatMap(model =>
+            model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
+          ),
+        }),
+        etag: `"${version}-zdr"`,
+      }
+      return retaining
+    },
+    providers: () => ({ data: catalog.providers().map(providerDocument) }),
+  }
+}
+
+/** The documents of models as a listing copies them: each ends in a comma, so that neighbours are copied at once. */
+export function packDocuments(models: readonly Model[]): PackedTexts {
+  return packTexts(models.map(model => `${modelJson(model)},`))
+}
+
+/** A listing of these documents, without the comma of the last one. */
+function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end: string): Buffer {
+  const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
+  const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
+  const listed = Math.max(0, size - 1)
+  const target = Buffer.allocUnsafe(BEGIN.length + listed + Buffer.byteLength(end))
+  let at = target.write(BEGIN)
+  const source = new Uint8Array(bytes)
+  for (let first = 0; first < indexes.length; ) {
+    let last = first
+    while (indexes[last + 1] === (indexes[last] ?? 0) + 1) last++
+    const run = source.subarray(startOf(indexes[first] ?? 0), ends[indexes[last] ?? 0] ?? 0)
+    target.set(run, at)
+    at += run.length
+    first = last + 1
+  }
+  target.write(end, BEGIN.length + listed)
+  return target
+}
+
+/** Stable, so that what is equal keeps the order of the catalogue. */
+function sortedBy(indexes: readonly number[], models: readonly Model[], order: Order): readonly number[] {
+  return indexes.toSorted((a, b) => {
+    const [first, second] = [models[a], models[b]]
+    return first === undefined || second === undefined ? 0 : order(first, second)
+  })
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 16)
+}
+
+/** A listing whose catalogue can be exchanged while requests run. */
+export class LiveListing implements Listing {
+  #now: Listing
+
+  constructor(first: Listing) {
+    this.#now = first
+  }
+
+  replace(next: Listing): void {
+    this.#now = next
+  }
+
+  models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument {
+    return this.#now.models(query, terms)
+  }
+
+  count(query: URLSearchParams, terms?: ListingTerms): object {
+    return this.#now.count(query, terms)
+  }
+
+  model(id: string, inMessagesShape?: boolean): object | null {
+    return this.#now.model(id, inMessagesShape)
+  }
+
+  inGoogleShape(query: URLSearchParams, region: DataRegion | null): object {
+    return this.#now.inGoogleShape(query, region)
+  }
+
+  googleModel(id: string): object | null {
+    return this.#now.googleModel(id)
+  }
+
+  endpoints(id: string): object | null {
+    return this.#now.endpoints(id)
+  }
+
+  zeroRetention(): WrittenDocument {
+    return this.#now.zeroRetention()
+  }
+
+  providers(): object {
+    return this.#now.providers()
+  }
+}
+
+export interface ListingDeps {
+  readonly listing: Listing
+  readonly dataRegionOf: DataRegionOf
+  /** The restrictions of the caller's guardrails; null: none. */
+  readonly restrictionsOf: (caller: Caller) => Restrictions | null | Promise<Restrictions | null>
+}
+
+export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    const inMessagesShape = asksInMessagesShape(request.headers)
+    const terms = { region: dataRegionOf(request.host), allows: null, inMessagesShape }
+    sendWritten(request, reply, listing.models(request.query, terms))
+  }
+}
+
+/** Models of vectors alone. */
+export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    const query = new URLSearchParams(request.query)
+    query.set('output_modalities', 'embeddings')
+    sendWritten(request, reply, listing.models(query, { region: dataRegionOf(request.host), allows: null }))
+  }
+}
+
+/** The models that the guardrails of the caller allow. */
+export function listOwnModels(deps: ListingDeps): Handler {
+  return async (request, reply) => {
+    const restrictions = await deps.restrictionsOf(callerOf(request.key))
+    const allows =
+      restrictions === null
+        ? null
+        : ({ endpoints }: Model) =>
+            endpoints.some(endpoint => restrictions.excludedBy({ endpoint, credential: null }) === null)
+    const inMessagesShape = asksInMessagesShape(request.headers)
+    const terms = { region: deps.dataRegionOf(request.host), allows, inMessagesShape }
+    sendWritten(request, reply, deps.listing.models(request.query, terms))
+  }
+}
+
+export function countModels({ listing, dataRegionOf }: ListingDeps): Handler {
+  return (request, reply) => {
+    reply.json(200, listing.count(request.query, { region: dataRegionOf(request.host), allows: null }))
+  }
+}
+
+/** One model by author and slug, or by its whole id. */
+export function findModel({ listing }: ListingDeps): Handler {
+  return (request, reply) => {
+    const model = listing.model(idOf(request), asksInMessagesShape(request.headers))
+    reply.json(200, foundOr404(model))
+  }
+}
+
+export function listEndpoints({ listing }: ListingDeps): Handler {
+  return (request, reply) => reply.json(200, foundOr404(listing.endpoints(idOf(request))))
+}
+
+export function listZeroRetention({ listing }: ListingDeps): Handler {
+  return (request, reply) => sendWritten(request, reply, listing.zeroRetention())
+}
+
+export function listProviders({ listing }: ListingDeps): Handler {
+  return (_request, reply) => reply.json(200, listing.providers())
+}
+
+function idOf({ params }: ApiRequest): string {
+  return params.get('model') ?? `${params.get('author')}/${params.get('slug')}`
+}
+
+function foundOr404(document: object | null): object {
+  if (document === null) throw new GatewayError('not_found', 'Model not found: GET /v1/models lists the ids')
+  return document
+}
+
+/** Sends the document, or only the word that the client has it already. */
+export function sendWritten(
+  { headers }: Pick<ApiRequest, 'headers'>,
+  reply: Reply,
+  { json, etag }: WrittenDocument,
+): void {
+  if (etag === null) {
+    reply.written(json)
+    return
+  }
+  reply.header('ETag', etag)
+  reply.header('Cache-Control', 'private, no-cache')
+  if (hasTag(headers.get('if-none-match'), etag)) reply.notModified()
+  else reply.written(json)
+}
+
+function hasTag(known: string | undefined, etag: string): boolean {
+  if (known === undefined) return false
+  return known.split(',').some(tag => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
+}

@@ -1,0 +1,29 @@
+/** All commands, with what they need; a start does without the others. */
+import { batchesCancel, batchesList, batchesWatch } from '../batches.ts'
+import { check } from '../check.ts'
+import type { Command } from '../command.ts'
+import { connect } from '../connect.ts'
+import { keysCreate, keysList } from '../keys.ts'
+import { modelsImport, modelsSources } from '../models.ts'
+import { prove } from '../prove.ts'
+import { start } from '../start.ts'
+import { vaultRotate, vaultStatus } from '../vault.ts'
+import { verify } from '../verify.ts'
+
+/** In the order of the usage. */
+export const COMMANDS: readonly Command[] = [
+  start,
+  check,
+  connect,
+  keysCreate,
+  keysList,
+  modelsImport,
+  modelsSources,
+  vaultStatus,
+  vaultRotate,
+  batchesList,
+  batchesWatch,
+  batchesCancel,
+  prove,
+  verify,
+]

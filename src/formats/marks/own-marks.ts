@@ -1,0 +1,106 @@
+/**
+ * Cache marks of our own, for a provider that caches only what is marked, and a conversation whose caller sets none. An
+ * agent that sends the result of a tool comes again with all that it has sent, so that this pays; a single question
+ * gets no mark, because writing to a cache costs more than the prompt. Pure.
+ */
+import type { Endpoint } from '../../providers/provider.ts'
+import type { ModelRequest } from '../format.ts'
+import { isRecord, type Json, recordOrEmpty, records } from '../json.ts'
+
+const MARK = { type: 'ephemeral' }
+/** User messages at the end that are marked: the last one, and the one that the call before has ended with. */
+const MESSAGES_MARKED = 2
+/** A block in the content of a tool's result in the content of a message. */
+const DEPTH_MAX = 3
+
+/** True where marks of our own are allowed, and reading from a cache costs less than the prompt. */
+export function mayPay({ mayMark }: ModelRequest, { pricing }: Endpoint): boolean {
+  return mayMark === true && pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
+}
+
+/** The body of a request to the Messages API with its marks, where they pay; else the body itself. */
+export function withOwnMarks<Body extends Json>(body: Body): Body {
+  const messages = records(body['messages'])
+  if (!endsInResult(messages) || isMarked(body)) return body
+  const marked: Record<string, unknown> = { messages: markedMessages(messages) }
+  const tools = markedTools(records(body['tools']))
+  if (tools !== null) marked['tools'] = tools
+  const system = markedSystem(body['system'])
+  if (system !== null) marked['system'] = system
+  return { ...body, ...marked }
+}
+
+function endsInResult(messages: readonly Json[]): boolean {
+  const last = messages.findLast(message => message['role'] !== 'system')
+  return last?.['role'] === 'user' && records(last['content']).some(block => block['type'] === 'tool_result')
+}
+
+function isMarked(body: Json): boolean {
+  if (body['cache_control'] != null) return true
+  return [body['tools'], body['system'], body['messages']].some(list => hasMark(list, DEPTH_MAX))
+}
+
+function hasMark(list: unknown, depth: number): boolean {
+  if (depth === 0 || !Array.isArray(list)) return false
+  return list.some(
+    block => isRecord(block) && (block['cache_control'] != null || hasMark(block['content'], depth - 1)),
+  )
+}
+
+/** The last tool that the model sees from the start: a deferred one takes no mark. */
+function markedTools(tools: readonly Json[]): readonly Json[] | null {
+  const at = tools.findLastIndex(tool => tool['defer_loading'] !== true)
+  return at === -1 ? null : tools.with(at, withMark(tools[at] ?? {}))
+}
+
+function markedSystem(system: unknown): readonly Json[] | null {
+  if (typeof system === 'string') return system === '' ? null : [withMark({ type: 'text', text: system })]
+  const blocks = records(system)
+  return blocks.length === 0 ? null : blocks.with(-1, withMark(blocks.at(-1) ?? {}))
+}
+
+function markedMessages(messages: readonly Json[]): readonly Json[] {
+  const marked = [...messages]
+  let left = MESSAGES_MARKED
+  for (let at = messages.length - 1; at >= 0 && left > 0; at--) {
+    const message = messages[at]
+    if (message?.['role'] !== 'user') continue
+    const { content } = message
+    const blocks = typeof content === 'string' ? [{ type: 'text', text: content }] : records(content)
+    if (blocks.length === 0) continue
+    marked[at] = { ...message, content: blocks.with(-1, withMark(blocks.at(-1) ?? {})) }
+    left--
+  }
+  return marked
+}
+
+function withMark(block: Json): Json {
+  return { ...block, cache_control: MARK }
+}
+
+const POINT = { cachePoint: { type: 'default' } }
+
+/** The same of a body for Converse: points of its own stand behind what they cover. */
+export function withOwnPoints<Body extends Json>(body: Body): Body {
+  const messages = records(body['messages'])
+  const config = recordOrEmpty(body['toolConfig'])
+  const [tools, system] = [records(config['tools']), records(body['system'])]
+  const contents = messages.flatMap(message => records(message['content']))
+  const last = messages.at(-1)
+  const endsInTool =
+    last?.['role'] === 'user' && records(last['content']).some(block => block['toolResult'] !== undefined)
+  if (!endsInTool || [...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined))
+    return body
+  let left = MESSAGES_MARKED
+  const marked = messages.toReversed().map(message => {
+    if (message['role'] !== 'user' || left === 0) return message
+    left--
+    return { ...message, content: [...records(message['content']), POINT] }
+  })
+  return {
+    ...body,
+    messages: marked.toReversed(),
+    ...(system.length === 0 ? {} : { system: [...system, POINT] }),
+    ...(tools.length === 0 ? {} : { toolConfig: { ...config, tools: [...tools, POINT] } }),
+  }
+}

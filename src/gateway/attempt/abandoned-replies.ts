@@ -1,0 +1,141 @@
+/**
+ * Abandoned replies: the gateway reads them on after the caller has left, because the end has their usage. How long
+ * is a row for each policy: a caller who leaves must not hold more than one who stays.
+ */
+import type { Clock, Timer } from '../../clock.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import type { AbortPolicy } from '../../providers/provider.ts'
+import type { Content } from '../answer/answer.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+
+/** How a reply is read on. */
+export interface ReadingOn {
+  /** Only once the model has said something: before that, nothing is about to end. */
+  readonly needsContent: boolean
+  /** The reply is closed when more content comes. */
+  readonly endsAtContent: boolean
+  /** Counts towards the number of replies that a thread may read on. */
+  readonly bounded: boolean
+  readonly maxBytes: number
+  readonly maxMs: number
+}
+
+/** Null: the call is closed at once. */
+export const READING_ON: Readonly<Record<AbortPolicy, ReadingOn | null>> = {
+  cancel: null,
+  // A model that has said its last word reports its usage within milliseconds; one that goes on is closed at its next
+  // word. Neither holds more than the request did.
+  finish: { needsContent: true, endsAtContent: true, bounded: false, maxBytes: 1024 * 1024, maxMs: 2_000 },
+  // A long answer has some hundred kilobytes.
+  drain: {
+    needsContent: false,
+    endsAtContent: false,
+    bounded: true,
+    maxBytes: 4 * 1024 * 1024,
+    maxMs: 60_000,
+  },
+}
+
+/** For one thread; beyond it the gateway closes the upstream and estimates the tokens. */
+const ABANDONED_MAX = 64
+
+export class AbandonedReplies {
+  readonly #running = new Set<() => void>()
+  readonly #bounded = new Set<() => void>()
+
+  get count(): number {
+    return this.#running.size
+  }
+
+  /** Has a reply read on whose caller has left; null: it is closed, with `giveUp`. */
+  take(name: AbortPolicy, hasSaid: boolean, clock: Clock, giveUp: () => void): AbandonedReply | null {
+    const policy = READING_ON[name]
+    if (policy === null || (policy.needsContent && !hasSaid)) return null
+    return this.enter(giveUp, policy.bounded) ? new AbandonedReply(this, policy, clock, giveUp) : null
+  }
+
+  /** True if there was room for one more; `end` closes it early. */
+  enter(end: () => void, bounded: boolean): boolean {
+    if (bounded) {
+      if (this.#bounded.size >= ABANDONED_MAX) return false
+      this.#bounded.add(end)
+    }
+    this.#running.add(end)
+    return true
+  }
+
+  leave(end: () => void): void {
+    this.#running.delete(end)
+    this.#bounded.delete(end)
+  }
+
+  /** Closes all, because the thread stops. */
+  endAll(): void {
+    for (const end of [...this.#running]) end()
+  }
+}
+
+/** One reply that is read on. */
+export class AbandonedReply {
+  readonly #policy: ReadingOn
+  readonly #replies: AbandonedReplies
+  readonly #giveUp: () => void
+  readonly #timer: Timer
+  #bytesLeft: number
+
+  constructor(replies: AbandonedReplies, policy: ReadingOn, clock: Clock, giveUp: () => void) {
+    this.#replies = replies
+    this.#policy = policy
+    this.#giveUp = giveUp
+    this.#bytesLeft = policy.maxBytes
+    this.#timer = clock.after(policy.maxMs, giveUp)
+  }
+
+  /** The target that takes what still comes. */
+  targetOf(target: AttemptTarget): AttemptTarget {
+    return this.#policy.endsAtContent ? new LeftTarget(target, this.#giveUp) : target
+  }
+
+  /** Takes a read. False: it is more than there may be. */
+  read(bytes: number): boolean {
+    this.#bytesLeft -= bytes
+    return this.#bytesLeft >= 0
+  }
+
+  /** The reply has ended. */
+  end(): void {
+    this.#timer.cancel()
+    this.#replies.leave(this.#giveUp)
+  }
+}
+
+/** The target of a reply that nobody reads: it waits for the end, and closes the reply when there is more to say. */
+export class LeftTarget implements AttemptTarget {
+  readonly #target: AttemptTarget
+  readonly #end: () => void
+
+  constructor(target: AttemptTarget, end: () => void) {
+    this.#target = target
+    this.#end = end
+  }
+
+  get sink(): AttemptTarget['sink'] {
+    return this.#target.sink
+  }
+
+  take(delta: Content): void {
+    if ('text' in delta ? delta.text !== '' : delta.kind === 'open' || delta.kind === 'progress') this.#end()
+  }
+
+  message(message: WholeMessage): void {
+    if (message.text !== '') this.#end()
+  }
+
+  end(done: () => void): void {
+    this.#target.end(done)
+  }
+
+  close(): void {
+    this.#target.close()
+  }
+}

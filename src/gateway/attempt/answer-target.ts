@@ -1,0 +1,129 @@
+/**
+ * The target of an attempt that an answer takes: begins the answer with the first content, takes calls of server tools
+ * out of the reply, and tells those of the client as the client knows them. One for each attempt. Hot path.
+ */
+import type { Clock } from '../../clock.ts'
+import type { AttemptRecord } from '../../exchange/exchange.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import { inputOf } from '../accounting/account.ts'
+import {
+  type Answer,
+  type Content,
+  type LearnFrame,
+  Relay,
+  type RelayDeps,
+  type Sink,
+} from '../answer/answer.ts'
+import { ClientCalls, type FittedRequest } from '../calls/client-tools.ts'
+import type { ToolCalls } from '../calls/tool-calls.ts'
+import { SealMarks } from '../makers.ts'
+import type { RunningExchange } from '../running.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import type { ReplyFigures } from './reply-figures.ts'
+
+export interface AnswerTargetDeps {
+  readonly clock: Clock
+  readonly exchange: Pick<RunningExchange, 'request' | 'dialect' | 'watch' | 'debug' | 'removedTokens'> & {
+    firstTokenMs: number | null
+  }
+  readonly answer: Answer
+  /** The outcome of the reply. */
+  readonly figures: Pick<ReplyFigures, 'usage'>
+  readonly record: AttemptRecord
+  /** Null: no server tool is declared. */
+  readonly calls: ToolCalls | null
+  /** Tools of the client that go out in another form; null: none. */
+  readonly fitted: FittedRequest | null
+  /** Learns which frames may pass unread; null: none may. */
+  readonly learn: LearnFrame | null
+}
+
+export class AnswerTarget implements AttemptTarget {
+  readonly sink: Pick<Sink, 'hold' | 'flush'>
+  readonly #deps: AnswerTargetDeps
+  readonly #answer: Answer
+  readonly #calls: ToolCalls | null
+  readonly #client: ClientCalls | null
+  #hasContent = false
+  /** Null until the reply has something that may be sealed. */
+  #seals: SealMarks | null = null
+
+  constructor(deps: AnswerTargetDeps) {
+    const { answer, calls, fitted } = deps
+    this.#deps = deps
+    this.#answer = answer
+    this.#calls = calls
+    this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
+    // Nothing stands between the reads and the sink.
+    this.sink = answer.sink
+  }
+
+  take(said: Content): void {
+    if (!this.#hasContent) this.#begin()
+    let delta = said
+    // A plain reply has neither.
+    if (said.kind === 'close' ? said.fields !== null : said.kind === 'open' && said.start.type !== 'message')
+      delta = this.#mark(said)
+    if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
+  }
+
+  /** No guard looks at the reply, and no tool of ours or of the client's is called. */
+  message(message: WholeMessage): void {
+    if (!this.#hasContent) this.#begin()
+    this.#answer.message(message)
+  }
+
+  /** Emits the opening events even if the model returned no content. */
+  end(done: () => void): void {
+    if (!this.#hasContent) this.#begin()
+    done()
+  }
+
+  close(): void {
+    // Nothing is held.
+  }
+
+  relay({ parser, decode }: Pick<RelayDeps, 'parser' | 'decode'>): Relay | null {
+    const { answer, learn } = this.#deps
+    return learn === null ? null : new Relay({ parser, decode, answer, learn })
+  }
+
+  /** True once the client has seen something. */
+  get committed(): boolean {
+    return this.#answer.committed
+  }
+
+  /** Takes the calls that have waited for server tools. */
+  release(): void {
+    for (const delta of this.#calls?.release() ?? []) {
+      if (this.#client?.take(delta) !== true) this.#answer.take(delta)
+    }
+  }
+
+  #mark(delta: Content): Content {
+    const { record, exchange } = this.#deps
+    this.#seals ??= new SealMarks(record, exchange.dialect, exchange.request)
+    if (delta.kind === 'open') return this.#seals.open(delta) as Content
+    return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
+  }
+
+  #begin(): void {
+    const { clock, exchange, figures, record } = this.#deps
+    const { request, watch, debug } = exchange
+    const answer = this.#answer
+    const nowMs = clock.monotonicMs()
+    this.#hasContent = true
+    record.health?.answered(nowMs)
+    watch.enter('stream', nowMs)
+    if (request.debug != null) debug.note('first_token_received', clock, watch.startedMs)
+    if (!answer.begun) {
+      exchange.firstTokenMs = nowMs
+      if (exchange.removedTokens > 0) answer.cut(exchange.removedTokens)
+      const { usage } = figures
+      const { modelId, provider } = record.endpoint
+      const facts = request.stream === true && request.debug != null ? debug.opening() : []
+      answer.begin(modelId, provider.name, facts, usage === null ? null : inputOf(usage))
+    }
+    answer.showWaiting()
+  }
+}

@@ -1,0 +1,301 @@
+/**
+ * Attempt: one try at one endpoint. The handler of its transport: has the reply read, tells the deltas to its target,
+ * and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more are wrappers,
+ * which most attempts do not have. Hot path: between a socket read and the target are plain synchronous calls.
+ */
+import type { Clock, Timer } from '../../clock.ts'
+import type { GatewayError } from '../../errors.ts'
+import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
+import type { Delta } from '../../formats/format.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import type { Log } from '../../log/log.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import type {
+  Transport,
+  UpstreamCall,
+  UpstreamHandler,
+  UpstreamHead,
+  UpstreamRequest,
+} from '../../upstream/transport.ts'
+import type { Meter } from '../accounting/account.ts'
+import type { DebugNotes } from '../debug.ts'
+import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
+import { cutShort, failureOf } from './provider-failure.ts'
+import { harmless } from './provider-request.ts'
+import { finishOf, ReplyFigures } from './reply-figures.ts'
+import { ErrorReply, type ReadingTerms, ReplyReading } from './reply-reading.ts'
+
+export interface AttemptDeps {
+  readonly client: Transport
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly abandoned: AbandonedReplies
+}
+
+/** How the reply of an attempt is read, and what else watches it. */
+export interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
+  /** True: messages of a whole reply may come to the target as such. */
+  readonly takesMessages?: boolean
+  /** Takes the times of the attempt; null: nobody asks. */
+  readonly debug: DebugNotes | null
+  /** Watches what the reply comes to; null: no limit of money holds for the caller. */
+  readonly meter: Meter | null
+}
+
+/** After the finish the provider gets this long to end its body, so that the connection can be used again. */
+const TRAILING_MS = 1_000
+
+export class Attempt implements UpstreamHandler, MeteredReply {
+  readonly figures = new ReplyFigures()
+  readonly reader: ReplyReading
+  /** The model has said all; guardrails may still be looking at it. */
+  isSaid = false
+  /** The outcome is known. */
+  isOver = false
+  readonly #deps: AttemptDeps
+  readonly #exchange: Exchange
+  readonly #record: AttemptRecord
+  readonly #debug: DebugNotes | null
+  /** Null: no limit of money holds. */
+  readonly #metered: MeteredDeltas | null
+  readonly #reply = Promise.withResolvers<Finish>()
+  #target: AttemptTarget | null = null
+  #call: UpstreamCall | null = null
+  #sentMs = 0
+  #ended = false
+  /** The reader is slow, and has not taken all that was read. */
+  #paused = false
+  /** Null while the caller is there. */
+  #abandoned: AbandonedReply | null = null
+  #trailing: Timer | null = null
+
+  constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
+    const { format, body, meter } = terms
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#record = record
+    this.#debug = terms.debug
+    this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
+    const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
+    const take = this.#metered?.take ?? this.take
+    this.reader = new ReplyReading({ format, body, takeMessage, clock: deps.clock }, exchange, record, take)
+  }
+
+  /**
+   * Sends the request. Resolves when the model's reply is complete; rejects with a GatewayError otherwise.
+   * @throws the reason of the exchange's signal, and GatewayError `overloaded`
+   */
+  run(request: UpstreamRequest, target: AttemptTarget): Promise<Finish> {
+    const { clock, client } = this.#deps
+    const { signal, watch } = this.#exchange
+    const record = this.#record
+    signal.throwIfAborted()
+    this.lead(target)
+    this.reader.bounds.encoded(request.body)
+    signal.addEventListener('abort', this.#onAbort, { once: true })
+    record.isStarted = true
+    this.figures.sentBytes = request.body.length
+    // A stored reply is not asked for.
+    if (request.body !== '') {
+      this.#sentMs = clock.monotonicMs()
+      record.health?.sent(this.#sentMs)
+      watch.enter('upstream_first_byte', this.#sentMs)
+      this.#debug?.note('adapter_request', clock, watch.startedMs)
+    }
+    this.#call = client.start(request, this)
+    return this.#reply.promise
+  }
+
+  /** The target takes what comes from here on. */
+  lead(target: AttemptTarget): void {
+    this.#target = target
+    this.reader.relays = true
+  }
+
+  pause(): void {
+    this.#paused = true
+    this.figures.wasPaused = true
+    this.#call?.pause()
+  }
+
+  resume(): void {
+    this.#paused = false
+    if (this.#metered?.isHeld !== true) this.#call?.resume()
+  }
+
+  halt(): void {
+    this.#call?.pause()
+  }
+
+  goOn(): void {
+    if (!this.#paused && !this.isOver) this.#call?.resume()
+  }
+
+  /** Ends the attempt; the first outcome counts. */
+  fail(error: GatewayError): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.figures.isStalled = this.#paused
+    this.#leave()
+    this.#record.error = error
+    this.#target?.close()
+    this.#call?.abort()
+    this.reader.drop(this.#deps.log)
+    this.#reply.reject(error)
+  }
+
+  /** Ends the attempt because the caller must not have what the provider said. */
+  refuse(error: GatewayError): void {
+    if (!this.isOver) this.#record.isRefused = this.#record.status !== null
+    this.fail(error)
+  }
+
+  turn(work: () => void): void {
+    this.#target?.sink?.hold()
+    try {
+      work()
+    } catch (thrown) {
+      this.#failBy(thrown)
+    }
+    if (this.#target?.sink?.flush() === false) this.pause()
+  }
+
+  onHead(head: UpstreamHead): void {
+    const { clock, metrics } = this.#deps
+    const { watch } = this.#exchange
+    const nowMs = clock.monotonicMs()
+    this.#record.status = head.status
+    watch.enter('first_token', nowMs)
+    this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
+    if (this.figures.sentBytes > 0) {
+      metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((nowMs - this.#sentMs) / 1000)
+    }
+    this.reader.head(head)
+  }
+
+  onData(chunk: Buffer, isLast = false): void {
+    if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
+    if (this.isOver) return
+    this.#target?.sink?.hold()
+    try {
+      this.#read(chunk, isLast)
+    } catch (thrown) {
+      this.#failBy(thrown)
+    }
+    if (this.#target?.sink?.flush() === false) this.pause()
+  }
+
+  onEnd(): void {
+    this.#ended = true
+    this.#trailing?.cancel()
+    if (this.isOver || this.#metered?.ended() === true) return
+    this.turn(() => this.conclude())
+  }
+
+  onError(error: GatewayError): void {
+    this.#trailing?.cancel()
+    if (!this.isSaid) this.fail(error)
+  }
+
+  readonly take = (delta: Delta): void => {
+    const { figures } = this
+    if (figures.isCut) return
+    switch (delta.kind) {
+      case 'start':
+        this.#record.upstreamId = harmless(delta.upstreamId, this.#record)
+        return
+      case 'usage':
+        figures.usage = delta.usage
+        return
+      case 'finish':
+        this.isSaid = true
+        this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
+        return
+    }
+    if (!figures.say(delta)) this.reader.bounds.isRich = true
+    this.#target?.take(delta)
+  }
+
+  readonly #takeMessage = (message: WholeMessage): void => {
+    this.figures.said(message.text)
+    this.#target?.message?.(message)
+  }
+
+  endHere(): void {
+    this.reader.relay?.settle()
+    this.figures.isCut = true
+    this.isSaid = true
+    this.#ended = true
+    this.#call?.abort()
+    this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
+  }
+
+  conclude(): void {
+    this.reader.end()
+    // One document comes at once.
+    this.figures.pieceQuarters ||= this.figures.outputQuarters
+    // A decoder that neither finished nor complained has not seen the end of the reply.
+    if (!this.isOver && !this.isSaid) this.fail(cutShort())
+  }
+
+  /** Has a read decoded or relayed, counts what the reply holds, and ends one that says more than it may. */
+  #read(chunk: Buffer, isLast: boolean): void {
+    const { figures, reader } = this
+    const { bounds } = reader
+    const relay = reader.relay
+    // An end that has to wait for counters would find other bytes there.
+    const stays = isLast && this.#metered === null
+    if (!(relay === null ? reader.push(chunk, this.#target, stays) : relay.push(chunk))) this.pause()
+    // Relayed texts count, which the decoder has not seen.
+    const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
+    const piece = quarters - figures.quartersBefore
+    figures.quartersBefore = quarters
+    if (piece > figures.pieceQuarters) figures.pieceQuarters = piece
+    this.#metered?.passed(quarters)
+    if (this.isOver || reader.relay?.hasDecoded === false) return
+    bounds.count(reader.waitingBytes, figures.outputCharacters)
+    if (figures.outputCharacters > bounds.textChars && !this.isSaid) this.endHere()
+  }
+
+  readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
+
+  /** Without its caller an attempt may read on, as the provider's row says. */
+  readonly #onAbort = (): void => {
+    const { code } = this.#exchange.signal.reason as GatewayError
+    if (code === 'client_closed' && !this.isOver) {
+      const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
+      const { onAbort } = this.#record.endpoint.provider
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, this.#deps.clock, this.#giveUp)
+    }
+    if (this.#abandoned === null) this.#giveUp()
+    else {
+      this.reader.endRelay()
+      if (this.#target !== null && !this.isSaid) this.#target = this.#abandoned.targetOf(this.#target)
+      this.resume()
+    }
+  }
+
+  /** The outcome is known: lets go of what could still change it. */
+  #leave(): void {
+    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+    this.#trailing?.cancel()
+    this.#abandoned?.end()
+  }
+
+  #complete(finish: Finish): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.#leave()
+    if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
+    this.figures.finish = finish
+    this.#debug?.note('upstream_body_ended', this.#deps.clock, this.#exchange.watch.startedMs)
+    this.#reply.resolve(finish)
+  }
+
+  #failBy(thrown: unknown): void {
+    this.fail(thrown instanceof ErrorReply ? thrown.error : failureOf(thrown, this.#record, this.#deps.log))
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * Faulty tool calls of a reply: arguments that are no JSON, and names that the request does not declare. Runs after
+ * the end of an answer. Arguments are not compared with their schemas, because that would take a task for each call.
+ */
+import type { Clock } from '../../clock.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { RunningExchange } from '../running.ts'
+
+/** Longer arguments are not parsed a second time. */
+const ARGUMENTS_MAX_CHARS = 64 * 1024
+
+type CallFault = 'invalid_json' | 'unknown_name'
+
+/** Reports the calls that the client has to run to the health of the endpoint that made them. */
+export function noteCalls(
+  { clock, metrics }: { readonly clock: Clock; readonly metrics: Metrics },
+  { answer, attempts, prompt }: RunningExchange,
+): void {
+  if ((prompt.tools?.length ?? 0) === 0) return
+  const last = attempts.at(-1)
+  if (last?.health === undefined) return
+  let [good, faulty] = [0, 0]
+  let names: ReadonlySet<string> | null = null
+  for (const item of answer.output) {
+    if (item.type !== 'function_call' || item.status !== 'completed') continue
+    names ??= namesOf(prompt)
+    const fault = faultOf(item, names)
+    if (fault === null) good++
+    else {
+      faulty++
+      metrics.toolCallFaults.inc({ provider: last.endpoint.provider.slug, fault })
+    }
+  }
+  // Each reply counts once: one with many calls says no more about the endpoint.
+  if (faulty > 0) last.health.called(clock.monotonicMs(), 0, 1)
+  else if (good > 0) last.health.called(clock.monotonicMs(), 1, 0)
+}
+
+function faultOf(
+  { name, arguments: json }: Extract<OutputItem, { type: 'function_call' }>,
+  names: ReadonlySet<string>,
+): CallFault | null {
+  if (names.size > 0 && !names.has(name)) return 'unknown_name'
+  // A function without parameters may be called with nothing.
+  if (json === '' || json.length > ARGUMENTS_MAX_CHARS) return null
+  try {
+    JSON.parse(json)
+    return null
+  } catch {
+    return 'invalid_json'
+  }
+}
+
+/** The functions that the request declares; empty if it may have others, such as those of a namespace. */
+function namesOf({ tools, input }: ResponsesRequest): ReadonlySet<string> {
+  const names = new Set<string>()
+  if (typeof input !== 'string' && input.some(({ type }) => type === 'additional_tools')) return names
+  for (const tool of tools ?? []) {
+    if (tool.type !== 'function' || !('name' in tool) || typeof tool.name !== 'string') return new Set()
+    names.add(tool.name)
+  }
+  return names
+}

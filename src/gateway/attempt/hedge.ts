@@ -1,0 +1,265 @@
+/**
+ * Hedge: a second attempt that begins while the first one is silent. The first of the two that brings content goes on,
+ * and the other is closed at once. One race for each model call that may be hedged. Serve threads. Hot path: until a
+ * second attempt begins, a race is one timer.
+ */
+import type { Clock, Timer } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import { PROBE_DUE } from '../../health/health.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import type { CallFigures } from '../accounting/account.ts'
+import type { Content } from '../answer/answer.ts'
+import {
+  type CallSoFar,
+  nextCandidate,
+  type RetryBudget,
+  type RouteCandidate,
+  type Routing,
+} from '../routing/rank.ts'
+import type { RoutedExchange } from '../running.ts'
+import type { Attempt } from './attempt.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+
+/** A candidate has answered. */
+export interface ModelReply {
+  readonly candidate: RouteCandidate
+  readonly record: AttemptRecord
+  readonly figures: CallFigures
+  readonly finish: Finish
+}
+
+/** An attempt that brought no reply. */
+export interface Unanswered {
+  readonly asked: RouteCandidate
+  /** Null: the endpoint was not asked. */
+  readonly error: GatewayError | null
+  /** Nobody else may be asked. */
+  readonly isLast?: boolean
+  /** The other attempt of a race brought content first. */
+  readonly isOutrun?: true
+}
+
+export type Result = ModelReply | Unanswered
+
+/** True if the second attempt of a race counts more than the first one, which has failed or was outrun. */
+function hasEnded(second: Result): boolean {
+  return isReply(second) || (second.error !== null && second.isOutrun !== true)
+}
+
+export function isReply(result: Result): result is ModelReply {
+  return 'finish' in result
+}
+
+/** The model call whose first attempt another one may join. */
+export interface HedgedCall {
+  readonly deps: {
+    readonly clock: Clock
+    readonly metrics: Metrics
+    readonly retries: RetryBudget
+    readonly routing: Pick<Routing, 'health' | 'hedgeAfterMs'>
+  }
+  readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'fallbacks' | 'signal'>
+  /** The first attempt of this call among those of the exchange. */
+  readonly from: number
+  /** It has a place in the retry budget. */
+  isRetrying: boolean
+  soFar(): CallSoFar
+  endRetry(): void
+  run(candidate: RouteCandidate, race: Race | null): Promise<Result>
+}
+
+/** A race that a second attempt may join; null: this attempt stays alone. */
+export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null {
+  const { clock, routing } = call.deps
+  const { attempts, candidates, fallbacks } = call.exchange
+  const { hedgeAfterMs } = routing
+  if (hedgeAfterMs === null || !fallbacks) return null
+  // The bill of a caller's own key is the caller's, and a later attempt follows a failure: both are asked alone.
+  if (candidate.credential !== null || candidates.length < 2 || attempts.length > call.from) return null
+  const race: Race = new Race({
+    clock,
+    afterMs: hedgeAfterMs,
+    begin: () => hedge(call, candidate, race),
+    onWon: winner => {
+      for (const record of attempts.slice(call.from)) {
+        // One that is still being prepared is not asked any more.
+        if (!race.hasEntered(record)) remove(attempts, record)
+      }
+      // The attempt that answers is the last one.
+      remove(attempts, winner)
+      attempts.push(winner)
+      call.endRetry()
+    },
+  })
+  return race
+}
+
+/** Asks the next healthy endpoint of the same model, if the retry budget allows it. */
+function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Result> | null {
+  const { clock, metrics, retries, routing } = call.deps
+  const { caller, candidates, signal } = call.exchange
+  const nowMs = clock.monotonicMs()
+  const second = nextCandidate(
+    candidates,
+    call.soFar(),
+    ({ endpoint, credential }) =>
+      credential === null &&
+      endpoint.modelId === first.endpoint.modelId &&
+      // No probe: that needs somebody behind it.
+      routing.health.of(endpoint, null).standing(nowMs, caller) < PROBE_DUE,
+  )
+  if (second === undefined || signal.aborted) return null
+  call.isRetrying = retries.take()
+  if (call.isRetrying) return call.run(second, race)
+  metrics.hedges.inc({ outcome: 'over_budget' })
+  return null
+}
+
+/** The better one of two results of a race, once both are known. */
+export async function better({ deps }: HedgedCall, first: Result, race: Race): Promise<Result> {
+  const second = await race.end()
+  if (second === null) return first
+  countHedge(deps, second)
+  return isReply(first) || !hasEnded(second) ? first : second
+}
+
+function countHedge({ metrics: { hedges } }: HedgedCall['deps'], second: Result): void {
+  if (isReply(second)) hedges.inc({ outcome: 'won' })
+  else if (second.isOutrun === true) hedges.inc({ outcome: 'lost' })
+  else if (second.error !== null && second.error.code !== 'client_closed') hedges.inc({ outcome: 'failed' })
+}
+
+export function remove(attempts: AttemptRecord[], record: AttemptRecord): void {
+  const at = attempts.indexOf(record)
+  if (at !== -1) attempts.splice(at, 1)
+}
+
+/** An attempt as a race sees it. */
+export type RacingAttempt = Pick<Attempt, 'lead' | 'fail'>
+
+export interface RaceDeps<Ended = Result> {
+  readonly clock: Clock
+  /** Silence of the first attempt after which the second one begins. */
+  readonly afterMs: number
+  /** Runs the second attempt; null: there is nobody to ask. */
+  readonly begin: () => Promise<Ended> | null
+  /** Called when one of the two has brought content. */
+  readonly onWon: (winner: AttemptRecord) => void
+}
+
+export class Race<Ended = Result> {
+  readonly #deps: RaceDeps<Ended>
+  readonly #runners = new Map<AttemptRecord, RacingAttempt>()
+  #timer: Timer | null = null
+  #winner: AttemptRecord | null = null
+  #second: Promise<Ended> | null = null
+  #isOver = false
+
+  constructor(deps: RaceDeps<Ended>) {
+    this.#deps = deps
+  }
+
+  /** True once the first attempt runs. */
+  get isRunning(): boolean {
+    return this.#runners.size > 0
+  }
+
+  /** True if the attempt runs, or has run. */
+  hasEntered(record: AttemptRecord): boolean {
+    return this.#runners.has(record)
+  }
+
+  /** True once one of the two has brought content, or the first one has ended: nobody may begin any more. */
+  get isDecided(): boolean {
+    return this.#winner !== null || this.#isOver
+  }
+
+  /**
+   * Lets an attempt run; the first one starts the timer. Returns the receiver of its reply. `open`: makes the one that
+   * takes its place when it has won.
+   */
+  enter(record: AttemptRecord, attempt: RacingAttempt, open: () => AttemptTarget): AttemptTarget {
+    this.#runners.set(record, attempt)
+    if (this.#runners.size === 1) {
+      const { clock, afterMs } = this.#deps
+      this.#timer = clock.after(afterMs, () => {
+        if (!this.isDecided) this.#second = this.#deps.begin()
+      })
+    }
+    return new RacingTarget(attempt, () => this.#claim(record), open)
+  }
+
+  /** The first attempt has ended. Waits for the second one; null: there was none. */
+  async end(): Promise<Ended | null> {
+    this.#timer?.cancel()
+    // A second attempt that is still being prepared is asked if the first one has failed, and else not waited for.
+    const isLate = this.#winner !== null && this.#runners.size === 1
+    const second = this.#second === null || isLate ? null : await this.#second
+    this.#isOver = true
+    return second
+  }
+
+  /** False: the other one was faster. */
+  #claim(record: AttemptRecord): boolean {
+    if (this.#winner !== null) return this.#winner === record
+    this.#winner = record
+    this.#timer?.cancel()
+    this.#deps.onWon(record)
+    for (const [other, attempt] of this.#runners) {
+      if (other === record) continue
+      other.isOutrun = true
+      attempt.fail(outrun())
+    }
+    return true
+  }
+}
+
+/** The end of an attempt that was slower than another one. It is not reported to the client. */
+function outrun(): GatewayError {
+  return new GatewayError('client_closed', 'Another endpoint answered first', {
+    metadata: { reason: 'outrun' },
+  })
+}
+
+/** Receives the reply of one of two attempts. Nothing reaches the answer before the first content. */
+class RacingTarget implements AttemptTarget {
+  /** Nothing leaves for now. */
+  readonly sink = null
+  readonly #attempt: RacingAttempt
+  readonly #claim: () => boolean
+  readonly #open: () => AttemptTarget
+
+  constructor(attempt: RacingAttempt, claim: () => boolean, open: () => AttemptTarget) {
+    this.#attempt = attempt
+    this.#claim = claim
+    this.#open = open
+  }
+
+  take(delta: Content): void {
+    this.#won()?.take(delta)
+  }
+
+  message(message: WholeMessage): void {
+    this.#won()?.message?.(message)
+  }
+
+  end(done: () => void): void {
+    this.#won()?.end(done)
+  }
+
+  close(): void {
+    // Nothing is held.
+  }
+
+  /** The target that takes the place of this one; null: the other attempt was faster. */
+  #won(): AttemptTarget | null {
+    if (!this.#claim()) return null
+    const target = this.#open()
+    this.#attempt.lead(target)
+    // The read that won is being told.
+    target.sink?.hold()
+    return target
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * Metered deltas: stands between the decoder and the attempt of a caller with a limit of money. Reserves more of the
+ * limit ahead of the need, holds deltas back while counters are asked, and has the reply end where there is no more.
+ */
+import type { Delta } from '../../formats/format.ts'
+import type { Meter } from '../accounting/account.ts'
+import type { ReplyFigures } from './reply-figures.ts'
+import type { ReplyReading } from './reply-reading.ts'
+
+/** The attempt whose reply is metered. */
+export interface MeteredReply {
+  readonly figures: ReplyFigures
+  readonly reader: ReplyReading
+  /** The model has said all, or may say no more. */
+  readonly isSaid: boolean
+  readonly isOver: boolean
+  take(delta: Delta): void
+  /** Reads no more, until `goOn`. */
+  halt(): void
+  goOn(): void
+  /** Does the work as if the provider had sent something now. */
+  turn(work: () => void): void
+  /** Ends the reply as one that has met its output limit. */
+  endHere(): void
+  /** The provider has ended its reply. */
+  conclude(): void
+}
+
+export class MeteredDeltas {
+  /** Deltas go no further until the counters have answered. */
+  isHeld = false
+  readonly #meter: Meter
+  readonly #reply: MeteredReply
+  /** Output, in quarters of tokens, at which more has to be reserved. */
+  #watchFrom: number
+  /** Deltas buffered while held; at most what one read brings. */
+  #heldBack: Delta[] = []
+  /** The provider has ended its reply meanwhile. */
+  #endsLater = false
+
+  constructor(meter: Meter, reply: MeteredReply) {
+    this.#meter = meter
+    this.#reply = reply
+    this.#watchFrom = meter.nextAt
+  }
+
+  readonly take = (delta: Delta): void => {
+    if (this.isHeld) {
+      this.#heldBack.push(delta)
+      return
+    }
+    const reply = this.#reply
+    reply.take(delta)
+    // A relay passes on a whole read, and is asked after it.
+    if (reply.figures.outputQuarters >= this.#watchFrom && !reply.reader.relays && 'text' in delta) {
+      this.#reach()
+    }
+  }
+
+  /** A relay has passed on a read; `quarters`: output so far. */
+  passed(quarters: number): void {
+    if (quarters >= this.#watchFrom && this.#reply.reader.relays) this.#reach()
+  }
+
+  /** The provider has ended its reply. True: what it said is still held back. */
+  ended(): boolean {
+    this.#endsLater = this.isHeld
+    return this.isHeld
+  }
+
+  #reach(): void {
+    const reply = this.#reply
+    const { figures, isSaid, reader } = reply
+    if (!reader.isStream || isSaid) return
+    reader.relay?.settle()
+    const next = this.#meter.reach(figures.outputQuarters, this.#goOn)
+    this.#watchFrom = this.#meter.nextAt
+    if (next === 'stop') reply.endHere()
+    else if (next === 'wait') {
+      this.isHeld = true
+      reply.halt()
+    }
+    // A relay passes on a whole read, which may be more than is left.
+    if (this.#meter.isShort) reader.endRelay()
+  }
+
+  /** The counters have answered. */
+  readonly #goOn = (): void => {
+    const reply = this.#reply
+    if (reply.isOver || reply.figures.isCut) return
+    this.#watchFrom = this.#meter.nextAt
+    if (!this.#meter.isShort) reply.reader.relays = true
+    if (!this.isHeld) return
+    this.isHeld = false
+    reply.turn(() => this.#tell())
+    if (!this.isHeld) reply.goOn()
+  }
+
+  #tell(): void {
+    const reply = this.#reply
+    if (reply.figures.outputQuarters >= this.#watchFrom) this.#reach()
+    // One of them may have to wait again, and those behind it.
+    for (const delta of this.#heldBack.splice(0)) this.take(delta)
+    if (this.#endsLater && !this.isHeld && !reply.isOver && !reply.figures.isCut) reply.conclude()
+  }
+}

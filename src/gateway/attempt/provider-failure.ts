@@ -1,0 +1,69 @@
+/** Failures of providers as their attempts meet them: error replies, and replies that cannot be understood. */
+import type { Clock } from '../../clock.ts'
+import { type FailureCode, GatewayError, rewritten, toGatewayError } from '../../errors.ts'
+import type { AttemptRecord } from '../../exchange/exchange.ts'
+import type { Format } from '../../formats/format.ts'
+import type { Log } from '../../log/log.ts'
+import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
+import type { UpstreamHead } from '../../upstream/transport.ts'
+import { keyOwner, secretsOf } from './provider-request.ts'
+
+/** The failure for what reading a reply has thrown. A hostile one that makes our code throw is the provider's fault. */
+export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): GatewayError {
+  if (!(thrown instanceof GatewayError)) {
+    log.fault('gateway', 'cannot parse the reply of a provider', thrown)
+    return unavailable('The provider sent a reply that cannot be understood', thrown)
+  }
+  if (thrown.code === 'overloaded') return thrown
+  return failureInReply(thrown, {
+    providerName: record.endpoint.provider.name,
+    secrets: secretsOf(record),
+  })
+}
+
+/** The failure that an error reply tells. */
+export function refusalIn(
+  body: string,
+  head: UpstreamHead | null,
+  { format, clock }: { readonly format: Pick<Format, 'failure'>; readonly clock: Clock },
+  record: AttemptRecord,
+): GatewayError {
+  return upstreamFailure({
+    format,
+    clock,
+    body,
+    status: head?.status ?? 0,
+    headers: head?.headers ?? {},
+    secrets: secretsOf(record),
+    providerName: record.endpoint.provider.name,
+    keyOwner: keyOwner(record),
+  })
+}
+
+export function cutShort(): GatewayError {
+  return unavailable('The provider ended the reply before it was complete')
+}
+
+/** Failures that a provider had a part in, whoever found them. */
+const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
+  'provider_unavailable',
+  'upstream_timeout',
+  'unprocessable',
+])
+
+/** The failure with the name of the provider that it was met at, unless it has one. */
+export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): GatewayError {
+  if (!OF_PROVIDERS.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
+  return rewritten(error, { metadata: { ...error.metadata, provider_name: endpoint.provider.name } })
+}
+
+/** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
+export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown): GatewayError {
+  const error = toGatewayError(thrown)
+  if (error.code === 'internal') log.fault('gateway', 'exchange failed', error.cause ?? error)
+  return error
+}
+
+function unavailable(message: string, cause?: unknown): GatewayError {
+  return new GatewayError('provider_unavailable', message, cause === undefined ? {} : { cause })
+}

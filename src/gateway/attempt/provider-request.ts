@@ -1,0 +1,227 @@
+/**
+ * The request of one attempt to its provider, and the secrets in it. Serve threads. Hot path: URLs and headers of
+ * shared keys are made once for each endpoint, so that the client can keep with them what it derives from them.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { Format, WireRequest } from '../../formats/format.ts'
+import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { takeList } from '../../protocol/json/raw-list.ts'
+import { lastMaker, openedFor } from '../../protocol/makers.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { baseUrlFor, fillGaps } from '../../providers/address.ts'
+import {
+  type Endpoint,
+  type OutgoingKey,
+  ownKeyScheme,
+  type PromptCaching,
+} from '../../providers/provider.ts'
+import { authHeaders } from '../../upstream/auth.ts'
+import { signatureIn } from '../../upstream/aws-signature.ts'
+import { holdsSecret } from '../../upstream/failure.ts'
+import type { UpstreamRequest } from '../../upstream/transport.ts'
+import { makerOf } from '../makers.ts'
+import { requestJson, withRawList } from '../request-json.ts'
+import { fitRequest } from '../routing/rank.ts'
+
+export interface ProviderRequestDeps {
+  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  /** Keyed hash under which a provider may know the end user. */
+  readonly hashEndUser: (organizationId: string, user: string) => string
+  /** Of providers whose row says nothing. Absent: off. */
+  readonly promptCaching?: PromptCaching
+  /** Keyed hash in place of a `prompt_cache_key`, which may have any text in it. */
+  readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
+}
+
+/** Makes the requests to providers. One per thread. */
+export class ProviderRequests {
+  readonly #deps: ProviderRequestDeps
+  /** Headers with the shared key, by endpoint. */
+  readonly #headers = new WeakMap<Endpoint, UpstreamRequest['headers']>()
+  /** By endpoint and path, of which each format has two at most. */
+  readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()
+
+  constructor(deps: ProviderRequestDeps) {
+    this.#deps = deps
+  }
+
+  /** The request in the provider's format. */
+  encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
+    const endpoint = askedEndpoint(attempt)
+    const fitted = inTier(
+      fitRequest(typeof prompt.input === 'string' ? prompt : opened(prompt, attempt), endpoint),
+      attempt,
+    )
+    const outgoing = outgoingRequest(fitted, format, exchange.dialect)
+    if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
+    const wire = format.encode(
+      {
+        request: this.#hashed(outgoing, exchange, attempt),
+        stream: exchange.request.stream === true,
+        endUser: this.endUserOf(exchange),
+        isOwnApi: format.dialect === exchange.dialect,
+        isOwnAccount: attempt.credential !== null,
+        mayMark: (endpoint.provider.promptCaching ?? this.#deps.promptCaching) === 'auto',
+        ...(DIALECT_ABILITIES[exchange.dialect].nativeFields ? { betas: betasOf(prompt) } : undefined),
+      },
+      endpoint,
+    )
+    const raw = takeList(exchange.request, wire.body)
+    return raw === null ? wire : { ...wire, raw }
+  }
+
+  /** The account of an own credential is the caller's, who may know the key there. */
+  #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
+    const key = request.prompt_cache_key
+    if (key == null || credential !== null) return request
+    return { ...request, prompt_cache_key: this.#deps.hashCacheKey(caller.organizationId, key) }
+  }
+
+  /** The name under which providers may know the end user; null where the caller names none. */
+  endUserOf({ request, caller }: Exchange): string | null {
+    const user = request.safety_identifier ?? request.user ?? null
+    return user === null ? null : this.#deps.hashEndUser(caller.organizationId, user)
+  }
+
+  /**
+   * The request as it is sent; a promise only where it has to be signed.
+   * @param heldBytes memory that the exchange holds
+   * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
+   */
+  address(
+    attempt: AttemptRecord,
+    wire: WireRequest,
+    heldBytes: number,
+  ): UpstreamRequest | Promise<UpstreamRequest> {
+    const request = this.#plain(attempt, wire, heldBytes)
+    const key = attempt.providerKey
+    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
+  }
+
+  #plain(
+    attempt: AttemptRecord,
+    { path, headers, body, raw }: WireRequest,
+    heldBytes: number,
+  ): UpstreamRequest {
+    const { endpoint, credential } = attempt
+    const usual = this.#headersOf(attempt)
+    return {
+      url: this.#urlOf(attempt, path),
+      headers: headers === undefined ? usual : { ...usual, ...headers },
+      body: raw == null ? requestJson(body, heldBytes) : withRawList(body, raw),
+      headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
+      idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
+      isolation: credential?.id,
+      egress: endpoint.provider.egress,
+    }
+  }
+
+  #headersOf(attempt: AttemptRecord): UpstreamRequest['headers'] {
+    const { endpoint, credential, providerKey } = attempt
+    const isUsual = credential === null && providerKey === null
+    const known = isUsual ? this.#headers.get(endpoint) : undefined
+    if (known !== undefined) return known
+    const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt) }
+    if (isUsual) this.#headers.set(endpoint, headers)
+    return headers
+  }
+
+  #urlOf({ endpoint, providerKey }: AttemptRecord, path: string): URL {
+    if (providerKey?.callUrl !== undefined) return new URL(providerKey.callUrl)
+    if (providerKey?.baseUrl !== undefined) return new URL(providerKey.baseUrl + path)
+    const known = this.#urls.get(endpoint) ?? new Map<string, URL>()
+    let url = known.get(path)
+    if (url === undefined) {
+      url = parseUrl(endpoint, path)
+      this.#urls.set(endpoint, known.set(path, url))
+    }
+    return url
+  }
+}
+
+/** The prompt as this provider may see it: without what others have sealed. */
+function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
+  const { input } = prompt
+  if (typeof input === 'string' || lastMaker(input) === null) return prompt
+  return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }
+}
+
+function betasOf(request: ResponsesRequest): readonly string[] {
+  const { betas } = request as { readonly betas?: unknown }
+  return Array.isArray(betas) ? betas.filter(beta => typeof beta === 'string') : []
+}
+
+/**
+ * The request in the service tier of the endpoint, whose prices are charged. Where the row knows no tiers, the caller
+ * chooses one only if the provider bills the caller.
+ */
+function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptRecord): ResponsesRequest {
+  const asked = request.service_tier
+  const tier = endpoint.serviceTier
+  if (tier !== undefined) return asked === tier ? request : { ...request, service_tier: tier }
+  if (asked == null || asked === 'auto' || asked === 'default' || credential !== null) return request
+  const { service_tier: _tier, ...rest } = request
+  return rest
+}
+
+/** The endpoint under the name that the deployment of the key has for its model. */
+export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
+  const upstreamModel = providerKey?.upstreamModel
+  return upstreamModel === undefined ? endpoint : { ...endpoint, upstreamModel }
+}
+
+/** Every part of the key that was sent: none of them may reach a caller. */
+export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
+  if (providerKey !== null) return providerKey.secrets
+  return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
+}
+
+/** A name that the provider chose and we keep or show; null when it repeats the provider's key. */
+export function harmless(name: string | null, attempt: AttemptRecord): string | null {
+  return name === null || holdsSecret(name, secretsOf(attempt)) ? null : name
+}
+
+/** The owner of the key that was sent, in words for the caller. */
+export function keyOwner({ credential }: AttemptRecord): string {
+  return credential === null
+    ? "the gateway's key"
+    : `the workspace's own key ${credential.name ?? credential.label}`
+}
+
+/** An attempt with an own credential must never leave with the shared key. */
+function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Record<string, string> {
+  const { auth, apiKey } = endpoint.provider
+  if (providerKey === null) {
+    return credential === null ? authHeaders(auth, apiKey) : authHeaders(ownKeyScheme(endpoint), null)
+  }
+  const { sign, scheme, text, headers } = providerKey
+  if (sign !== undefined) return { ...headers }
+  const usual = credential === null ? auth : ownKeyScheme(endpoint)
+  return { ...headers, ...authHeaders(scheme ?? usual, text) }
+}
+
+/** Adds the headers of a signature, and keeps it from the replies. */
+async function signed(
+  attempt: AttemptRecord,
+  key: OutgoingKey,
+  sign: NonNullable<OutgoingKey['sign']>,
+  request: UpstreamRequest,
+): Promise<UpstreamRequest> {
+  const { url, headers, body } = request
+  const made = await sign({ method: 'POST', url, headers, body })
+  attempt.providerKey = { ...key, secrets: [...key.secrets, ...signatureIn(made)] }
+  return { ...request, headers: { ...headers, ...made } }
+}
+
+function parseUrl(endpoint: Endpoint, path: string): URL {
+  const { provider, format } = endpoint
+  const baseUrl = baseUrlFor(provider, format)
+  if (baseUrl === null) {
+    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${provider.name}`)
+  }
+  // Without a key that fills its gaps, an address needs what the row says.
+  const { region } = provider
+  return new URL(fillGaps(baseUrl, region === undefined ? {} : { region }, provider) + path)
+}

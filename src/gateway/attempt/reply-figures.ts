@@ -1,0 +1,65 @@
+/** Figures of one reply while it is read: what the model has said, and how the attempt went. Pure. Hot path. */
+
+import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
+import type { Delta, Usage } from '../../formats/format.ts'
+import { type CallFigures, quartersIn } from '../accounting/account.ts'
+import type { Content } from '../answer/answer.ts'
+import { harmless } from './provider-request.ts'
+
+export class ReplyFigures implements CallFigures {
+  usage: Usage | null = null
+  finish: Finish | null = null
+  outputQuarters = 0
+  /** Characters in text, reasoning and arguments. */
+  outputCharacters = 0
+  isThoughtSeen = false
+  sentBytes = 0
+  isCut = false
+  isStalled = false
+  wasPaused = false
+  pieceQuarters = 0
+  /** Output before the last read, in quarters of tokens. */
+  quartersBefore = 0
+
+  said(text: string): void {
+    this.outputQuarters += quartersIn(text)
+    this.outputCharacters += text.length
+  }
+
+  /** Counts what the model has said. False: it is more than text. */
+  say(delta: Content): boolean {
+    if (!('text' in delta)) return false
+    this.said(delta.text)
+    if (delta.kind === 'reasoning' && delta.form === 'text') this.isThoughtSeen = true
+    return delta.kind !== 'text' || delta.logprobs === null
+  }
+}
+
+/** The tiers of the interface. Another word could be any text, which nobody has scanned. */
+const TIERS: ReadonlySet<string> = new Set([
+  'auto',
+  'default',
+  'standard',
+  'on_demand',
+  'fast',
+  'flex',
+  'priority',
+  'scale',
+  'ultrafast',
+  'batch',
+  'provisioned',
+])
+
+/** The end of a reply, without names that repeat a key or could be any text. */
+export function finishOf(
+  { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
+  record: AttemptRecord,
+): Finish {
+  return {
+    reason,
+    native: harmless(native, record),
+    serviceTier: serviceTier !== null && TIERS.has(serviceTier) ? serviceTier : null,
+    ...(stopSequence == null ? undefined : { stopSequence: harmless(stopSequence, record) }),
+    ...(appliedEdits === undefined ? undefined : { appliedEdits }),
+  }
+}

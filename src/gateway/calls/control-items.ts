@@ -1,0 +1,80 @@
+/**
+ * Control items of an input, for formats that have no form for them: tools that it adds join those of the request, and
+ * the last effort that it sets holds for the whole request. Pure.
+ */
+import { type Ability, has } from '../../formats/special.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { FormatName } from '../../providers/provider.ts'
+
+type Effort = Extract<InputItem, { type: 'configuration_update' }>['reasoning']['effort']
+
+/** A request without control items. */
+export interface SettledRequest {
+  readonly prompt: ResponsesRequest
+  /** Where the caller has each of its tools, for errors. */
+  readonly toolPaths: readonly string[]
+}
+
+/** Null where the format takes the request as it is. */
+export function settleControls(prompt: ResponsesRequest, format: FormatName): SettledRequest | null {
+  const { input } = prompt
+  if (typeof input === 'string' || !input.some(item => isControl(item) && !has(format, item.type)))
+    return null
+  return settled(prompt, input, type => !has(format, type))
+}
+
+/** As if all tools that the input adds were tools of the request; null: it adds none that `isMeant`. */
+export function withAddedTools(
+  prompt: ResponsesRequest,
+  isMeant: (tool: Tool) => boolean,
+): SettledRequest | null {
+  const { input } = prompt
+  if (typeof input === 'string') return null
+  const isAdding = input.some(item => item.type === 'additional_tools' && item.tools.some(isMeant))
+  return isAdding ? settled(prompt, input, type => type === 'additional_tools') : null
+}
+
+function settled(
+  prompt: ResponsesRequest,
+  input: readonly InputItem[],
+  isTaken: (type: Ability) => boolean,
+): SettledRequest {
+  const tools: Tool[] = [...(prompt.tools ?? [])]
+  const toolPaths = tools.map((_, index) => `tools[${index}]`)
+  const kept: InputItem[] = []
+  let effort: Effort | undefined
+  for (const [at, item] of input.entries()) {
+    if (!isControl(item) || !isTaken(item.type)) kept.push(item)
+    else if (item.type === 'configuration_update') effort = item.reasoning.effort
+    else {
+      tools.push(...item.tools)
+      toolPaths.push(...item.tools.map((_, index) => `input[${at}].tools[${index}]`))
+    }
+  }
+  return {
+    prompt: {
+      ...prompt,
+      input: kept,
+      ...(tools.length === 0 ? {} : { tools }),
+      ...(effort === undefined ? {} : { reasoning: withEffort(prompt.reasoning, effort) }),
+    },
+    toolPaths,
+  }
+}
+
+type Control = Extract<InputItem, { type: 'additional_tools' | 'configuration_update' }>
+
+function isControl(item: InputItem): item is Control {
+  return item.type === 'additional_tools' || item.type === 'configuration_update'
+}
+
+/** The effort takes the place of a budget and of a switch, which say the same in other words. */
+function withEffort(
+  reasoning: ResponsesRequest['reasoning'],
+  effort: Effort,
+): NonNullable<ResponsesRequest['reasoning']> {
+  const { max_tokens: _budget, enabled: _switch, effort: _before, ...rest } = reasoning ?? {}
+  return effort === null ? rest : { ...rest, effort }
+}

@@ -1,0 +1,154 @@
+/**
+ * Namespaces of tools at formats that know functions only: a tool of a namespace goes out as `NAMESPACE__name`, and its
+ * calls come back with `namespace` and `name`. Pure. A name depends on nothing but namespace and name, unless another
+ * tool has taken it: a conversation finds its functions again when further tools join.
+ */
+import { createHash } from 'node:crypto'
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool } from '../../protocol/tools.ts'
+
+/** A tool as the caller knows it. */
+export interface NamespacedName {
+  readonly namespace: string
+  readonly name: string
+}
+
+export interface Flattened {
+  readonly prompt: ResponsesRequest
+  /** By the names that the model sees. */
+  readonly names: ReadonlyMap<string, NamespacedName>
+  /** Where the caller has each tool of the flat list. */
+  readonly toolPlaces: readonly string[]
+}
+
+/** The longest name that all providers take. */
+const NAME_MAX_CHARS = 64
+const HASH_CHARS = 8
+const FOREIGN = /[^a-zA-Z0-9_-]/g
+
+type Namespace = Extract<Tool, { type: 'namespace' }>
+
+/** Null where the request has no namespace. `places`: of its tools, for errors. */
+export function flattenNamespaces(prompt: ResponsesRequest, places: readonly string[]): Flattened | null {
+  const { tools = [], input, tool_choice: choice } = prompt
+  const isSpoken = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
+  if (!isSpoken && !tools.some(isNamespace)) return null
+  const taken = new Set(tools.flatMap(tool => (isNamespace(tool) ? [] : plainName(tool))))
+  const names = new FlatNames(taken)
+  const toolPlaces: string[] = []
+  const flat = tools.flatMap((tool, at): Tool[] => {
+    const place = places[at] ?? `tools[${at}]`
+    if (!isNamespace(tool)) {
+      toolPlaces.push(place)
+      return [tool]
+    }
+    return tool.tools.map((inner, index) => {
+      toolPlaces.push(`${place}.tools[${index}]`)
+      return { ...inner, name: names.of(tool.name, inner.name), ...described(tool, inner) } as Tool
+    })
+  })
+  return {
+    prompt: {
+      ...prompt,
+      tools: flat,
+      input: typeof input === 'string' ? input : input.map(item => flatCall(item, names)),
+      ...(choice === undefined ? {} : { tool_choice: flatChoice(choice, tools, names) }),
+    },
+    names: names.all,
+    toolPlaces,
+  }
+}
+
+function isNamespace(tool: Tool): tool is Namespace {
+  return tool.type === 'namespace'
+}
+
+function plainName(tool: Tool): readonly string[] {
+  const { name } = tool as { readonly name?: unknown }
+  return typeof name === 'string' ? [name] : []
+}
+
+/** The model knows of the namespace only what its tools say. */
+function described({ description: about }: Namespace, { description }: Namespace['tools'][number]) {
+  const text = [about, description ?? ''].filter(each => each !== '').join('\n\n')
+  return text === '' ? {} : { description: text }
+}
+
+/** The names of one request, each made once. */
+class FlatNames {
+  readonly all = new Map<string, NamespacedName>()
+  readonly #taken: ReadonlySet<string>
+
+  constructor(taken: ReadonlySet<string>) {
+    this.#taken = taken
+  }
+
+  of(namespace: string, name: string): string {
+    const whole = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`
+    const plain = whole.replace(FOREIGN, '_')
+    const isFree =
+      plain.length <= NAME_MAX_CHARS && !this.#taken.has(plain) && this.#isOf(plain, namespace, name)
+    const flat = isFree ? plain : hashed(plain, namespace, name)
+    this.all.set(flat, { namespace, name })
+    return flat
+  }
+
+  /** True unless the name already stands for another tool. */
+  #isOf(flat: string, namespace: string, name: string): boolean {
+    const known = this.all.get(flat)
+    return known === undefined || (known.namespace === namespace && known.name === name)
+  }
+}
+
+function hashed(flat: string, namespace: string, name: string): string {
+  const digest = createHash('sha256')
+    .update(JSON.stringify([namespace, name]))
+    .digest('hex')
+  return `${flat.slice(0, NAME_MAX_CHARS - HASH_CHARS - 1)}_${digest.slice(0, HASH_CHARS)}`
+}
+
+function namespaceOf(item: InputItem): string | null {
+  if (item.type !== 'function_call' && item.type !== 'custom_tool_call') return null
+  return item.namespace ?? null
+}
+
+function flatCall(item: InputItem, names: FlatNames): InputItem {
+  const namespace = namespaceOf(item)
+  if (namespace === null || (item.type !== 'function_call' && item.type !== 'custom_tool_call')) return item
+  const { namespace: _, ...call } = item
+  return { ...call, name: names.of(namespace, item.name) }
+}
+
+type Choice = NonNullable<ResponsesRequest['tool_choice']>
+type Named = Readonly<Record<string, unknown>>
+
+function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): Choice {
+  if (typeof choice === 'string') return choice
+  if (choice.type === 'allowed_tools') {
+    return { ...choice, tools: choice.tools.flatMap(tool => flatNamed(tool, tools, names)) }
+  }
+  const [flat] = flatNamed(choice as Named, tools, names)
+  return (flat ?? choice) as Choice
+}
+
+/** A named tool, or all of a named namespace, by the names that the model sees. */
+function flatNamed(named: Named, tools: readonly Tool[], names: FlatNames): Record<string, unknown>[] {
+  const { type, name, namespace, ...rest } = named
+  const spaces = tools.filter(isNamespace)
+  if (type === 'namespace') {
+    return spaces
+      .filter(space => space.name === name)
+      .flatMap(space => space.tools.map(tool => ({ type: tool.type, name: names.of(space.name, tool.name) })))
+  }
+  const isPlain =
+    namespace == null && tools.some(tool => !isNamespace(tool) && plainName(tool).includes(String(name)))
+  const space = isPlain
+    ? undefined
+    : spaces.find(
+        each =>
+          (namespace == null || each.name === namespace) &&
+          each.tools.some(tool => tool.type === type && tool.name === name),
+      )
+  return [space === undefined ? { ...named } : { ...rest, type, name: names.of(space.name, String(name)) }]
+}

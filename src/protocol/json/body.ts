@@ -1,0 +1,234 @@
+/**
+ * The check that every request body passes once, and the explanation of what is wrong with it. Pure. Hot path: one
+ * compiled check and one walk. The explanation runs only after a check has failed: it names the first bad field by its
+ * path and what is expected there, and never repeats what the client sent. Its depth is bounded because schemas do not
+ * recurse; its time is linear in the size of the value.
+ */
+import { KindGuard, OptionalKind, type Static, type TSchema } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { GatewayError } from '../../errors.ts'
+import { forbiddenKey } from './forbidden-keys.ts'
+import {
+  compile,
+  elementPath,
+  fieldPath,
+  isObject,
+  type MapSchema,
+  metadataProblem,
+  passesOpen,
+  Rule,
+  type TextSchema,
+  type VariantsSchema,
+  variantOf,
+} from './schema.ts'
+
+/**
+ * Creates the check of one kind of body; call it once for each, because its first use compiles the schema. The check
+ * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the
+ * field by its path, says what is expected there, and never repeats what the client sent.
+ */
+export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
+  const fits = compile(schema)
+  return body => {
+    const forbidden = forbiddenKey(body)
+    if (forbidden !== null) throw new GatewayError('invalid_request', forbidden)
+    if (!fits(body)) {
+      throw new GatewayError('invalid_request', explain(schema, body) ?? 'body: does not fit the interface')
+    }
+    return body as Static<Schema>
+  }
+}
+
+/** The first problem as `<path>: <what is expected>`; null: the value fits. */
+export function explain(schema: TSchema, value: unknown, path = ''): string | null {
+  if (isVariants(schema)) return explainVariants(schema, value, path)
+  if (KindGuard.IsObject(schema)) return explainObject(schema, value, path)
+  if (KindGuard.IsArray(schema)) return explainArray(schema, value, path)
+  if (isKind(schema, 'Map')) return explainMap(schema as MapSchema, value, path)
+  if (KindGuard.IsUnion(schema)) return explainUnion(schema.anyOf, value, path)
+  if (isKind(schema, 'Metadata')) return metadataProblem(value, path)
+  return Value.Check(schema, value) ? null : problem(path, `must be ${expected(schema)}`)
+}
+
+function problem(path: string, text: string): string {
+  return `${path === '' ? 'body' : path}: ${text}`
+}
+
+function isKind(schema: TSchema, kind: string): boolean {
+  return KindGuard.IsKindOf(schema, kind)
+}
+
+function isVariants(schema: TSchema): schema is VariantsSchema {
+  return isKind(schema, 'Variants')
+}
+
+function explainVariants(schema: VariantsSchema, value: unknown, path: string): string | null {
+  const rule = schema[Rule]
+  if (!isObject(value)) return problem(path, `must be an object (${rule.noun})`)
+  const variant = variantOf(rule, value)
+  // The compiled check first: of a long list, only the wrong element needs the slow explanation.
+  if (variant !== undefined) {
+    if (variant.check(value)) return null
+    // A thing without its kind that does not look like the usual kind either.
+    if (rule.absentNeeds !== null && value[rule.tag] === undefined && value[rule.absentNeeds] === undefined) {
+      return problem(fieldPath(path, rule.tag), `is required and names the kind of ${rule.noun}`)
+    }
+    return explain(variant.schema, value, path)
+  }
+  if (passesOpen(rule, value)) return null
+  const tag = value[rule.tag]
+  const tagPath = fieldPath(path, rule.tag)
+  if (tag === undefined) return problem(tagPath, `is required and names the kind of ${rule.noun}`)
+  if (typeof tag !== 'string') return problem(tagPath, 'must be a string')
+  const own = rule.otherNames.get(tag)
+  if (own !== undefined) return problem(tagPath, `must be ${own} here: ${tag} is its name in another API`)
+  // Without aliases: clients should learn the gateway's own names.
+  const known = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
+  return problem(tagPath, `must name a known ${rule.noun}: ${known.join(', ')}`)
+}
+
+function explainObject(schema: TSchema, value: unknown, path: string): string | null {
+  if (!isObject(value)) return problem(path, 'must be an object')
+  const properties = schema['properties'] as Readonly<Record<string, TSchema>>
+  for (const [key, property] of Object.entries(properties)) {
+    const field = value[key]
+    if (field === undefined) {
+      if (OptionalKind in property) continue
+      return problem(fieldPath(path, key), `is required and must be ${expected(property)}`)
+    }
+    const found = explain(property, field, fieldPath(path, key))
+    if (found !== null) return found
+  }
+  if (schema['additionalProperties'] === false) {
+    for (const key of Object.keys(value)) {
+      if (!Object.hasOwn(properties, key)) {
+        return problem(
+          fieldPath(path, key),
+          `is not a known field; the known ones are ${Object.keys(properties).join(', ')}`,
+        )
+      }
+    }
+  }
+  return null
+}
+
+function explainArray(schema: TSchema, value: unknown, path: string): string | null {
+  if (!Array.isArray(value)) return problem(path, 'must be an array')
+  const minItems = schema['minItems'] as number | undefined
+  const maxItems = schema['maxItems'] as number | undefined
+  if (minItems !== undefined && value.length < minItems)
+    return problem(path, `must have at least ${minItems} element`)
+  if (maxItems !== undefined && value.length > maxItems)
+    return problem(path, `must have at most ${maxItems} elements`)
+  const items = schema['items'] as TSchema
+  for (let index = 0; index < value.length; index++) {
+    const found = explain(items, value[index], elementPath(path, index))
+    if (found !== null) return found
+  }
+  return null
+}
+
+function explainMap(schema: MapSchema, value: unknown, path: string): string | null {
+  if (!isObject(value)) return problem(path, 'must be an object')
+  for (const key of Object.keys(value)) {
+    const found = explain(schema[Rule].schema, value[key], fieldPath(path, key))
+    if (found !== null) return found
+  }
+  return null
+}
+
+/** Descends into the only member with the JSON type of the value; without one, lists what is expected. */
+function explainUnion(members: readonly TSchema[], value: unknown, path: string): string | null {
+  const flat = flatten(members)
+  if (flat.some(member => isLeaf(member) && Value.Check(member, value))) return null
+  const type = jsonType(value)
+  const candidates = flat.filter(member => !KindGuard.IsLiteral(member) && typeOf(member) === type)
+  const [candidate] = candidates
+  if (candidate !== undefined && candidates.length === 1) return explain(candidate, value, path)
+  return problem(path, `must be ${expectedAny(flat)}`)
+}
+
+function flatten(members: readonly TSchema[]): TSchema[] {
+  return members.flatMap(member => (KindGuard.IsUnion(member) ? flatten(member.anyOf) : [member]))
+}
+
+function isLeaf(schema: TSchema): boolean {
+  return (
+    !isVariants(schema) && !KindGuard.IsObject(schema) && !KindGuard.IsArray(schema) && !isKind(schema, 'Map')
+  )
+}
+
+function jsonType(value: unknown): string {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'array' : typeof value
+}
+
+function typeOf(schema: TSchema): string {
+  if (isVariants(schema)) return 'object'
+  return schema['type'] === 'integer' ? 'number' : String(schema['type'])
+}
+
+function expectedAny(members: readonly TSchema[]): string {
+  const words = members.filter(member => KindGuard.IsLiteral(member))
+  const rest = members.filter(member => !KindGuard.IsLiteral(member))
+  const texts = rest.map(expected)
+  if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
+  // The choice is without characters that a string must not have.
+  return texts.join(texts.slice(0, -1).some(text => text.includes(', without ')) ? ', or ' : ' or ')
+}
+
+function oneOfWords(words: readonly TSchema[]): string {
+  return `one of ${words.map(word => String(word['const'])).join(', ')}`
+}
+
+/** Describes a value of this schema, in words that follow `must be`. */
+function expected(schema: TSchema): string {
+  if (isVariants(schema)) return `an object (${schema[Rule].noun})`
+  if (KindGuard.IsUnion(schema)) return expectedAny(flatten(schema.anyOf))
+  if (KindGuard.IsLiteral(schema)) return String(schema.const)
+  if (isKind(schema, 'Text')) return expectedText(schema as TextSchema)
+  if (KindGuard.IsString(schema)) return expectedString(schema)
+  if (KindGuard.IsInteger(schema)) return schema.description ?? `an integer${bounds(schema)}`
+  if (KindGuard.IsNumber(schema)) return `a number${bounds(schema)}`
+  if (KindGuard.IsArray(schema)) return 'an array'
+  if (KindGuard.IsBoolean(schema)) return 'true or false'
+  if (KindGuard.IsNull(schema)) return 'null'
+  if (KindGuard.IsUnknown(schema)) return 'any value'
+  return 'an object'
+}
+
+function expectedText(schema: TextSchema): string {
+  const { min, max, storable, singleLine, noControls } = schema[Rule]
+  const length = min > 0 ? `${min} to ${max}` : `at most ${max}`
+  const without = [
+    ...(noControls ? ['control characters'] : storable ? ['the NUL character'] : []),
+    ...(singleLine ? ['line breaks'] : []),
+    ...(noControls || storable ? ['broken Unicode'] : []),
+  ]
+  const last = without.pop()
+  if (last === undefined) return `a string of ${length} characters`
+  return `a string of ${length} characters, without ${[without.join(', '), last].filter(part => part !== '').join(' and ')}`
+}
+
+function expectedString(schema: TSchema): string {
+  const { description } = schema
+  if (description !== undefined) return description
+  const pattern: unknown = schema['pattern']
+  const filled = schema['minLength'] === undefined ? '' : ' that is not empty'
+  return typeof pattern === 'string' ? `a string that matches ${pattern}` : `a string${filled}`
+}
+
+function bounds(schema: TSchema): string {
+  const { minimum, exclusiveMinimum, maximum } = schema as {
+    minimum?: number
+    exclusiveMinimum?: number
+    maximum?: number
+  }
+  if (exclusiveMinimum !== undefined) {
+    return maximum === undefined
+      ? ` above ${exclusiveMinimum}`
+      : ` above ${exclusiveMinimum} and at most ${maximum}`
+  }
+  if (minimum === undefined) return maximum === undefined ? '' : ` of at most ${maximum}`
+  return maximum === undefined ? ` of at least ${minimum}` : ` from ${minimum} to ${maximum}`
+}

@@ -1,0 +1,69 @@
+/**
+ * Plain requests: texts and ordinary settings for one model. Nothing in them but the name of the model decides who
+ * serves them, and no tool, plugin, file or special item asks for work of the gateway. Pure. Hot path: one pass.
+ */
+import type { ResponsesRequest } from '../request.ts'
+
+/** Fields that only the model, the usage record or the pin of a conversation reads. */
+const ORDINARY: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
+  'model',
+  'input',
+  'instructions',
+  'stream',
+  'max_output_tokens',
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+  'top_a',
+  'frequency_penalty',
+  'presence_penalty',
+  'repetition_penalty',
+  'seed',
+  'stop',
+  'logit_bias',
+  'top_logprobs',
+  'metadata',
+  'store',
+  'user',
+  'safety_identifier',
+  'session_id',
+  'prompt_cache_key',
+  'cache_control',
+  'reasoning',
+  'trace',
+])
+const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
+
+interface Part {
+  readonly type?: unknown
+  readonly native?: { readonly unknown?: unknown }
+}
+
+/** True for a plain request; a field that is null counts as absent. */
+export function isPlain(request: ResponsesRequest): boolean {
+  if (request.model === undefined || request.store === true || request.reasoning?.mode != null) return false
+  for (const name in request) {
+    if (!ORDINARY.has(name) && (request as Readonly<Record<string, unknown>>)[name] != null) return false
+  }
+  const { input } = request
+  if (typeof input === 'string') return true
+  for (let at = 0; at < input.length; at++) {
+    const { type, content, output } = input[at] as {
+      readonly type?: string
+      readonly content?: unknown
+      readonly output?: unknown
+    }
+    if (type === 'function_call' || type === 'reasoning') continue
+    if (type !== undefined && type !== 'message' && type !== 'function_call_output') return false
+    const said = type === 'function_call_output' ? output : content
+    if (typeof said === 'string') continue
+    if (!Array.isArray(said)) return false
+    for (let part = 0; part < said.length; part++) {
+      const { type: kind, native } = said[part] as Part
+      // A kind of part that only providers of the caller's own API know.
+      if (!TEXTS.has(kind) || native?.unknown !== undefined) return false
+    }
+  }
+  return true
+}

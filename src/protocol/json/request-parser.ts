@@ -1,0 +1,368 @@
+/**
+ * The parser of requests: the check of the body, rules that span fields, and refusals of features that this gateway
+ * does not offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
+ * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
+ * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
+ * provider's own. An engine that only a gateway could run is refused.
+ */
+import { GatewayError } from '../../errors.ts'
+import { type GatewayTool, serverToolName, settingsRefusal } from '../gateway-tools.ts'
+import type { AssistantPart, InputItem } from '../items.ts'
+import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from '../limits.ts'
+import type { PluginSettings } from '../plugins.ts'
+import { ResponsesRequest } from '../request.ts'
+import { routerSlug } from '../routers.ts'
+import type { Tool } from '../tools.ts'
+import { bodyCheck } from './body.ts'
+import { isPlain } from './plain-request.ts'
+import { isObject } from './schema.ts'
+
+type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
+
+/**
+ * The optional features that this gateway runs itself. A request that asks for another one is refused by name, so that
+ * the gateway never ignores in silence what a client relies on.
+ */
+export interface Offered {
+  /** Ids of plugins. */
+  readonly plugins: ReadonlySet<string>
+  /** Names of server tools, without their prefix. */
+  readonly tools: ReadonlySet<string>
+  /** Names of routers that choose a model, as `ROUTER_NAMES` has them. */
+  readonly routers: ReadonlySet<string>
+  /** The model of requests that name none; absent or null: they are refused. */
+  readonly defaultModel?: string | null
+}
+
+type Rule = (request: ResponsesRequest, offered: Offered) => string | null
+
+const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, null, 'auto', 'native'])
+
+const NOT_OFFERED = 'is not offered by this gateway yet'
+
+/** Fields whose type has no null: null means absent, for clients that serialise typed objects. */
+const ABSENT_BY_NULL = [
+  'user',
+  'session_id',
+  'tools',
+  'tool_choice',
+  'text',
+  'models',
+  'plugins',
+  'modalities',
+  'cache_control',
+  'debug',
+  'trace',
+  'image_config',
+] as const
+
+/** In this order. The first rule that objects gives the error. */
+const RULES: readonly Rule[] = [
+  modelPresent,
+  models,
+  nothingStored,
+  oneChoice,
+  toolSteps,
+  tools,
+  plugins,
+  inputItems,
+]
+
+const check = bodyCheck(ResponsesRequest)
+
+/**
+ * Creates the parser of bodies of POST /responses. It returns a body as it is, without defaults; a copy only where
+ * nulls are taken out of it. It throws GatewayError `invalid_request`, which names the field by its path, says what is
+ * expected there, and never repeats what the client sent.
+ */
+export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
+  return body => {
+    if (isChat(body)) throw new GatewayError('invalid_request', CHAT_BODY)
+    const request = check(withoutNulls(body))
+    if (request.model === undefined) useDefaultModel(request, offered)
+    const refused = refusal(request, offered)
+    if (refused !== null) throw new GatewayError('invalid_request', refused)
+    return request
+  }
+}
+
+const CHAT_BODY =
+  'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions or POST /v1/messages'
+
+function isChat(body: unknown): boolean {
+  return isObject(body) && body['input'] === undefined && Array.isArray(body['messages'])
+}
+
+function withoutNulls(body: unknown): unknown {
+  if (!isObject(body)) return body
+  let copy: Record<string, unknown> | null = null
+  for (const field of ABSENT_BY_NULL) {
+    if (body[field] !== null || !Object.hasOwn(body, field)) continue
+    copy ??= { ...body }
+    delete copy[field]
+  }
+  if (body['generate'] === false && isNothing(body['input'])) copy = { ...(copy ?? body), input: '' }
+  return copy ?? body
+}
+
+/** True for the input of a client that opens a conversation before it has any. */
+function isNothing(input: unknown): boolean {
+  return input == null || (Array.isArray(input) && input.length === 0)
+}
+
+/** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
+export function refusal(request: ResponsesRequest, offered: Offered): string | null {
+  // No rule is about anything else in a plain request.
+  if (isPlain(request)) return models(request, offered)
+  for (const rule of RULES) {
+    const found = rule(request, offered)
+    if (found !== null) return found
+  }
+  return null
+}
+
+/** Names the default model in a request that names none. Changes the request, which is the gateway's own. */
+export function useDefaultModel(
+  request: { model?: unknown; readonly models?: unknown },
+  { defaultModel }: Offered,
+): void {
+  if (defaultModel == null || request.model !== undefined) return
+  if (Array.isArray(request.models) && request.models.length > 0) return
+  request.model = defaultModel
+}
+
+function modelPresent(request: ResponsesRequest): string | null {
+  if (request.model !== undefined || (request.models !== undefined && request.models.length > 0)) return null
+  return 'model: is required: name a model, or give several in models'
+}
+
+function models(request: ResponsesRequest, offered: Offered): string | null {
+  const { model: asked, models: others } = request
+  const found = asked === undefined ? null : modelRefusal(asked, 'model', offered)
+  if (found !== null) return found
+  if (others === undefined && request.preset == null) return null
+  let named = asked === undefined ? null : routerSlug(asked)
+  for (const [index, model] of (others ?? []).entries()) {
+    const refused = modelRefusal(model, `models[${index}]`, offered)
+    if (refused !== null) return refused
+    const router = routerSlug(model)
+    if (router === null) continue
+    if (named !== null && (named.name !== router.name || named.variants !== router.variants)) {
+      return `models[${index}]: a request can name one router, and ${named.name} is already there`
+    }
+    named = router
+    if (request.model !== model && ALONE.has(router.name)) {
+      return `models[${index}]: the router ${router.name} works in model only`
+    }
+  }
+  return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
+}
+
+/** Routers that read `models`, or answer in a form of their own: they cannot be a fallback. */
+const ALONE: ReadonlySet<string> = new Set(['nvidia/switchyard', 'typesafe/jev-router', 'bodybuilder'])
+
+function modelRefusal(model: string, path: string, { routers, plugins }: Offered): string | null {
+  if (model.includes('@preset/')) return `${path}: a stored preset ${NOT_OFFERED}`
+  if (model.includes(':') && model.split(':').includes('online', 1) && !plugins.has('web')) {
+    return `${path}: the variant :online ${NOT_OFFERED}`
+  }
+  const router = routerSlug(model)
+  if (router === null || routers.has(router.name)) return null
+  return `${path}: the router ${router.name} ${NOT_OFFERED}`
+}
+
+function nothingStored(request: ResponsesRequest): string | null {
+  if (request.previous_response_id != null) {
+    return 'previous_response_id: must be null: responses are not stored; send the full history in input'
+  }
+  if (request.background === true) return 'background: must be false: a response cannot be fetched later'
+  if (request.store === true) return 'store: must be false: responses are not stored'
+  if ((request as { conversation?: unknown }).conversation != null) {
+    return 'conversation: must be null: conversations are not stored; send the full history in input'
+  }
+  return null
+}
+
+/** A reply has one answer: the caller would pay for other choices and never get them. */
+function oneChoice(request: ResponsesRequest): string | null {
+  for (const field of ['n', 'best_of'] as const) {
+    const asked = (request as Readonly<Record<string, unknown>>)[field]
+    if (asked != null && asked !== 1) return `${field}: must be 1: a response has one answer`
+  }
+  return null
+}
+
+/** The limit counts only where no condition replaces it. */
+function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: ResponsesRequest): string | null {
+  if (steps == null || steps <= TOOL_STEPS_MAX || stop != null) return null
+  return `max_tool_calls: must be an integer from 1 to ${TOOL_STEPS_MAX} or null, unless stop_server_tools_when is set`
+}
+
+function tools(request: ResponsesRequest, offered: Offered): string | null {
+  const list = request.tools ?? []
+  const refused = toolsRefusal(list, 'tools', offered.tools) ?? choiceRefusal(request, offered.tools)
+  if (refused !== null) return refused
+  return serversIn(list) > SERVER_TOOLS_MAX
+    ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools`
+    : null
+}
+
+function serversIn(tools: readonly Tool[]): number {
+  let servers = 0
+  for (const { type } of tools) if (serverToolName(type) !== null) servers++
+  return servers
+}
+
+function choiceRefusal(
+  { tool_choice: choice }: ResponsesRequest,
+  offered: ReadonlySet<string>,
+): string | null {
+  if (choice === undefined || typeof choice === 'string') return null
+  const server = serverToolName(choice.type)
+  if (server === null || offered.has(server)) return null
+  return `tool_choice.type: the server tool ${server} ${NOT_OFFERED}`
+}
+
+function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
+  for (const [index, tool] of list.entries()) {
+    const found = toolRefusal(tool, `${path}[${index}]`, offered)
+    if (found !== null) return found
+  }
+  return null
+}
+
+function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
+  const server = serverToolName(tool.type)
+  if (server !== null && !offered.has(server)) return `${path}.type: the server tool ${server} ${NOT_OFFERED}`
+  if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
+    return `${path}.defer_loading: a deferred tool needs the server tool tool_search, which ${NOT_OFFERED}`
+  }
+  if (server !== null) {
+    const refused = settingsRefusal(server, tool as GatewayTool)
+    return refused === null ? null : `${path}.parameters.${refused}`
+  }
+  switch (tool.type) {
+    case 'namespace':
+      return toolsRefusal(tool.tools, `${path}.tools`, offered)
+    case 'mcp':
+      return tool.server_url == null && tool.connector_id == null
+        ? `${path}.server_url: is required without connector_id`
+        : null
+    case 'web_search':
+    case 'web_search_2025_08_26':
+    case 'web_search_preview':
+    case 'web_search_preview_2025_03_11':
+      return searchRefusal(tool, path, offered)
+    default:
+      return null
+  }
+}
+
+function searchRefusal(tool: SearchTool, path: string, offered: ReadonlySet<string>): string | null {
+  if (!SEARCH_ENGINES_OF_PROVIDERS.has(tool.engine) && !offered.has('web_search')) {
+    return `${path}.engine: must be auto or native: another search engine ${NOT_OFFERED}`
+  }
+  if (someOf(tool.allowed_domains) && someOf(tool.excluded_domains)) {
+    return `${path}.excluded_domains: must not be set together with allowed_domains`
+  }
+  if (someOf(tool.x_search?.allowed_x_handles) && someOf(tool.x_search?.excluded_x_handles)) {
+    return `${path}.x_search.excluded_x_handles: must not be set together with allowed_x_handles`
+  }
+  return null
+}
+
+function someOf(list: readonly string[] | null | undefined): boolean {
+  return list != null && list.length > 0
+}
+
+function plugins(request: ResponsesRequest, offered: Offered): string | null {
+  const list = request.plugins ?? []
+  const seen = new Set<string>()
+  for (const [index, plugin] of list.entries()) {
+    if (seen.has(plugin.id)) return `plugins[${index}].id: the plugin ${plugin.id} is already in the list`
+    seen.add(plugin.id)
+  }
+  for (const [index, plugin] of list.entries()) {
+    const found = pluginRefusal(plugin, `plugins[${index}]`, offered.plugins)
+    if (found !== null) return found
+  }
+  return null
+}
+
+function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySet<string>): string | null {
+  for (const field of ['models', 'allowed_models', 'excluded_models'] as const) {
+    const patterns = (plugin as Partial<Record<typeof field, string[] | null>>)[field]
+    if (patterns != null && totalLength(patterns) > ROUTER_PATTERNS_TOTAL_MAX_CHARS) {
+      return `${path}.${field}: must have at most ${ROUTER_PATTERNS_TOTAL_MAX_CHARS} characters in total`
+    }
+  }
+  // A request may turn off a plugin that is not offered.
+  if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
+  return `${path}.id: the plugin ${plugin.id} ${NOT_OFFERED}`
+}
+
+function totalLength(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + text.length, 0)
+}
+
+function inputItems(request: ResponsesRequest, offered: Offered): string | null {
+  if (typeof request.input === 'string') return null
+  let previous: InputItem | undefined
+  let servers: number | null = null
+  for (const [index, item] of request.input.entries()) {
+    const found = itemRefusal(item, previous, offered.tools)
+    if (found !== null) return `input[${index}]${found}`
+    if (item.type === 'additional_tools') {
+      servers = (servers ?? serversIn(request.tools ?? [])) + serversIn(item.tools)
+      if (servers > SERVER_TOOLS_MAX)
+        return `input[${index}].tools: a request must name at most ${SERVER_TOOLS_MAX} server tools`
+    }
+    previous = item
+  }
+  return null
+}
+
+/** The reason, from the path below the item: most items pass, so their own path is not written. */
+function itemRefusal(
+  item: InputItem,
+  previous: InputItem | undefined,
+  offered: ReadonlySet<string>,
+): string | null {
+  switch (item.type) {
+    case undefined:
+    case 'message':
+      return typeof item.content === 'string' ? null : partsRefusal(item.content, 'content')
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return typeof item.output === 'string' ? null : partsRefusal(item.output, 'output')
+    case 'item_reference':
+      return '.type: item_reference cannot be resolved: items are not stored'
+    case 'additional_tools':
+      return toolsRefusal(item.tools, '.tools', offered)
+    case 'configuration_update':
+      return previous?.type === 'configuration_update'
+        ? '.type: configuration_update must not follow another one directly'
+        : null
+    default:
+      return null
+  }
+}
+
+/** An image or a file needs a source. */
+function partsRefusal(parts: readonly AssistantPart[] | null, field: string): string | null {
+  if (parts === null) return null
+  for (const [index, part] of parts.entries()) {
+    if (part.type === 'input_image' && part.image_url == null && part.file_id == null) {
+      return `.${field}[${index}].image_url: is required without file_id`
+    }
+    if (
+      part.type === 'input_file' &&
+      part.file_data == null &&
+      part.file_url == null &&
+      part.file_id == null
+    ) {
+      return `.${field}[${index}].file_data: is required without file_url and file_id`
+    }
+  }
+  return null
+}

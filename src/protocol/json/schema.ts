@@ -1,0 +1,242 @@
+/**
+ * Schema forms that the interface needs beside TypeBox's own: unions with a field for the kind, maps, texts counted in
+ * characters, metadata. Also short spellings of common forms, and the field paths of errors. Pure. Hot path. A union
+ * looks its kind up in a table of compiled checks, so its cost does not grow with the number of kinds, and an error can
+ * descend into the kind that the client chose.
+ */
+import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
+import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from '../limits.ts'
+
+export interface Checked {
+  readonly schema: TSchema
+  readonly check: (value: unknown) => boolean
+}
+
+/** The rule of an own form. A symbol, so that a schema written as JSON has JSON Schema alone. */
+export const Rule = Symbol('rule')
+
+export interface VariantsRule {
+  /** The field that names the kind. */
+  readonly tag: string
+  /** The kind of an object without the field; null: the field is required. */
+  readonly absent: string | null
+  /** True: an object of an unknown kind passes unchecked, for lists that providers extend. */
+  readonly open: boolean
+  /** The noun of errors for one of these, e.g. `input item`. */
+  readonly noun: string
+  /** A field that an object without the tag has all the same; null: none. */
+  readonly absentNeeds: string | null
+  /** Kinds by the names that other APIs give them, for errors. */
+  readonly otherNames: ReadonlyMap<string, string>
+  readonly table: ReadonlyMap<string, Checked>
+}
+
+/** A union of objects whose kind is one field; its `anyOf` says the same as JSON Schema. */
+export interface VariantsSchema extends TSchema {
+  readonly [Kind]: 'Variants'
+  readonly [Rule]: VariantsRule
+}
+
+/** An object with any keys and one kind of value. Unlike TypeBox's record it also checks keys with line breaks. */
+export interface MapSchema extends TSchema {
+  readonly [Kind]: 'Map'
+  readonly [Rule]: Checked
+}
+
+export interface TextRule {
+  readonly min: number
+  readonly max: number
+  /** Unpaired surrogates and NUL are refused: no database keeps them, and they do not survive hashing. */
+  readonly storable: boolean
+  readonly singleLine: boolean
+  /** Control characters (C0, DEL, C1) and unpaired surrogates are refused. */
+  readonly noControls: boolean
+}
+
+/** A string bounded in characters (code points), as JSON Schema counts them. */
+export interface TextSchema extends TSchema {
+  readonly [Kind]: 'Text'
+  readonly [Rule]: TextRule
+}
+
+interface VariantsOptions {
+  readonly noun: string
+  readonly tag?: string
+  readonly absent?: string
+  readonly absentNeeds?: string
+  readonly open?: boolean
+  readonly otherNames?: Readonly<Record<string, string>>
+}
+
+const LINE_BREAK = /[\n\v\f\r\u0085\u2028\u2029]/
+const NO_CONTROLS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$'
+const WITHOUT_CONTROLS = new RegExp(NO_CONTROLS)
+
+/**
+ * A schema as a function. It is compiled when it is first used: a process has hundreds of them, most of its starts need
+ * few, and all of them together are a good part of a start.
+ */
+export function compile(schema: TSchema): (value: unknown) => boolean {
+  let compiled: TypeCheck<TSchema> | null = null
+  return value => {
+    compiled ??= TypeCompiler.Compile(schema)
+    return compiled.Check(value)
+  }
+}
+
+function withCheck(schema: TSchema): Checked {
+  return { schema, check: compile(schema) }
+}
+
+/** The schema and check for the kind of a value; undefined: its kind is missing or unknown. */
+export function variantOf(rule: VariantsRule, value: Readonly<Record<string, unknown>>): Checked | undefined {
+  const tag = value[rule.tag]
+  if (typeof tag === 'string') return rule.table.get(tag)
+  return tag === undefined && rule.absent !== null ? rule.table.get(rule.absent) : undefined
+}
+
+/** True if an open list accepts an object of unknown kind. */
+export function passesOpen(rule: VariantsRule, value: Readonly<Record<string, unknown>>): boolean {
+  const tag = value[rule.tag]
+  return rule.open && typeof tag === 'string' && tag !== ''
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** True if a text has at most `limit` characters (code points). The limit bounds the time, not the text. */
+export function withinCharacters(text: string, limit: number): boolean {
+  if (text.length <= limit) return true
+  if (text.length > 2 * limit) return false
+  let count = 0
+  for (const _ of text) count++
+  return count <= limit
+}
+
+/** True if every database can store the text: well-formed Unicode without NUL. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0')
+}
+
+TypeRegistry.Set<VariantsSchema>('Variants', (schema, value) => {
+  if (!isObject(value)) return false
+  const rule = schema[Rule]
+  const variant = variantOf(rule, value)
+  return variant === undefined ? passesOpen(rule, value) : variant.check(value)
+})
+
+TypeRegistry.Set<MapSchema>('Map', (schema, value) => {
+  if (!isObject(value)) return false
+  const { check } = schema[Rule]
+  for (const key of Object.keys(value)) if (!check(value[key])) return false
+  return true
+})
+
+TypeRegistry.Set<TextSchema>('Text', (schema, value) => {
+  const { min, max, storable, singleLine, noControls } = schema[Rule]
+  if (typeof value !== 'string' || value.length < min || !withinCharacters(value, max)) return false
+  if (storable && !isStorable(value)) return false
+  if (noControls && !(value.isWellFormed() && WITHOUT_CONTROLS.test(value))) return false
+  return !singleLine || !LINE_BREAK.test(value)
+})
+
+/** A union of objects whose kind is the field `tag` (default `type`). Keys of `kinds` are the values of that field. */
+export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
+  kinds: Kinds,
+  options: VariantsOptions,
+): TUnsafe<Static<Kinds[keyof Kinds]>> {
+  const { noun, tag = 'type', absent = null, absentNeeds = null, open = false, otherNames = {} } = options
+  const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
+  const table = new Map<string, Checked>()
+  for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? withCheck(schema))
+  const names = new Map(Object.entries(otherNames))
+  const rule: VariantsRule = { tag, absent, absentNeeds, open, noun, otherNames: names, table }
+  const schema = {
+    [Kind]: 'Variants',
+    [Rule]: rule,
+    anyOf: [...once.keys()],
+    discriminator: { propertyName: tag },
+  }
+  return schema as unknown as TUnsafe<Static<Kinds[keyof Kinds]>>
+}
+
+/** An object with any keys whose values all fit `schema`. */
+export function mapOf<Schema extends TSchema>(schema: Schema): TUnsafe<Record<string, Static<Schema>>> {
+  const map = { [Kind]: 'Map', [Rule]: withCheck(schema), type: 'object', additionalProperties: schema }
+  return map as unknown as TUnsafe<Record<string, Static<Schema>>>
+}
+
+/** A string of `min` (default 0) to `max` characters. */
+export function text(options: Partial<TextRule> & Pick<TextRule, 'max'>): TUnsafe<string> {
+  const rule: TextRule = { min: 0, storable: false, singleLine: false, noControls: false, ...options }
+  const schema = {
+    [Kind]: 'Text',
+    [Rule]: rule,
+    type: 'string',
+    minLength: rule.min,
+    maxLength: rule.max,
+    ...(rule.noControls ? { pattern: NO_CONTROLS } : {}),
+  }
+  return schema as unknown as TUnsafe<string>
+}
+
+/** One of some words. */
+export function oneOf<const Words extends readonly string[]>(...words: Words): TUnsafe<Words[number]> {
+  return Type.Union(words.map(word => Type.Literal(word))) as unknown as TUnsafe<Words[number]>
+}
+
+export function nullable<Schema extends TSchema>(schema: Schema) {
+  return Type.Union([schema, Type.Null()])
+}
+
+/** A field that may be missing or null: clients that serialise typed objects send null for unset fields. */
+export function maybe<Schema extends TSchema>(schema: Schema) {
+  return Type.Optional(nullable(schema))
+}
+
+/** An object whose fields are not checked. */
+export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
+
+/** Keys that are safe to repeat. Other keys of clients may have any length and may even be secrets. */
+const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
+
+/** The path of a field, with `*` in place of a key that is no plain word. */
+export function fieldPath(parent: string, key: string): string {
+  const name = SPEAKABLE.test(key) ? key : '*'
+  return parent === '' ? name : `${parent}.${name}`
+}
+
+export function elementPath(parent: string, index: number): string {
+  return `${parent}[${index}]`
+}
+
+const PAIRS = `must have at most ${METADATA_MAX_PAIRS} pairs`
+const KEY = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
+const VALUE = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
+
+/** The problem of a metadata map; null: it has none. */
+export function metadataProblem(value: unknown, path: string): string | null {
+  if (!isObject(value)) return `${path}: must be an object of strings`
+  const keys = Object.keys(value)
+  if (keys.length > METADATA_MAX_PAIRS) return `${path}: ${PAIRS}`
+  for (const key of keys) {
+    if (!withinCharacters(key, METADATA_KEY_MAX_CHARS) || /[[\]]/.test(key)) return `${path}: ${KEY}`
+    const entry = value[key]
+    if (typeof entry !== 'string' || !withinCharacters(entry, METADATA_VALUE_MAX_CHARS)) {
+      return `${fieldPath(path, key)}: ${VALUE}`
+    }
+  }
+  return null
+}
+
+TypeRegistry.Set<TSchema>('Metadata', (_schema, value) => metadataProblem(value, '') === null)
+
+export const metadataMap = {
+  [Kind]: 'Metadata',
+  type: 'object',
+  maxProperties: METADATA_MAX_PAIRS,
+  propertyNames: { maxLength: METADATA_KEY_MAX_CHARS, pattern: '^[^\\[\\]]*$' },
+  additionalProperties: { type: 'string', maxLength: METADATA_VALUE_MAX_CHARS },
+} as unknown as TUnsafe<Record<string, string>>

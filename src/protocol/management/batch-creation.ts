@@ -1,0 +1,56 @@
+/**
+ * The body of POST /batches without its requests, and the bounds of those. Pure. The body is never parsed as a whole:
+ * `tasks/batches/` reads it request by request.
+ */
+import { type Static, Type } from '@sinclair/typebox'
+import { bodyCheck, explain } from '../json/body.ts'
+import { maybe, oneOf, text } from '../json/schema.ts'
+import { MODEL_MAX_CHARS } from '../limits.ts'
+import { BATCH_ENDPOINTS } from './batches.ts'
+
+/** `custom_id`, in characters: at four bytes each it still fits into an index of every database. */
+export const CUSTOM_ID_MAX_CHARS = 500
+/** `provider.only`: more than there are providers. */
+const PROVIDERS_MAX = 256
+const PROVIDER_MAX_CHARS = 255
+
+export const BatchCreation = Type.Object(
+  {
+    endpoint: oneOf(...BATCH_ENDPOINTS),
+    completion_window: maybe(Type.Literal('24h')),
+    model: maybe(text({ min: 1, max: MODEL_MAX_CHARS, storable: true })),
+    provider: maybe(
+      Type.Object(
+        {
+          only: maybe(
+            Type.Array(text({ min: 1, max: PROVIDER_MAX_CHARS, storable: true }), {
+              maxItems: PROVIDERS_MAX,
+            }),
+          ),
+          allow_fallbacks: maybe(Type.Boolean()),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+  },
+  { additionalProperties: false },
+)
+export type BatchCreation = Static<typeof BatchCreation>
+
+/** Throws GatewayError `invalid_request` that names the field. */
+export const checkBatchCreation = bodyCheck(BatchCreation)
+
+/** The names of all fields but `requests`. */
+export const BATCH_FIELDS: ReadonlySet<string> = new Set(Object.keys(BatchCreation.properties))
+
+/** The problem of one field's value as `<path>: …`; null: it fits. */
+export function fieldProblem(name: string, value: unknown): string | null {
+  const schema = BATCH_FIELDS.has(name) ? BatchCreation.properties[name as keyof BatchCreation] : undefined
+  return schema === undefined ? null : explain(schema, value, name)
+}
+
+/** Fields of similar interfaces, with what to do instead. */
+export const FOREIGN_FIELDS: ReadonlyMap<string, string> = new Map([
+  ['callback_url', 'is not offered by this gateway: read GET /v1/batches/{id} until the status is final'],
+  ['input_file_id', 'is not a field of this interface: send the requests themselves in requests'],
+])

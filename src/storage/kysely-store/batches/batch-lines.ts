@@ -1,0 +1,203 @@
+/** The lines of batches as queues: claims with leases and fences, results, and lines that come back. */
+import { type Kysely, sql } from 'kysely'
+import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
+import type { BatchWork, HeldLine } from '../../batches.ts'
+import type { Engine } from '../../engine.ts'
+import type { Tables } from '../../tables.ts'
+import { inRelaxedTransaction, inTransaction } from '../rows.ts'
+import { fitting, INVISIBLE, isAmong, partsOf, settle } from './batch-rows.ts'
+import { bodiesOf, RUNNING_STATUSES } from './batch-work.ts'
+
+/** States in which lines get no results any more. */
+const ENDED = [...TERMINAL_STATUSES, ...INVISIBLE]
+
+type Verbs = 'claimLines' | 'renew' | 'finish' | 'giveBack' | 'counts' | 'nextLineAt'
+
+export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, Verbs> {
+  return {
+    claimLines(id, owner, terms) {
+      return inRelaxedTransaction(db, engine, async transaction => {
+        // Locked, so that no claim is under way any more when the batch has left the state.
+        const batch = await transaction
+          .selectFrom('batches')
+          .select('id')
+          .where('id', '=', id)
+          .where('status', '=', 'in_progress')
+          .$if(engine.locksRows, query => query.forShare())
+          .executeTakeFirst()
+        if (batch === undefined) return []
+        const ready = await transaction
+          .selectFrom('batchLines')
+          .select(['number', 'customId', 'bodyBytes', 'fence', 'tries'])
+          .where('batchId', '=', id)
+          .where('readyMs', '<=', terms.nowMs)
+          .orderBy('readyMs')
+          .orderBy('number')
+          .limit(terms.limit)
+          .$if(engine.locksRows, query => query.forUpdate().skipLocked())
+          .execute()
+        const lines = fitting(ready, ({ bodyBytes }) => bodyBytes, terms)
+        const numbers = lines.map(({ number }) => number)
+        for (const part of partsOf(numbers)) {
+          await transaction
+            .updateTable('batchLines')
+            .set({ owner, readyMs: terms.leaseUntilMs, fence: sql`fence + 1` })
+            .where('batchId', '=', id)
+            .where(isAmong(part))
+            .execute()
+        }
+        const bodies = await bodiesOf(transaction, id, numbers)
+        return lines.map(({ number, customId, fence, tries }) => {
+          const body = bodies.get(number)
+          if (body === undefined) throw new TypeError('a line without a result has lost its body')
+          return { batchId: id, number, customId, body, fence: fence + 1, tries }
+        })
+      })
+    },
+    renew(owner, lines, leaseUntilMs) {
+      return inRelaxedTransaction(db, engine, async transaction => {
+        const batches = await transaction
+          .selectFrom('batches')
+          .select('id')
+          .where('status', 'in', RUNNING_STATUSES)
+          .where('owner', '=', owner)
+          .orderBy('id')
+          .$if(engine.locksRows, query => query.forUpdate())
+          .execute()
+        for (const { id } of batches)
+          await transaction.updateTable('batches').set({ leaseUntilMs }).where('id', '=', id).execute()
+        const renewed: HeldLine[] = []
+        for (const [batchId, given] of byBatch(lines)) {
+          const held = await heldLines(transaction, engine, owner, batchId, given)
+          await changeLines(transaction, batchId, held, { readyMs: leaseUntilMs })
+          renewed.push(...held)
+        }
+        return renewed
+      })
+    },
+    finish(owner, results) {
+      return inTransaction(db, async transaction => {
+        const given = byBatch(results)
+        if (given.size === 0) return []
+        const open = await transaction
+          .selectFrom('batches')
+          .select(['id', 'completed', 'failed', 'usage', 'roomBytes'])
+          .where('id', 'in', [...given.keys()])
+          .where('status', 'not in', ENDED)
+          .orderBy('id')
+          .$if(engine.locksRows, query => query.forUpdate())
+          .execute()
+        const stored = new Set<HeldLine>()
+        const batches = new Map(open.map(batch => [batch.id, batch]))
+        for (const [id, lines] of given) {
+          const batch = batches.get(id)
+          if (batch === undefined) continue
+          const held = await heldLines(transaction, engine, owner, id, lines)
+          if (held.length > 0) await settle(transaction, { batch, results: held })
+          for (const line of held) stored.add(line)
+        }
+        return results.filter(result => stored.has(result))
+      })
+    },
+    async giveBack(owner, lines) {
+      await inRelaxedTransaction(db, engine, async transaction => {
+        for (const [batchId, given] of byBatch(lines)) {
+          const held = await heldLines(transaction, engine, owner, batchId, given)
+          // Most are alike, and those take one statement.
+          const alike = Map.groupBy(held, ({ tries, notBeforeMs }) => `${tries} ${notBeforeMs}`)
+          for (const part of alike.values()) {
+            const [{ tries, notBeforeMs } = { tries: 0, notBeforeMs: 0 }] = part
+            await changeLines(transaction, batchId, part, { owner: null, tries, readyMs: notBeforeMs })
+          }
+        }
+      })
+    },
+    async counts(id) {
+      const row = await db
+        .selectFrom('batches')
+        .select(['total', 'completed', 'failed', 'checkedThrough'])
+        .select(({ selectFrom }) =>
+          // A claimed line has the time of its lease, and so new lines need not be looked at.
+          selectFrom('batchLines')
+            .select(({ fn }) => fn.countAll<number | string>().as('claimed'))
+            .where('batchId', '=', id)
+            .where('readyMs', '>', 0)
+            .where('owner', 'is not', null)
+            .as('claimed'),
+        )
+        .where('id', '=', id)
+        .where('status', 'not in', INVISIBLE)
+        .executeTakeFirst()
+      if (row === undefined) return { unchecked: 0, waiting: 0, claimed: 0, done: 0 }
+      const unchecked = row.total - 1 - row.checkedThrough
+      const claimed = Number(row.claimed)
+      const done = row.completed + row.failed
+      return { unchecked, waiting: row.total - unchecked - claimed - done, claimed, done }
+    },
+    async nextLineAt(id) {
+      const row = await db
+        .selectFrom('batchLines')
+        .select('readyMs')
+        .where('batchId', '=', id)
+        .where('readyMs', '>=', 0)
+        .where('owner', 'is', null)
+        .orderBy('readyMs')
+        .limit(1)
+        .executeTakeFirst()
+      return row === undefined ? null : Number(row.readyMs)
+    },
+  }
+}
+
+/** The lines of each batch, in the order in which all transactions lock batches. */
+function byBatch<Held extends HeldLine>(lines: readonly Held[]): ReadonlyMap<string, readonly Held[]> {
+  const groups = [...Map.groupBy(lines, ({ batchId }) => batchId)]
+  return new Map(groups.sort(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+/** Those of the lines that the owner still has, each once, locked in their order. */
+export async function heldLines<Held extends HeldLine>(
+  transaction: Kysely<Tables>,
+  { locksRows }: Engine,
+  owner: string,
+  batchId: string,
+  lines: readonly Held[],
+): Promise<readonly Held[]> {
+  const given = new Map<number, Held>()
+  // Of two for one line the first counts.
+  for (const line of lines) if (!given.has(line.number)) given.set(line.number, line)
+  const held: Held[] = []
+  const numbers = [...given.keys()].sort((one, other) => one - other)
+  for (const part of partsOf(numbers)) {
+    const rows = await transaction
+      .selectFrom('batchLines')
+      .select(['number', 'fence'])
+      .where('batchId', '=', batchId)
+      .where(isAmong(part))
+      .where('owner', '=', owner)
+      .orderBy('number')
+      .$if(locksRows, query => query.forUpdate())
+      .execute()
+    for (const { number, fence } of rows) {
+      const line = given.get(number)
+      if (line?.fence === fence) held.push(line)
+    }
+  }
+  return held
+}
+
+export async function changeLines(
+  transaction: Kysely<Tables>,
+  batchId: string,
+  lines: readonly HeldLine[],
+  columns: { readonly readyMs: number; readonly owner?: string | null; readonly tries?: number },
+): Promise<void> {
+  for (const part of partsOf(lines.map(({ number }) => number))) {
+    await transaction
+      .updateTable('batchLines')
+      .set(columns)
+      .where('batchId', '=', batchId)
+      .where(isAmong(part))
+      .execute()
+  }
+}

@@ -1,0 +1,132 @@
+/** Pruning of batches: what nobody sees is hidden first, then removed in bounded parts. */
+import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
+import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
+import type { BatchWork } from '../../batches.ts'
+import type { Engine } from '../../engine.ts'
+import type { Tables } from '../../tables.ts'
+import { inTransaction } from '../rows.ts'
+
+export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, 'prune'> {
+  /** One batch of those that match, locked; batches that another instance is pruning are left to it. */
+  const oneOf = (transaction: Kysely<Tables>, matching: 'removed' | 'hasBodies') =>
+    transaction
+      .selectFrom('batches')
+      .select('id')
+      .$if(matching === 'removed', query => query.where('status', '=', 'removed'))
+      .$if(matching === 'hasBodies', query =>
+        query.where('hasBodies', '=', 1).where('status', '!=', 'removed'),
+      )
+      .limit(1)
+      .$if(engine.locksRows, query => query.forUpdate().skipLocked())
+      .executeTakeFirst()
+
+  return {
+    prune(before, nowMs, limit) {
+      return inTransaction(db, async transaction => {
+        await hide(transaction, before, nowMs, limit)
+        let left = limit
+        while (left > 0) {
+          const batch = await oneOf(transaction, 'removed')
+          if (batch === undefined) break
+          left -= await removeLines(transaction, batch.id, left)
+          if (left === 0) break
+          await transaction.deleteFrom('serviceJobs').where('batchId', '=', batch.id).execute()
+          await transaction.deleteFrom('batches').where('id', '=', batch.id).execute()
+          left--
+        }
+        while (left > 0) {
+          const batch = await oneOf(transaction, 'hasBodies')
+          if (batch === undefined) break
+          left -= await removeBodies(transaction, batch.id, left)
+          if (left === 0) break
+          await transaction.updateTable('batches').set({ hasBodies: 0 }).where('id', '=', batch.id).execute()
+        }
+        return limit - left
+      })
+    },
+  }
+}
+
+/** Makes old and abandoned batches invisible, so that nobody sees one that has lost some of its lines. */
+async function hide(
+  transaction: Kysely<Tables>,
+  before: string,
+  nowMs: number,
+  limit: number,
+): Promise<void> {
+  const removed = { status: 'removed', idempotencyKey: null } as const
+  // The condition stands twice, because a row may change between its choice and its lock.
+  const abandoned = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
+    and([eb('status', '=', 'opening'), eb('leaseUntilMs', '<=', nowMs)])
+  const old = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
+    and([eb('status', 'in', TERMINAL_STATUSES), eb('finalizedAt', '<', before)])
+  for (const matching of [abandoned, old]) {
+    await transaction
+      .updateTable('batches')
+      .set(removed)
+      .where('id', 'in', from => from.selectFrom('batches').select('id').where(matching).limit(limit))
+      .where(matching)
+      .execute()
+  }
+}
+
+/** Returns the number of lines that were removed. */
+async function removeLines(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
+  const found = await firstOf(transaction, 'batchLines', batchId, limit)
+  if (found === null) return 0
+  const { last } = found
+  for (const table of ['batchResults', 'batchBodies'] as const)
+    await transaction.deleteFrom(table).where('batchId', '=', batchId).where('number', '<=', last).execute()
+  const { numDeletedRows } = await transaction
+    .deleteFrom('batchLines')
+    .where('batchId', '=', batchId)
+    .where('number', '<=', last)
+    .executeTakeFirst()
+  return Number(numDeletedRows)
+}
+
+async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit: number): Promise<number> {
+  const found = await firstOf(transaction, 'batchBodies', batchId, limit)
+  if (found === null) return 0
+  const { first, last } = found
+  const { numDeletedRows } = await transaction
+    .deleteFrom('batchBodies')
+    .where('batchId', '=', batchId)
+    .where('number', '<=', last)
+    .executeTakeFirst()
+  const { bytes } = await transaction
+    .selectFrom('batchLines')
+    .select(sql<number | string>`coalesce(sum(body_bytes), 0)`.as('bytes'))
+    .where('batchId', '=', batchId)
+    .where('number', '>=', first)
+    .where('number', '<=', last)
+    // Those with a result have lost their body before.
+    .where('readyMs', 'is not', null)
+    .executeTakeFirstOrThrow()
+  await transaction
+    .updateTable('batches')
+    .set({ roomBytes: sql`room_bytes - ${Number(bytes)}` })
+    .where('id', '=', batchId)
+    .execute()
+  return Number(numDeletedRows)
+}
+
+/** The numbers of the first and the last of the first `limit` rows; null: there are none. */
+async function firstOf(
+  transaction: Kysely<Tables>,
+  table: 'batchLines' | 'batchBodies',
+  batchId: string,
+  limit: number,
+): Promise<{ readonly first: number; readonly last: number } | null> {
+  const rows = await transaction
+    .selectFrom(table)
+    .select('number')
+    .where('batchId', '=', batchId)
+    .where('number', '>=', 0)
+    .orderBy('number')
+    .limit(limit)
+    .execute()
+  const [first] = rows
+  const last = rows.at(-1)
+  return first === undefined || last === undefined ? null : { first: first.number, last: last.number }
+}

@@ -1,0 +1,113 @@
+/** Reading and removing batches. */
+import type { Kysely } from 'kysely'
+import type { BatchStatus } from '../../../protocol/management/batches.ts'
+import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
+import type { BatchReading, StoredResult } from '../../batches.ts'
+import type { Tables } from '../../tables.ts'
+import { COUNTED } from '../rows.ts'
+import { fitting, INVISIBLE, inWorkspace, isAmong, isVisible, partsOf, recordOf } from './batch-rows.ts'
+
+export function createBatchReading(db: Kysely<Tables>): BatchReading {
+  const visibleIn = (organizationId: string, workspaceId: string | null | undefined) =>
+    db.selectFrom('batches').where(inWorkspace(organizationId, workspaceId)).where(isVisible)
+
+  return {
+    async list({ organizationId, workspaceId, statuses, createdAfter, createdBefore, after }, limit) {
+      let listed = visibleIn(organizationId, workspaceId)
+      if (after !== undefined) {
+        const last = await listed.select(['createdAt', 'id']).where('id', '=', after).executeTakeFirst()
+        if (last === undefined) return null
+        listed = listed.where(({ eb, refTuple, tuple }) =>
+          eb(refTuple('createdAt', 'id'), '<', tuple(last.createdAt, last.id)),
+        )
+      }
+      if (statuses?.length === 0) return { items: [], hasMore: false }
+      if (statuses !== undefined) listed = listed.where('status', 'in', statuses)
+      if (createdAfter !== undefined) listed = listed.where('createdAt', '>', createdAfter)
+      if (createdBefore !== undefined) listed = listed.where('createdAt', '<', createdBefore)
+      const rows = await listed
+        .selectAll()
+        .orderBy('createdAt', 'desc')
+        .orderBy('id', 'desc')
+        .limit(limit + 1)
+        .execute()
+      return { items: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit }
+    },
+    async find(organizationId, workspaceId, id) {
+      const row = await visibleIn(organizationId, workspaceId)
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async results(id, after, end) {
+      const sizes = await db
+        .selectFrom('batchResults')
+        .select(['number', 'resultBytes'])
+        .where('batchId', '=', id)
+        .where('number', '>', after)
+        .orderBy('number')
+        .limit(end.limit)
+        .execute()
+      const fits = fitting(sizes, ({ resultBytes }) => resultBytes, end)
+      const numbers = fits.map(({ number }) => number)
+      const results: StoredResult[] = []
+      for (const part of partsOf(numbers)) results.push(...(await resultsOf(db, id, part)))
+      // Looked at last: as long as it is seen, none of its results has been removed.
+      const batch = await db
+        .selectFrom('batches')
+        .select('id')
+        .where('id', '=', id)
+        .where(isVisible)
+        .executeTakeFirst()
+      return batch === undefined ? null : results
+    },
+    async remove(organizationId, workspaceId, id) {
+      const { numUpdatedRows } = await db
+        .updateTable('batches')
+        .set({ status: 'removed', idempotencyKey: null })
+        .where(inWorkspace(organizationId, workspaceId))
+        .where('id', '=', id)
+        .where('status', 'in', TERMINAL_STATUSES)
+        .executeTakeFirst()
+      if (numUpdatedRows > 0n) return 'removed'
+      const running = await visibleIn(organizationId, workspaceId)
+        .select('id')
+        .where('id', '=', id)
+        .executeTakeFirst()
+      return running === undefined ? 'unknown' : 'running'
+    },
+    async countByStatus() {
+      const rows = await db
+        .selectFrom('batches')
+        .select(['status', COUNTED])
+        .where('status', 'not in', INVISIBLE)
+        .groupBy('status')
+        .execute()
+      return new Map(rows.map(({ status, counted }) => [status as BatchStatus, Number(counted)]))
+    },
+  }
+}
+
+async function resultsOf(
+  db: Kysely<Tables>,
+  batchId: string,
+  numbers: readonly number[],
+): Promise<readonly StoredResult[]> {
+  // Two statements instead of a join: see `isAmong`.
+  const lines = await db
+    .selectFrom('batchLines')
+    .select(['number', 'customId'])
+    .where('batchId', '=', batchId)
+    .where(isAmong(numbers))
+    .execute()
+  const customIds = new Map(lines.map(({ number, customId }) => [number, customId]))
+  const rows = await db
+    .selectFrom('batchResults')
+    .select(['number', 'outcome', 'result'])
+    .where('batchId', '=', batchId)
+    .where(isAmong(numbers))
+    .orderBy('number')
+    .execute()
+  return rows.map(row => ({ ...row, customId: customIds.get(row.number) ?? '' }))
+}

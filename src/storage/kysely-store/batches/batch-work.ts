@@ -1,0 +1,159 @@
+/** Work on batches as a whole: their states, the claims of a batch, and the check of its lines. */
+import { type Kysely, sql } from 'kysely'
+import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
+import type { BatchWork } from '../../batches.ts'
+import type { Engine } from '../../engine.ts'
+import type { BatchesTable, Tables } from '../../tables.ts'
+import { inTransaction } from '../rows.ts'
+import { fitting, isAmong, isVisible, partsOf, recordOf, settle } from './batch-rows.ts'
+
+const TERMINAL: ReadonlySet<BatchStatus> = new Set(TERMINAL_STATUSES)
+/** States that a batch leaves again. */
+export const RUNNING_STATUSES = BATCH_STATUSES.filter(status => !TERMINAL.has(status))
+
+/** The column that keeps the time of a state. */
+const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt' | 'finalizedAt'>>> = {
+  in_progress: 'startedAt',
+  cancelling: 'cancellingAt',
+  completed: 'finalizedAt',
+  failed: 'finalizedAt',
+  expired: 'finalizedAt',
+  cancelled: 'finalizedAt',
+}
+
+type Verbs = 'open' | 'move' | 'claimBatch' | 'releaseBatch' | 'unchecked' | 'checked'
+
+export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, Verbs> {
+  return {
+    async open() {
+      const rows = await db
+        .selectFrom('batches')
+        .selectAll()
+        .where('status', 'in', RUNNING_STATUSES)
+        .orderBy('createdAt')
+        .orderBy('id')
+        .execute()
+      return rows.map(recordOf)
+    },
+    async move(id, from, to, at, change = {}) {
+      const running = from.filter(status => !TERMINAL.has(status))
+      if (running.length === 0) return null
+      const time = TIME_OF[to]
+      const { error, service } = change
+      const row = await db
+        .updateTable('batches')
+        .set({
+          status: to,
+          ...(time === undefined ? {} : { [time]: at }),
+          ...(error === undefined ? {} : { error }),
+          ...(service === undefined ? {} : { service: service === null ? null : JSON.stringify(service) }),
+          ...(TERMINAL.has(to)
+            ? { hasBodies: sql<number>`case when completed + failed < total then 1 else 0 end` }
+            : {}),
+        } satisfies Partial<Record<keyof BatchesTable, unknown>>)
+        .where('id', '=', id)
+        .where('status', 'in', running)
+        .returningAll()
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async claimBatch(id, owner, nowMs, leaseUntilMs) {
+      const row = await db
+        .updateTable('batches')
+        .set({ owner, leaseUntilMs, fence: sql`fence + 1` })
+        .where('id', '=', id)
+        .where('status', 'in', RUNNING_STATUSES)
+        .where(({ eb, or }) =>
+          or([eb('owner', 'is', null), eb('owner', '=', owner), eb('leaseUntilMs', '<=', nowMs)]),
+        )
+        .returning('fence')
+        .executeTakeFirst()
+      return row === undefined ? null : { owner, fence: row.fence }
+    },
+    async releaseBatch(id, claim) {
+      await db
+        .updateTable('batches')
+        .set({ owner: null, leaseUntilMs: 0 })
+        .where('id', '=', id)
+        .where('owner', '=', claim.owner)
+        .where('fence', '=', claim.fence)
+        .execute()
+    },
+    async unchecked(id, end) {
+      const batch = await db
+        .selectFrom('batches')
+        .select('checkedThrough')
+        .where('id', '=', id)
+        .where(isVisible)
+        .executeTakeFirst()
+      if (batch === undefined) return []
+      // Not a join: see `isAmong`.
+      const lines = await db
+        .selectFrom('batchLines')
+        .select(['number', 'customId', 'bodyBytes'])
+        .where('batchId', '=', id)
+        .where('number', '>', batch.checkedThrough)
+        .orderBy('number')
+        .limit(end.limit)
+        .execute()
+      const fits = fitting(lines, ({ bodyBytes }) => bodyBytes, end)
+      const bodies = await bodiesOf(
+        db,
+        id,
+        fits.map(({ number }) => number),
+      )
+      return fits.flatMap(({ number, customId }) => {
+        const body = bodies.get(number)
+        // Another runner has checked it meanwhile.
+        return body === undefined ? [] : [{ number, customId, body }]
+      })
+    },
+    checked(id, claim, through, failures) {
+      return inTransaction(db, async transaction => {
+        const batch = await transaction
+          .selectFrom('batches')
+          .select(['id', 'completed', 'failed', 'usage', 'roomBytes', 'checkedThrough', 'total'])
+          .where('id', '=', id)
+          .where('status', '=', 'validating')
+          .where('owner', '=', claim.owner)
+          .where('fence', '=', claim.fence)
+          .$if(engine.locksRows, query => query.forUpdate())
+          .executeTakeFirst()
+        if (batch === undefined) return false
+        // A line is checked once, so that it has one result.
+        const last = Math.min(through, batch.total - 1)
+        const results = new Map(
+          failures
+            .filter(({ number }) => number > batch.checkedThrough && number <= last)
+            .map(failure => [failure.number, failure]),
+        )
+        await settle(transaction, { batch, results: [...results.values()] })
+        await transaction
+          .updateTable('batches')
+          .set({ checkedThrough: Math.max(last, batch.checkedThrough) })
+          .where('id', '=', id)
+          .execute()
+        return true
+      })
+    },
+  }
+}
+
+/** Bodies by the numbers of their lines. */
+export async function bodiesOf(
+  db: Kysely<Tables>,
+  batchId: string,
+  numbers: readonly number[],
+): Promise<ReadonlyMap<number, string>> {
+  const bodies = new Map<number, string>()
+  for (const part of partsOf(numbers)) {
+    const rows = await db
+      .selectFrom('batchBodies')
+      .select(['number', 'body'])
+      .where('batchId', '=', batchId)
+      .where(isAmong(part))
+      .execute()
+    for (const { number, body } of rows) bodies.set(number, body)
+  }
+  return bodies
+}

@@ -1,0 +1,27 @@
+/**
+ * Batches in the database. Every verb is one transaction. Where transactions lock rows, they lock batches before lines
+ * and each in their order, so that no two wait for each other.
+ */
+import type { Kysely } from 'kysely'
+import type { Engine } from '../../engine.ts'
+import type { BatchStore } from '../../service-jobs.ts'
+import type { Tables } from '../../tables.ts'
+import { createServiceJobs } from '../service-jobs.ts'
+import { createBatchAcceptance } from './batch-acceptance.ts'
+import { createBatchQueue } from './batch-lines.ts'
+import { createBatchPruning } from './batch-pruning.ts'
+import { createBatchReading } from './batch-reading.ts'
+import { createBatchWork } from './batch-work.ts'
+
+export function createBatchStore(db: Kysely<Tables>, engine: Engine): BatchStore {
+  return {
+    ...createBatchAcceptance(db, engine),
+    ...createBatchReading(db),
+    work: {
+      ...createBatchWork(db, engine),
+      ...createBatchQueue(db, engine),
+      ...createBatchPruning(db, engine),
+    },
+    jobs: createServiceJobs(db, engine),
+  }
+}

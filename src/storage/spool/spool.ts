@@ -1,0 +1,338 @@
+/**
+ * The spool of usage records: each serve thread writes a record to its file before the caller sees the end of the
+ * answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
+ * records into the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
+ * the event loop; no sync. The format of a line is in `usage-line.ts`.
+ *
+ * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
+ * sequence exists, the last one once its thread has ended.
+ */
+import {
+  appendFileSync,
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import type { Clock, Timer } from '../../clock.ts'
+import { randomText } from '../../ids.ts'
+import type { Log } from '../../log/log.ts'
+import type { UsageRecord } from '../usage.ts'
+import { lineOf, type UsageLine } from '../usage-line.ts'
+
+/** The writing side, one per serve thread. */
+export interface UsageSpool {
+  /**
+   * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is
+   * written later.
+   */
+  append(record: UsageRecord): void
+  /** The line of a record among the latest ones, about two thousand; null when it is not there. */
+  find(id: string): string | null
+  /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */
+  written(): Promise<void> | null
+  /** Writes the waiting records and closes the file. */
+  close(): void
+}
+
+export interface SpoolOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** Called for each record that is lost because the disk refused it for too long. */
+  readonly onLost: (line: string) => void
+  /** Called with the number of records that wait in memory because the disk refuses them. Default: nobody asks. */
+  readonly onWaiting?: (records: number) => void
+  /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
+  readonly writer?: string
+  /** Size at which a new file begins, so that shipped files can be deleted. About 8,000 records. */
+  readonly fileMaxBytes?: number
+}
+
+const FILE_MAX_BYTES = 4 * 1024 * 1024
+/** The latest records, half a KB each, as they are written. As texts they would be copied by the collector. */
+const LATEST_BYTES = 1024 * 1024
+/** A UTF-16 unit takes at most so many bytes. */
+const UNIT_MAX_BYTES = 3
+/** Maximum of records in memory while the disk refuses them: some megabytes. */
+const WAITING_MAX = 1_000
+const RETRY_MS = 1_000
+const NEWLINE = 10
+
+/**
+ * Opens a spool in the folder.
+ * @throws the error of the file system if the first file cannot be created.
+ */
+export function openSpool(folder: string, options: SpoolOptions): UsageSpool {
+  return new FileSpool(folder, options)
+}
+
+class FileSpool implements UsageSpool {
+  readonly #folder: string
+  readonly #options: SpoolOptions
+  readonly #writer: string
+  /** Lines, each with its end. The byte before the first one is a line end too. */
+  readonly #latest = Buffer.alloc(LATEST_BYTES, NEWLINE)
+  /** The lines of this turn are the bytes from here to the end. */
+  #groupStart = 1
+  #end = 1
+  /** Their number. */
+  #groupLines = 0
+  /** Lines that the disk has refused, without their ends. */
+  readonly #waiting: string[] = []
+  /** Set if somebody waits for the end of the group. */
+  #groupEnd: PromiseWithResolvers<void> | null = null
+  #sequence = 0
+  #file: number
+  #size = 0
+  #closed = false
+  /** True after a partial write: the next line begins with a newline, so that only the partial line is invalid. */
+  #torn = false
+  /** The error of the last failed write. */
+  #refusal: unknown = null
+  #retry: Timer | null = null
+
+  constructor(folder: string, options: SpoolOptions) {
+    this.#folder = folder
+    this.#options = options
+    this.#writer = options.writer ?? randomText(12)
+    this.#file = this.#open()
+  }
+
+  append(record: UsageRecord): void {
+    const line = lineOf(record)
+    // The number of a closed file descriptor may belong to another file.
+    if (this.#closed) {
+      this.#options.onLost(line)
+      return
+    }
+    const most = line.length * UNIT_MAX_BYTES + 1
+    if (this.#end + most > LATEST_BYTES) this.#begin()
+    if (this.#end + most > LATEST_BYTES) {
+      if (this.#waiting.length > 0 || !this.#writeAlone(line)) this.#wait(line)
+      return
+    }
+    if (this.#groupLines++ === 0) setImmediate(this.#writeGroup)
+    this.#end += this.#latest.write(line, this.#end)
+    this.#latest[this.#end++] = NEWLINE
+  }
+
+  find(id: string): string | null {
+    const bytes = this.#latest
+    const at = bytes.lastIndexOf(`{"id":${JSON.stringify(id)},`)
+    return at === -1 ? null : bytes.toString('utf8', at, bytes.indexOf(NEWLINE, at))
+  }
+
+  written(): Promise<void> | null {
+    if (this.#groupLines === 0) return null
+    this.#groupEnd ??= Promise.withResolvers()
+    return this.#groupEnd.promise
+  }
+
+  close(): void {
+    if (this.#closed) return
+    this.#writeGroup()
+    this.#closed = true
+    this.#flush()
+    this.#retry?.cancel()
+    for (const line of this.#waiting.splice(0)) this.#options.onLost(line)
+    closeSync(this.#file)
+  }
+
+  #open(): number {
+    const name = `${this.#writer}.${String(this.#sequence).padStart(6, '0')}.jsonl`
+    return openSync(join(this.#folder, name), 'a', 0o600)
+  }
+
+  /** Goes on at the beginning of the buffer, over the oldest lines. */
+  #begin(): void {
+    this.#writeGroup()
+    this.#groupStart = 1
+    this.#end = 1
+  }
+
+  /** After `close` there is no group. */
+  readonly #writeGroup = (): void => {
+    if (this.#groupLines === 0) return
+    const start = this.#groupStart
+    this.#groupStart = this.#end
+    this.#groupLines = 0
+    if (this.#waiting.length > 0) this.#flush()
+    const written = this.#waiting.length > 0 ? 0 : this.#write(this.#latest, start, this.#end)
+    if (written < this.#end - start) {
+      const left = this.#latest
+        .toString('utf8', start, this.#end)
+        .split('\n')
+        .slice(wholeLines(this.#latest, start, written), -1)
+      for (const line of left) this.#wait(line)
+    }
+    this.#groupEnd?.resolve()
+    this.#groupEnd = null
+  }
+
+  /** True if it is in the file. */
+  #writeAlone(line: string): boolean {
+    const bytes = Buffer.from(`\n${line}\n`)
+    return this.#write(bytes, 1, bytes.length) === bytes.length - 1
+  }
+
+  /** Returns how many of the bytes are in the file. The byte before `start` is a line end. */
+  #write(bytes: Buffer, start: number, end: number): number {
+    const from = this.#torn ? start - 1 : start
+    let length: number
+    try {
+      length = writeSync(this.#file, bytes, from, end - from)
+    } catch (error) {
+      this.#refusal = error
+      return 0
+    }
+    this.#size += length
+    this.#torn = length < end - from
+    if (this.#torn) this.#refusal = new Error('only a part was written')
+    if (this.#size >= (this.#options.fileMaxBytes ?? FILE_MAX_BYTES)) this.#rotate()
+    return Math.max(0, length - (start - from))
+  }
+
+  /** Begins a new file. It exists before the last write to the old one ends, which marks the old one as complete. */
+  #rotate(): void {
+    this.#sequence++
+    let next: number
+    try {
+      next = this.#open()
+    } catch {
+      // No room for another file: the old one is used for as long again.
+      this.#sequence--
+      this.#size = 0
+      return
+    }
+    closeSync(this.#file)
+    this.#file = next
+    this.#size = 0
+    this.#torn = false
+  }
+
+  #wait(line: string): void {
+    if (this.#waiting.length === 0) {
+      this.#options.log.fault('ledger', 'cannot write usage records; they are kept in memory', this.#refusal)
+    }
+    this.#waiting.push(line)
+    if (this.#waiting.length > WAITING_MAX) {
+      const oldest = this.#waiting.shift()
+      if (oldest !== undefined) this.#options.onLost(oldest)
+    }
+    this.#options.onWaiting?.(this.#waiting.length)
+    this.#retry ??= this.#options.clock.after(RETRY_MS, this.#tryAgain)
+  }
+
+  readonly #tryAgain = (): void => {
+    this.#retry = null
+    this.#flush()
+    if (this.#waiting.length > 0) this.#retry = this.#options.clock.after(RETRY_MS, this.#tryAgain)
+  }
+
+  #flush(): void {
+    for (let line = this.#waiting[0]; line !== undefined; line = this.#waiting[0]) {
+      if (!this.#writeAlone(line)) return
+      this.#waiting.shift()
+      this.#options.onWaiting?.(this.#waiting.length)
+      if (this.#waiting.length === 0) this.#options.log.notice('ledger', 'writing usage records again')
+    }
+  }
+}
+
+/** How many lines, with their ends, are in so many bytes. */
+function wholeLines(bytes: Buffer, start: number, length: number): number {
+  let lines = 0
+  for (let at = start; at < start + length; at++) if (bytes[at] === NEWLINE) lines++
+  return lines
+}
+
+/** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */
+const PIECE_BYTES = 256 * 1024
+/** Stands for bytes that are no line. */
+const NO_LINE = 'no line end'
+const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
+
+/** A file of the spool, for the reading side. */
+export interface SpoolFile {
+  readonly path: string
+  readonly writer: string
+  /** True if its writer has a later file, so that this one no longer grows. */
+  readonly complete: boolean
+}
+
+/** Lines of one read. */
+export interface SpoolPiece {
+  /** Whole lines as they were written: those that a kill or a full disk left incomplete too. */
+  readonly lines: string
+  /** Offset of the next read. */
+  readonly offset: number
+  /** True if no complete line follows this piece. */
+  readonly last: boolean
+}
+
+/** The spool files of a folder, oldest first. */
+export function spoolFiles(folder: string): SpoolFile[] {
+  const files: { path: string; writer: string; sequence: number }[] = []
+  const newest = new Map<string, number>()
+  for (const name of readdirSync(folder)) {
+    const match = NAME.exec(name)
+    if (match === null) continue
+    const [, writer = ''] = match
+    const sequence = Number(match[2])
+    files.push({ path: join(folder, name), writer, sequence })
+    newest.set(writer, Math.max(sequence, newest.get(writer) ?? 0))
+  }
+  return files
+    .toSorted((one, other) => one.sequence - other.sequence)
+    .map(({ path, writer, sequence }) => ({ path, writer, complete: sequence < (newest.get(writer) ?? 0) }))
+}
+
+/** Reads complete lines from `offset` on, at most one piece. Null if there are none. */
+export function readSpool(path: string, offset: number): SpoolPiece | null {
+  const file = openSync(path, 'r')
+  try {
+    const size = fstatSync(file).size
+    if (size <= offset) return null
+    const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, size - offset))
+    const length = readSync(file, buffer, 0, buffer.length, offset)
+    const end = buffer.subarray(0, length).lastIndexOf(NEWLINE) + 1
+    if (end === 0) {
+      // A full piece without a line end is no record; a shorter one may still become one.
+      if (length < PIECE_BYTES) return null
+      return { lines: NO_LINE, offset: offset + length, last: false }
+    }
+    const lines = buffer.toString('utf8', 0, end)
+    return { lines, offset: offset + end, last: offset + end >= size }
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Number of bytes after `offset`. If the writer has ended, they are an incomplete line. */
+export function restBytes(path: string, offset: number): number {
+  const file = openSync(path, 'r')
+  try {
+    return fstatSync(file).size - offset
+  } finally {
+    closeSync(file)
+  }
+}
+
+const SET_ASIDE = 'set-aside.jsonl'
+
+/**
+ * Keeps a record that the Store does not take, beside the folders of the spool, for an operator to look at.
+ * @throws the error of the file system
+ */
+export function setAside(root: string, record: UsageLine): void {
+  appendFileSync(join(root, SET_ASIDE), `${JSON.stringify(record)}\n`, { mode: 0o600, flush: true })
+}
+
+/** Deletes a file of the spool. */
+export function removeSpool(path: string): void {
+  unlinkSync(path)
+}

@@ -1,0 +1,61 @@
+/** The worker side of a pool: runs the function of each job and answers with plain data. Task worker. */
+import {
+  JOB_PHASES,
+  type TaskFunction,
+  type TaskMessage,
+  type TaskReply,
+  type TaskTable,
+  toPlain,
+  type WorkerSetup,
+} from '../task.ts'
+
+type AnyFunction = TaskFunction<unknown, unknown>
+
+/**
+ * Makes the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
+ * so the code of short tasks loads first. The first job loads the code of a bulk task, which is large.
+ */
+export async function createRunner(
+  table: TaskTable,
+  setup: WorkerSetup,
+): Promise<(message: TaskMessage) => Promise<TaskReply>> {
+  const loaded = new Map<string, AnyFunction>()
+  let cell: Int32Array | null = null
+
+  const load = async (name: string): Promise<AnyFunction> => {
+    const task = Object.hasOwn(table, name) ? table[name] : undefined
+    if (task === undefined) throw new Error('no such task')
+    // The types of the pool have matched names and inputs; this side sees only names and data.
+    const run = (await task.load()) as AnyFunction
+    loaded.set(name, run)
+    return run
+  }
+
+  if (setup.pool === 'evaluation') {
+    const short = Object.keys(table).filter(name => table[name]?.pool === setup.pool)
+    // A task that cannot be loaded fails alone, when a job asks for it.
+    await Promise.allSettled(short.map(load))
+  }
+
+  const enter = (phase: number): void => {
+    if (cell === null) return
+    Atomics.store(cell, 0, phase)
+    Atomics.notify(cell, 0)
+  }
+
+  return async ({ task, input, phase }) => {
+    cell = phase ?? cell
+    const startedMs = performance.now()
+    try {
+      let work = loaded.get(task)
+      if (work === undefined) {
+        enter(JOB_PHASES.loading)
+        work = await load(task).finally(() => enter(JOB_PHASES.running))
+      } else enter(JOB_PHASES.running)
+      const output = await work(input)
+      return { kind: 'done', output, ranMs: performance.now() - startedMs }
+    } catch (error) {
+      return { kind: 'failed', failure: toPlain(error), ranMs: performance.now() - startedMs }
+    }
+  }
+}

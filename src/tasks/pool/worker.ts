@@ -1,0 +1,14 @@
+/**
+ * Entry of a task worker. Piscina treats the worker as ready once the promise resolves. By then it runs at the
+ * priority of its pool, so that on busy cores event loops come first.
+ */
+import { workerData } from 'node:worker_threads'
+import { TASKS } from '../table.ts'
+import type { WorkerSetup } from '../task.ts'
+import { lowerWorker } from './priority.ts'
+import { createRunner } from './runner.ts'
+
+const setup = workerData as WorkerSetup
+lowerWorker(setup.pool)
+
+export const run = createRunner(TASKS, setup)

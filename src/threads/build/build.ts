@@ -1,0 +1,230 @@
+/** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
+import { EndUserWeights } from '../../access/end-user-weights.ts'
+import { ApiKeys, callerOf } from '../../access/keys.ts'
+import type { EndedRequests } from '../../admission/ended-requests.ts'
+import { createDataRegions } from '../../api/client-call.ts'
+import { createListing, type Listing, LiveListing } from '../../api/models/models.ts'
+import { InterfaceDocument } from '../../api/openapi.ts'
+import type { Operation } from '../../api/operation.ts'
+import { createOperations } from '../../api/operations.ts'
+import { BatchAcceptances } from '../../batches/accept.ts'
+import { createServiceProbe } from '../../batches/services/service-probe.ts'
+import { Uploads, uploadsFolder } from '../../batches/uploads.ts'
+import { describeNewKey } from '../../credentials/new-key.ts'
+import { ProofKeys } from '../../credentials/proof-keys.ts'
+import { patternProblem } from '../../guardrails/custom.ts'
+import type { Invalidation } from '../../invalidation/bus.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import type { PackedCatalogue } from '../../providers/packed.ts'
+import type { CreateFront } from '../../server/front.ts'
+import { loadFront } from '../../server/fronts.ts'
+import { createServer, type HttpServer } from '../../server/http.ts'
+import { StoreError } from '../../storage/open.ts'
+import type { Transcripts } from '../../transcripts/transcripts.ts'
+import { endInvalid } from '../ended-keys.ts'
+import { connectionCap, descriptorLimit } from '../start/operating-system.ts'
+import { createTranscripts } from '../transcripts.ts'
+import { type BuiltGateway, buildGateway, type GatewayOptions } from './gateway.ts'
+
+/** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
+const UPLOADS_AT_ONCE = 8
+/** So many files, in the same way. */
+const FILES_AT_ONCE = 8
+
+export type ServeOptions = GatewayOptions & FrontOptions
+
+/** One serving instance: its own server, caches, connections and metrics. */
+export interface Serving {
+  readonly server: HttpServer
+  readonly metrics: Metrics
+  /** The store is ready for use. */
+  prepared(): void
+  /** Call it after a record was changed: the next request reads it again. */
+  changed(change: Invalidation): void
+  /** Takes another catalogue, beside running requests. */
+  catalogue(packed: PackedCatalogue): void
+  /** The interface description as JSON; made once. */
+  document(): string
+  /** Closes the gateway; call it after the server has drained or closed. */
+  close(): Promise<void>
+}
+
+export async function buildServing(options: ServeOptions): Promise<Serving> {
+  const gateway = await buildGateway(options)
+  return {
+    ...buildServer(gateway, (await loadFront(options.config.listen.front)).create, options),
+    metrics: gateway.metrics,
+    catalogue: packed => gateway.catalogue.receive(packed),
+    close: () => gateway.close(),
+  }
+}
+
+export interface FrontOptions {
+  /** Called with each record that a request changed, once this thread has dropped it. */
+  readonly publish?: (change: Invalidation) => void
+  /** Resumable streams; default: those of this server alone. */
+  readonly transcripts?: Transcripts
+  /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
+  readonly prepared?: boolean
+  /** Told of requests while somebody watches the console. Default: nobody can. */
+  readonly ended?: EndedRequests
+}
+
+/** A server with its caches of API keys and of weights. */
+export interface BuiltServer {
+  readonly server: HttpServer
+  /** The interface description as JSON; made once. */
+  document(): string
+  /** The store is ready for use. */
+  prepared(): void
+  /** Call it after a record was changed: the next request reads it again. */
+  changed(change: Invalidation): void
+}
+
+export function buildServer(built: BuiltGateway, front: CreateFront, options: FrontOptions): BuiltServer {
+  const { config, clock, log, metrics, rate } = built
+  const { limits, listen, threads } = config
+  let prepared = options.prepared ?? true
+  const keys = apiKeysOf(built, () => prepared)
+  const weights = new EndUserWeights({ store: built.store, clock, log })
+  const changed = (change: Invalidation): void => {
+    if (change.kind === 'all') {
+      keys.invalidateAll()
+      weights.invalidateAll()
+    } else if (change.kind === 'key') keys.invalidate(change.hash)
+    else if (change.kind === 'end-user') weights.invalidate(change.organizationId, change.user)
+    built.changed(change)
+    void endInvalid(keys, change, server.keyed)
+  }
+  const publish = (change: Invalidation): void => {
+    changed(change)
+    options.publish?.(change)
+  }
+  const document = new InterfaceDocument()
+  const server = createServer({
+    front,
+    operations: operationsOf(
+      built,
+      document,
+      publish,
+      options.transcripts ?? createTranscripts(config, clock),
+    ),
+    keys,
+    weights,
+    rate: {
+      enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
+    },
+    uploadMs: config.timeouts.uploadMs,
+    requestMs: config.timeouts.requestMs,
+    ...limits,
+    maxConnections: Math.ceil(connectionCap(limits.maxConnections, descriptorLimit()) / threads.serve),
+    connectionsPerAddress: Math.ceil(limits.connectionsPerAddress / threads.serve),
+    trustedProxies: listen.trustedProxies,
+    tls: listen.tls,
+    chunkFlush: listen.chunkFlush,
+    bytesInFlightPerKey: limits.bytesInFlightPerKey ?? Math.floor(limits.maxBufferedBytes / 4),
+    clock,
+    log,
+    metrics,
+    ...(options.ended === undefined ? {} : { ended: options.ended }),
+  })
+  return {
+    server,
+    document: () => document.written.json.toString(),
+    changed,
+    prepared() {
+      prepared = true
+    },
+  }
+}
+
+/** Follows the catalogue of the thread. */
+function listingOf({ catalogue, health, clock }: BuiltGateway): Listing {
+  let live: LiveListing | null = null
+  catalogue.follow(({ documents, version }, catalog) => {
+    const listing = createListing(catalog, {
+      documents,
+      version,
+      measures: { of: endpoint => health.figures(endpoint) },
+      clock,
+    })
+    // Its bytes are there before the first caller asks for them.
+    listing.models(new URLSearchParams())
+    if (live === null) live = new LiveListing(listing)
+    else live.replace(listing)
+  })
+  if (live === null) throw new TypeError('a holder has a catalogue')
+  return live
+}
+
+function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolean): ApiKeys {
+  return new ApiKeys({
+    store: {
+      keys: {
+        ...store.keys,
+        async find(hash) {
+          // A configured key may not be in the store yet, and must not be cached as unknown.
+          if (!isPrepared()) throw new StoreError('storage: is not ready yet', 'new')
+          return await store.keys.find(hash)
+        },
+      },
+    },
+    clock,
+    log,
+  })
+}
+
+function operationsOf(
+  built: BuiltGateway,
+  document: InterfaceDocument,
+  publish: (change: Invalidation) => void,
+  transcripts: Transcripts,
+): readonly Operation[] {
+  const { gateway, offered, config, catalog, store, ledger, vault, clock, log, metrics, tasks } = built
+  const { heartbeatMs, stallMs } = config.timeouts
+  return createOperations({
+    gateway,
+    summaries: built.summaries,
+    offered,
+    listing: listingOf(built),
+    restrictionsOf: caller => built.guard.restrictions(caller),
+    ledger,
+    stream: { heartbeatMs, stallMs, clock, metrics },
+    transcripts,
+    resumeWindowMs: config.resume.windowMs,
+    dataRegionOf: createDataRegions(config.regions),
+    proofs: {
+      keys: new ProofKeys({ path: config.proof.keyFile, clock, log }),
+      clock,
+      log,
+      region: config.region,
+    },
+    byokFeePercent: config.byok.feePercent,
+    store,
+    vault,
+    clock,
+    changes: { publish },
+    providerName: slug => catalog.provider(slug)?.name ?? null,
+    describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
+    patternProblem,
+    acceptances: new BatchAcceptances({
+      uploads: new Uploads({
+        folder: uploadsFolder(config.storage.url),
+        maxBytes: UPLOADS_AT_ONCE * config.batches.maxBytes,
+      }),
+      tasks,
+      admit: built.requestCheck,
+      probe: createServiceProbe({ ...built, timeouts: config.timeouts }),
+      storageUrl: config.storage.url,
+      bounds: config.batches,
+      clock,
+    }),
+    batchMaxBytes: config.batches.maxBytes,
+    files: built.files,
+    fileUploads: new Uploads({
+      folder: uploadsFolder(config.storage.url),
+      maxBytes: FILES_AT_ONCE * config.tools.files.maxFileBytes,
+    }),
+    document,
+  })
+}

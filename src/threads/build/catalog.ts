@@ -1,0 +1,200 @@
+/** The configured catalogue, and lookups on it for other parts. Composition root. */
+import { readFileSync } from 'node:fs'
+import { documentsDigest, packDocuments } from '../../api/models/models.ts'
+import { type Config, ConfigError, Faults } from '../../config/config.ts'
+import { sharedKeyProblem } from '../../credentials/outgoing-key.ts'
+import type { MetricLabels } from '../../metrics/metrics.ts'
+import { didYouMean } from '../../nearest.ts'
+import type { ModelFacts } from '../../plugins/plugin.ts'
+import { type Rankings, RankingsError, readRankings } from '../../plugins/routers/rankings.ts'
+import { SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
+import { type Catalog, type CatalogParts, catalogOf, readParts } from '../../providers/catalog.ts'
+import type { KnownModels } from '../../providers/compose.ts'
+import { ImportError, type KnownModel, readModels } from '../../providers/known-models.ts'
+import { type PackedCatalogue, packCatalogue } from '../../providers/packed.ts'
+import { makesEmbeddings, type Provider } from '../../providers/provider.ts'
+import { listedSimModels, SIM_SLUG, simProvider } from '../../sim/rows.ts'
+import { hasList } from '../../upstream/list-models.ts'
+import { readTls } from '../../upstream/tls-files.ts'
+
+export interface CatalogFacts {
+  /** Address of the simulated provider; null where none listens. */
+  readonly simUrl: string | null
+  /** Imported and discovered models. Default: none. */
+  readonly known?: KnownModels
+  /** Unix seconds, of models whose creation is not known. Default 0. */
+  readonly created?: number
+}
+
+/** The configured catalogue. @throws ConfigError with all faults */
+export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
+  return catalogOf(configuredParts(config, { simUrl, created }))
+}
+
+/** The parts of the configured catalogue, with the simulated provider where one listens. @throws ConfigError */
+export function configuredParts(config: Config, { simUrl, known, created = 0 }: CatalogFacts): CatalogParts {
+  const faults = new Faults()
+  const ownIds = new Set(config.models.map(({ id }) => id))
+  const parts = faults.try(() =>
+    readParts({
+      // Configured rows first: the paths of errors count from there.
+      providers:
+        simUrl === null
+          ? config.providers
+          : [...config.providers, simProvider(simUrl, config.simulator.batch)],
+      models: listsSim(config)
+        ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
+        : config.models,
+      ...(known === undefined ? {} : { known }),
+      defaultModel: config.defaultModel,
+      providerKeys: config.providerKeys,
+      onAbort: config.accounting.onAbort,
+      readTls,
+      created,
+    }),
+  )
+  if (parts !== null) checkUses(config, catalogOf(parts), faults)
+  if (config.routers.rankings !== null) faults.try(() => rankingsOf(config))
+  faults.throwIfAny()
+  if (parts === null) throw new ConfigError('models: cannot be read')
+  return parts
+}
+
+/** The parts as all threads read them. */
+export function packParts(parts: CatalogParts): PackedCatalogue {
+  return packCatalogue(parts, { documentsOf: packDocuments, digest: documentsDigest })
+}
+
+/**
+ * The models of the file that `catalogue.import` names; none without one.
+ * @throws ConfigError with one line for each fault of the file
+ */
+export function importedFile({
+  catalogue: { import: path },
+}: Pick<Config, 'catalogue'>): readonly KnownModel[] {
+  if (path === null) return []
+  try {
+    return readModels(readFileSync(path, 'utf8'))
+  } catch (error) {
+    if (error instanceof ImportError) {
+      throw new ConfigError(...error.message.split('\n').map(line => `catalogue.import: ${path}: ${line}`))
+    }
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+    throw new ConfigError(`catalogue.import: ${path} cannot be read (${code})`)
+  }
+}
+
+/** The rankings of the routers: those of the configured file, or the shipped ones. @throws ConfigError */
+export function rankingsOf({ routers: { rankings: path } }: Pick<Config, 'routers'>): Rankings {
+  try {
+    return readRankings(readFileSync(path ?? SHIPPED_RANKINGS, 'utf8'))
+  } catch (error) {
+    if (error instanceof RankingsError) {
+      throw new ConfigError(...error.message.split('\n').map(line => `routers.rankings: ${path}: ${line}`))
+    }
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+    throw new ConfigError(`routers.rankings: ${path} cannot be read (${code})`)
+  }
+}
+
+const SHIPPED_RANKINGS = new URL('../../plugins/routers/rankings.json', import.meta.url)
+
+/** True if providers are asked for their models. */
+export function discovers({
+  catalogue: { discover },
+  models,
+}: Pick<Config, 'catalogue' | 'models'>): boolean {
+  return discover ?? models.length === 0
+}
+
+/** The providers to ask for their models: the operator has named them or given them a key, and they have a list. */
+export function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
+  if (!discovers(config)) return []
+  const named = new Set(config.providers.map(({ slug }) => slug))
+  return [...providers].filter(provider => {
+    const { slug, baseUrl, auth, apiKey } = provider
+    const isGiven = named.has(slug) || Object.hasOwn(config.providerKeys, slug)
+    return isGiven && baseUrl !== null && (auth === 'none' || apiKey !== null) && hasList(provider)
+  })
+}
+
+/** Checks what other settings say about the catalogue. */
+function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
+  const checkModel = (path: string, id: string | null | undefined): void => {
+    if (id == null) return
+    const model = catalog.model(id)
+    if (model !== undefined) {
+      if (makesEmbeddings(model)) faults.add(path, 'this model makes embeddings, not text')
+      return
+    }
+    // A provider's list that is read later may have it.
+    if (discovers(config)) return
+    const ids = catalog.models().map(model => model.id)
+    faults.add(path, `there is no such model${didYouMean(id, ids)}`)
+  }
+  checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
+  checkModel('moderation.model', config.moderation?.model)
+  checkModel('routers.classifier.model', config.routers.classifier?.model)
+  checkModel('defaultModel', config.defaultModel)
+  checkModel('fusion.analyst', config.fusion.analyst)
+  for (const list of ['panel', 'budgetPanel', 'fastPanel'] as const) {
+    for (const [at, id] of config.fusion[list].entries()) checkModel(`fusion.${list}[${at}]`, id)
+  }
+  for (const [at, { slug, apiKey }] of config.providers.entries()) {
+    const provider = apiKey === undefined ? undefined : catalog.provider(slug)
+    const problem = provider === undefined ? null : sharedKeyProblem(provider)
+    if (problem !== null) faults.add(`providers[${at}].apiKey`, problem)
+  }
+  const { ocr } = config.files
+  if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
+    faults.add('files.ocr.provider', 'there is no such provider with a base URL')
+  }
+}
+
+/** True if the simulated provider's own models are in the catalogue. */
+export function listsSim({ providers, simulator }: Config): boolean {
+  const isOwn = providers.some(({ slug }) => slug === SIM_SLUG)
+  return !isOwn && (simulator.enabled ?? providers.length === 0)
+}
+
+/** True if the simulated provider has to listen: its models are listed, or a configured model names it. */
+export function needsSim(config: Config): boolean {
+  if (config.providers.some(({ slug }) => slug === SIM_SLUG)) return false
+  const isNamed = config.models.some(({ endpoints }) =>
+    endpoints.some(({ provider }) => provider === SIM_SLUG),
+  )
+  return isNamed || listsSim(config)
+}
+
+/** Properties of models that plugins ask for, by id. */
+export function modelFacts(catalog: Catalog): ModelFacts {
+  return {
+    hasSmallContext: id =>
+      catalog
+        .model(id)
+        ?.endpoints.some(
+          ({ contextLength }) => contextLength !== null && contextLength <= SMALL_CONTEXT_TOKENS,
+        ) === true,
+    takesFiles: id => catalog.model(id)?.inputModalities.includes('file') === true,
+    takesImages: id => catalog.model(id)?.inputModalities.includes('image') === true,
+  }
+}
+
+/** The provider of OCR; null where none is configured. */
+export function ocrProviderOf({ ocr }: Config['files'], catalog: Catalog): Provider | null {
+  return ocr === null ? null : (catalog.provider(ocr.provider) ?? null)
+}
+
+/** Only providers that can be asked have series. */
+export function metricLabels(catalog: Catalog, thread: string): MetricLabels {
+  return { thread, ...seriesOf(catalog) }
+}
+
+/** The models and providers that have series of their own. */
+export function seriesOf(catalog: Catalog): Omit<MetricLabels, 'thread'> {
+  const models = catalog.models()
+  return {
+    models: models.map(model => model.id),
+    providers: new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug))),
+  }
+}

@@ -1,0 +1,46 @@
+/** Access to the batch services of providers, for one thread. Composition root. */
+
+import { accessService, type ServiceAccessDeps } from '../../batches/services/service-access.ts'
+import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts'
+import type { Clock } from '../../clock.ts'
+import type { Config } from '../../config/config.ts'
+import type { Log } from '../../log/log.ts'
+import { createTransports } from '../../upstream/egress.ts'
+import type { Transport } from '../../upstream/transport.ts'
+import { proxiesOf } from '../proxies.ts'
+
+export interface Services {
+  readonly access: ServiceRunnerDeps['access']
+  close(): Promise<void>
+}
+
+export interface ServicesOptions extends Omit<ServiceAccessDeps, 'client' | 'timeouts'> {
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** The results of a job are all its replies in one; beyond it, a service is sending something else. */
+const RESULTS_MAX_BYTES = 8 * 1024 * 1024 * 1024
+
+/** Connections are opened when a service is called first. */
+export function buildServices({ config, ...deps }: ServicesOptions): Services {
+  const { clock, log } = deps
+  let client: Transport | null = null
+  const transport = (): Transport => {
+    client ??= createTransports({
+      clock,
+      log,
+      ...config.upstream,
+      maxResponseBytes: RESULTS_MAX_BYTES,
+      proxies: proxiesOf(config),
+      undici: true,
+    })
+    return client
+  }
+  return {
+    access: (batch, job, signal) =>
+      accessService({ ...deps, client: transport(), timeouts: config.timeouts }, batch, job, signal),
+    close: async () => client?.close(),
+  }
+}

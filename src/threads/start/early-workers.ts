@@ -1,0 +1,78 @@
+/**
+ * Serve threads that load their code while the main thread loads its own and opens the store, so that a start takes as
+ * long as the longer of both. They wait for their settings, which come when all is ready for them.
+ */
+import { once } from 'node:events'
+import { MessageChannel, type MessagePort, SHARE_ENV, Worker } from 'node:worker_threads'
+import type { Config } from '../../config/config.ts'
+import type { ThreadSettings } from '../messages.ts'
+import { makeCompileCache } from './compile-cache.ts'
+
+/** What such a thread begins with. */
+export interface EarlyData {
+  /** Its name. */
+  readonly thread: string
+  /** The folder of the engine's cache; null: there is none. */
+  readonly compileCache: string | null
+  /** Its settings come here, as the only message. */
+  readonly later: MessagePort
+}
+
+interface Waiting {
+  readonly worker: Worker
+  readonly port: MessagePort
+}
+
+/** Unbuilt sources and built ones have different endings. */
+const ENTRY = new URL(
+  import.meta.url.endsWith('.ts') ? './early-serve.ts' : './early-serve.js',
+  import.meta.url,
+)
+
+export class EarlyWorkers {
+  readonly #waiting = new Map<string, Waiting>()
+
+  /** @param names of the threads */
+  constructor(names: readonly string[], compileCache: string | null) {
+    for (const thread of names) {
+      const { port1: port, port2: later } = new MessageChannel()
+      const workerData: EarlyData = { thread, compileCache, later }
+      // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
+      const worker = new Worker(ENTRY, { workerData, transferList: [later], env: SHARE_ENV })
+      // One that cannot load is not taken; the thread that starts in its place tells why.
+      worker.on('error', () => this.#waiting.delete(thread))
+      worker.on('exit', () => this.#waiting.delete(thread))
+      this.#waiting.set(thread, { worker, port })
+    }
+  }
+
+  /** The worker of this thread, which goes on with the settings; null: there is none, or not any more. */
+  take(settings: ThreadSettings): Worker | null {
+    const waiting = this.#waiting.get(settings.thread)
+    if (waiting === undefined) return null
+    this.#waiting.delete(settings.thread)
+    waiting.worker.removeAllListeners()
+    waiting.port.postMessage(settings)
+    waiting.port.close()
+    return waiting.worker
+  }
+
+  /** Ends those that nobody has taken. */
+  close(): void {
+    for (const { worker } of this.#waiting.values()) void worker.terminate()
+    this.#waiting.clear()
+  }
+}
+
+/** Starts the serve threads of a configuration, with the engine's cache. */
+export function startEarly({ storage, threads }: Config): EarlyWorkers {
+  const names = Array.from({ length: threads.serve }, (_, index) => `serve-${index}`)
+  return new EarlyWorkers(names, makeCompileCache(storage.url))
+}
+
+/** The settings of a thread, which may still have to come. */
+export async function settingsOf(data: ThreadSettings | EarlyData): Promise<ThreadSettings> {
+  if (!('later' in data)) return data
+  const [settings] = (await once(data.later, 'message')) as [ThreadSettings]
+  return settings
+}

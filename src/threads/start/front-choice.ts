@@ -1,0 +1,64 @@
+/** Decides before threads start by which HTTP front they serve, and how many of them can. Main thread. */
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { Config } from '../../config/config.ts'
+import { coresMinusOne } from '../../config/setting.ts'
+import type { Log } from '../../log/log.ts'
+import { type FrontName, loadFront } from '../../server/fronts.ts'
+import { StartError } from '../supervised-thread.ts'
+
+/** The configuration with the front that serves. */
+export interface ChosenFront {
+  readonly config: Config
+  readonly front: FrontName
+}
+
+/**
+ * Loads the front that `listen.front` asks for. Where this system does not let its sockets share a port, one thread
+ * serves.
+ * @param canShare default: tried
+ * @throws StartError when it cannot be loaded, or the configuration asks for a port that is shared
+ */
+export async function chooseFront(
+  config: Config,
+  log: Pick<Log, 'notice'>,
+  canShare: () => Promise<boolean> = sharesPorts,
+): Promise<ChosenFront> {
+  const { listen, threads } = config
+  const front = await nameOf(listen.front)
+  const chosen: Config = { ...config, listen: { ...listen, front } }
+  if (front === 'uws' || (threads.serve === 1 && !listen.shared) || (await canShare()))
+    return { config: chosen, front }
+  const reason = `the front node cannot share a port on ${process.platform}`
+  if (listen.shared) throw new StartError(`listen.shared: must be false, because ${reason}`, false)
+  if (threads.serve !== coresMinusOne.default())
+    throw new StartError(`threads.serve: must be 1, because ${reason}`, false)
+  log.notice('server', 'one thread serves, because the front cannot share its port on this system', { front })
+  return { config: { ...chosen, threads: { ...threads, serve: 1 } }, front }
+}
+
+async function nameOf(choice: Config['listen']['front']): Promise<FrontName> {
+  try {
+    return (await loadFront(choice)).name
+  } catch (error) {
+    const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+    const [reason] = error instanceof Error ? error.message.split('\n') : []
+    throw new StartError(
+      `listen.front: ${choice} cannot be loaded here (${String(code ?? reason)}); set auto or node`,
+      false,
+    )
+  }
+}
+
+async function sharesPorts(): Promise<boolean> {
+  const probe = createServer()
+  try {
+    probe.listen({ host: '127.0.0.1', port: 0, reusePort: true })
+    await once(probe, 'listening')
+    return true
+  } catch {
+    return false
+  } finally {
+    probe.close()
+  }
+}

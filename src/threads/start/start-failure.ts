@@ -1,0 +1,101 @@
+/** Checks before a gateway starts, and the lines that tell its operator why it did not. */
+import { BootstrapError, keyFaults } from '../../access/bootstrap.ts'
+import { systemClock } from '../../clock.ts'
+import { type Config, ConfigError, type FoundConfig } from '../../config/config.ts'
+import { checkProofKeyFile, ProofKeyError } from '../../credentials/proof-keys.ts'
+import { loadVaultRing, VaultKeyError, type VaultRing } from '../../credentials/vault-keys.ts'
+import { type Catalog, catalogOf } from '../../providers/catalog.ts'
+import { readCertificate } from '../../server/certificate.ts'
+import { sqlitePath } from '../../storage/data-folder.ts'
+import { StoreError } from '../../storage/open.ts'
+import { configuredParts, importedFile, needsSim } from '../build/catalog.ts'
+import { StartError } from '../supervised-thread.ts'
+
+export interface StartFailure {
+  /** One for each fault; each begins with the field or variable at fault. */
+  readonly lines: readonly string[]
+  /** 2: bad configuration; 3: a port is taken. */
+  readonly exitCode: number
+}
+
+const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapError]
+
+/** Null for a fault of our own, which no operator can have caused and which keeps its stack. */
+export function startFailure(error: unknown): StartFailure | null {
+  if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
+  if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
+  return { lines: error.message.split('\n'), exitCode: 2 }
+}
+
+/** @throws ConfigError */
+function checkProofKeys({ proof: { keyFile } }: Config): void {
+  try {
+    checkProofKeyFile(keyFile)
+  } catch (error) {
+    if (!(error instanceof ProofKeyError)) throw error
+    throw new ConfigError(`proof.keyFile: ${error.message}`)
+  }
+}
+
+/** Stands for the simulated provider, which listens later. */
+const SIM_URL = 'http://127.0.0.1:1'
+
+/** Checked inputs of a start. */
+export interface CheckedStart {
+  readonly config: Config
+  readonly ring: VaultRing
+  readonly catalog: Catalog
+}
+
+/** Result of a check that found no master keys. */
+export type CheckedConfig = Omit<CheckedStart, 'ring'>
+
+/**
+ * Checks what can be checked before anything is opened, and loads the master keys. Creates a key file if one is
+ * needed, but only for a configuration without faults.
+ * @throws ConfigError with all faults, those of the configuration among them
+ */
+export function checkStart(found: FoundConfig): CheckedStart
+/** Creates no key file: `ring` may be missing. `certificate` false: its files are not read. */
+export function checkStart(
+  found: FoundConfig,
+  options: { readonly createKeyFile: false; readonly certificate?: false },
+): CheckedConfig
+export function checkStart(
+  { config, faults }: FoundConfig,
+  { createKeyFile = true, certificate = true } = {},
+): CheckedConfig | CheckedStart {
+  if (config === null) {
+    faults.throwIfAny()
+    throw new TypeError('a configuration without faults is there')
+  }
+  const collect = <T>(step: () => T): T | null => {
+    try {
+      return step()
+    } catch (error) {
+      const failure = startFailure(error)
+      if (failure === null) throw error
+      for (const line of failure.lines) faults.addLine(line)
+      return null
+    }
+  }
+  const known = { imported: collect(() => importedFile(config)) ?? [], discovered: new Map() }
+  const simUrl = needsSim(config) ? SIM_URL : null
+  const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known })))
+  const databasePath = sqlitePath(config.storage.url)
+  if (databasePath === ':memory:') {
+    faults.add('storage.url', 'a database in memory is not shared by threads; name a file')
+  }
+  const { tls } = config.listen
+  if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))
+  for (const line of keyFaults(config)) faults.addLine(line)
+  collect(() => checkProofKeys(config))
+  const createsFile = config.vaultKeys === null && databasePath !== null
+  const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
+  const ring = leavesFile ? null : collect(() => loadVaultRing(config))
+  faults.throwIfAny()
+  if (catalog === null) throw new TypeError('a catalogue without faults is there')
+  // The text of the master keys is not needed any more, and goes with the next collection.
+  const checked = { config: { ...config, vaultKeys: null }, catalog }
+  return ring === null ? checked : { ...checked, ring }
+}

@@ -1,0 +1,124 @@
+/** Warnings about settings that are valid but will fail or leak: one line each, which begins with the setting. */
+import type { Config, ProviderRow } from '../../config/config.ts'
+import { readShared, sharedKeyProblem } from '../../credentials/outgoing-key.ts'
+import { gapsOf } from '../../providers/address.ts'
+import { type Catalog, keyVariable } from '../../providers/catalog.ts'
+import type { Provider } from '../../providers/provider.ts'
+import { isKeyExposed } from '../../server/certificate.ts'
+import { proxyUrl } from '../../upstream/egress.ts'
+import { discovers, importedFile } from '../build/catalog.ts'
+import type { CheckedStart } from './start-failure.ts'
+
+export function startWarnings({
+  config,
+  catalog,
+}: Pick<CheckedStart, 'config' | 'catalog'>): readonly string[] {
+  const ofUsed = usedProviders(config, catalog).flatMap(provider => {
+    const at = config.providers.findIndex(({ slug }) => slug === provider.slug)
+    const row = at === -1 ? `providers (${provider.slug})` : `providers[${at}]`
+    return [...keyless(provider, row), ...unaddressed(provider, row), ...circular(provider, row, config)]
+  })
+  return [
+    ...ofUsed,
+    ...config.providers.flatMap((row, at) => unencrypted(row, `providers[${at}]`)),
+    ...exposed(config),
+    ...unpriced(config, catalog),
+    ...unserved(config, catalog),
+  ]
+}
+
+/** A private key that is not private. */
+function exposed({ listen: { tls } }: Config): readonly string[] {
+  if (tls === null || !isKeyExposed(tls)) return []
+  return ['listen.tls.key: every user of this machine can read the file; take the right away (chmod o-r)']
+}
+
+/** Endpoints of rows whose price nobody tells. What providers tell is known only later. */
+function unpriced(config: Config, catalog: Catalog): readonly string[] {
+  if (discovers(config)) return []
+  const rows = config.models.filter(({ id, endpoints }) => {
+    const made = catalog.model(id)?.endpoints
+    return endpoints.some(({ pricing }, at) =>
+      made === undefined ? pricing === undefined : made[at]?.pricing.isUnknown === true,
+    )
+  })
+  const [first] = rows
+  if (first === undefined) return []
+  const what = rows.length === 1 ? 'the price of this model is' : `the prices of ${rows.length} models are`
+  return [
+    `models[${config.models.indexOf(first)}].endpoints: ${what} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; give pricing, or import a list of models`,
+  ]
+}
+
+/** Models of the imported file that no provider here serves. */
+function unserved(config: Config, catalog: Catalog): readonly string[] {
+  const without = importedFile(config).filter(({ id }) => catalog.model(id) === undefined)
+  const [first] = without
+  if (first === undefined) return []
+  return [
+    `catalogue.import: ${without.length} models have no provider here and are not offered, such as ${first.id}; add a provider of their author, or a wildcard row`,
+  ]
+}
+
+/** Those of the models of the configuration; and those that would be asked for their models, had they a key. */
+function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
+  const rows = config.models.flatMap(({ endpoints }) => endpoints.map(({ provider }) => provider))
+  const named = discovers(config) ? config.providers.map(({ slug }) => slug) : []
+  return [...new Set([...rows, ...named])].flatMap(slug => catalog.provider(slug) ?? [])
+}
+
+function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string[] {
+  if (auth === 'none' || apiKey !== null) return []
+  const variable = keyVariable(slug)
+  const way = variable === null ? 'set it' : `set it or ${variable}`
+  return [`${row}.apiKey: is missing, and ${slug} serves only callers with credentials of their own; ${way}`]
+}
+
+/** A key that does not say where to go, and an address that needs it. */
+function unaddressed(provider: Provider, row: string): readonly string[] {
+  const { slug, apiKey, region } = provider
+  const problem = sharedKeyProblem(provider)
+  if (problem !== null) return [`${row}.apiKey: ${problem}`]
+  if (apiKey === null || readShared(provider)?.kind !== 'plain') return []
+  const open = gapsOf(provider.baseUrl ?? '').filter(gap => gap !== 'region' || region === undefined)
+  if (open.length === 0) return []
+  const way = open.includes('region')
+    ? 'set region, or give the key as JSON'
+    : 'give the key as JSON, or set baseUrl to the whole address'
+  return [`${row}.apiKey: does not tell the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
+}
+
+/** A local server whose usual port is that of the gateway. */
+function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config): readonly string[] {
+  if (baseUrl === null || !URL.canParse(baseUrl)) return []
+  const { hostname, port } = new URL(baseUrl)
+  const isLocal = hostname === 'localhost' || hostname === '[::1]' || /^127\./.test(hostname)
+  if (!isLocal || Number(port) !== listen.port) return []
+  return [
+    `${row}.baseUrl: port ${port} is that of this gateway, not of ${slug}; set another one here or as listen.port`,
+  ]
+}
+
+const LOOPBACK = /^(?:localhost|.*\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
+
+/** Keys and prompts that leave the machine without TLS. */
+function unencrypted({ baseUrl, proxy }: ProviderRow, row: string): readonly string[] {
+  const warnings: string[] = []
+  if (isPlainRemote(baseUrl)) {
+    warnings.push(`${row}.baseUrl: asks without TLS, so that keys and prompts can be read on the way`)
+  }
+  if (proxy !== undefined && proxy !== 'none' && hasUser(proxy) && isPlainRemote(proxyUrl(proxy))) {
+    warnings.push(`${row}.proxy: is sent its password without TLS`)
+  }
+  return warnings
+}
+
+function hasUser(proxy: string): boolean {
+  return URL.canParse(proxyUrl(proxy)) && new URL(proxyUrl(proxy)).username !== ''
+}
+
+function isPlainRemote(text: string | undefined): boolean {
+  if (text === undefined || !URL.canParse(text)) return false
+  const { protocol, hostname } = new URL(text)
+  return protocol === 'http:' && !LOOPBACK.test(hostname)
+}

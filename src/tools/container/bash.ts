@@ -1,0 +1,148 @@
+/**
+ * Server tool bash: one command at a time. By default the call goes to the client, as Messages clients expect; with the
+ * engine `gateway` it runs in a container of the sandbox.
+ */
+
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
+import {
+  BAD_COMMANDS,
+  boundsOf,
+  type ContainerDeps,
+  type ContainerUse,
+  commandsOf,
+  failureText,
+  settingsOf,
+  settingsPath,
+  useContainer,
+  wantedContainer,
+} from './container-use.ts'
+
+export function createBash(deps: ContainerDeps): ServerTool {
+  return {
+    name: 'bash',
+    async open(entries, exchange) {
+      const uses = new Map<RequestedTool, ContainerUse>()
+      for (const entry of entries) {
+        if (runsHere(entry.tool)) {
+          const use = useContainer(
+            deps,
+            exchange,
+            wantedContainer(settingsOf(entry.tool), settingsPath(entry)),
+          )
+          await use.check()
+          uses.set(entry.tool, use)
+        }
+      }
+      return {
+        declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
+        begun: call => begunFields(call),
+        leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
+        run(call, _, signal) {
+          const use = uses.get(call.tool)
+          if (use !== undefined) return runBash(call, use, signal)
+          const begun = begunFields(call)
+          return isCommand(call.arguments)
+            ? { item: begun, result: '', next: 'end-turn' }
+            : failedOutcome(begun, BAD_COMMAND)
+        },
+      }
+    },
+  }
+}
+
+function runsHere(tool: RequestedTool): boolean {
+  const { engine } = settingsOf(tool)
+  return engine === 'gateway' || engine === 'openrouter'
+}
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  const described = use?.describe()
+  const place = runsHere(tool)
+    ? ' in a container. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
+    : ''
+  return {
+    tool,
+    name: 'bash',
+    ...described,
+    description: [`Runs a bash command${place}.`, described?.description ?? ''].join(' ').trim(),
+    parameters: {
+      type: 'object',
+      properties: {
+        command: { type: 'string', description: 'The command' },
+        commands: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'Several commands, one after the other',
+        },
+        restart: { type: 'boolean', description: 'True: start a new shell, without a command' },
+        timeout_ms: { type: 'integer', description: 'Milliseconds that it may take' },
+        max_output_length: { type: 'integer', description: 'Characters of its output' },
+      },
+      additionalProperties: false,
+    },
+  }
+}
+
+function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+  const command = commandsOf(call.arguments)?.join('\n')
+  return {
+    call_id: call.callId,
+    arguments: JSON.stringify(call.arguments),
+    ...(command === undefined ? {} : { command }),
+  }
+}
+
+/** True if a client can run it. */
+function isCommand(args: ToolCall['arguments']): boolean {
+  return args['restart'] === true || commandsOf(args) !== null
+}
+
+const BAD_COMMAND = 'command: must be a text'
+
+async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
+  const begun = begunFields(call)
+  const commands = commandsOf(call.arguments)
+  if (commands === null) {
+    // Each command has a new shell in any case.
+    if (call.arguments['restart'] === true) return outcomeOf(begun, { stdout: '', stderr: '', exitCode: 0 })
+    return failedOutcome(begun, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
+  }
+  try {
+    const code = { language: 'shell', text: commands.join('\n') } as const
+    const { containerId, reply, files } = await use.run([code], boundsOf(call.arguments), signal)
+    const [output] = reply.outputs
+    const stdout = output?.stdout ?? ''
+    const stderr = [output?.stderr ?? '', ...(output?.timedOut === true ? [TIMED_OUT] : [])].join('')
+    return outcomeOf(
+      { ...begun, container_id: containerId, ...(files.length === 0 ? {} : { files }) },
+      { stdout, stderr, exitCode: output?.exitCode ?? (output?.timedOut === true ? LATE : STOPPED) },
+      reply.notice,
+    )
+  } catch (thrown) {
+    return failedOutcome(begun, failureText(thrown, signal))
+  }
+}
+
+const TIMED_OUT = 'The command took too long and was stopped\n'
+/** As `timeout` tells it, and as a shell tells that a program was killed. */
+const LATE = 124
+const STOPPED = 137
+
+interface BashResult {
+  readonly stdout: string
+  readonly stderr: string
+  readonly exitCode: number
+}
+
+function outcomeOf(
+  fields: Readonly<Record<string, unknown>>,
+  result: BashResult,
+  notice: string | null = null,
+): ToolOutcome {
+  const told = notice === null ? {} : { error: notice }
+  return { item: { ...fields, ...result, ...told }, result: JSON.stringify({ ...result, ...told }) }
+}
+
+function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
+  return { item: { ...fields, error, status: 'failed' }, result: JSON.stringify({ error }) }
+}

@@ -1,0 +1,262 @@
+/**
+ * One connection to a provider, with one call at a time. A connection whose call did not end cleanly is never reused.
+ * Hot path: bytes go from the one buffer of the thread through the parser to the call, without a stream in between.
+ */
+import type { Socket } from 'node:net'
+import type { Clock } from '../../clock.ts'
+import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
+import type { Reader, ReadTurns } from './read-turns.ts'
+import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
+
+export interface ConnectionLimits {
+  readonly clock: Clock
+  /** How long an idle connection is kept. Less than the usual 5 s of servers, so that we close it first. */
+  readonly keepAliveMs: number
+  /** An older connection carries no further call, so that a changed address of the provider is seen. */
+  readonly maxAgeMs: number
+  /** Limit for status line and headers of one reply. */
+  readonly maxHeaderBytes: number
+  readonly maxResponseBytes: number
+  /** PEM certificates to trust instead of the system's. */
+  readonly ca: string | undefined
+}
+
+/** The sender of a request on a connection, with callbacks for its reply. */
+export interface ConnectionUser {
+  /** The request was written to the connected socket. Never called from inside `send`. */
+  onSent(): void
+  onHead(head: ReplyHead): void
+  /** As `ReplyReceiver.onBody`. */
+  onBody(bytes: Buffer, isLast: boolean): void
+  /** The reply is complete. The connection is already back in its pool, or closed. */
+  onDone(): void
+  /**
+   * The reply will not come, or no more of it. Never called from inside `send`.
+   * @param again the request, if it may go out on a fresh connection: it was not written, or the provider closed the
+   * kept connection at the time of the write and answered nothing. Otherwise null.
+   */
+  onLost(error: unknown, again: string | null): void
+}
+
+/** The pool of a connection. */
+export interface ConnectionPool {
+  readonly target: SocketTarget
+  readonly memory: SessionMemory
+  readonly readTurns: ReadTurns
+  /** Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False: there is no room for it. */
+  keep(connection: Connection): boolean
+  /** The connection is closed. */
+  forget(connection: Connection): void
+  track(socket: Socket): void
+}
+
+/** Shorter reads are not counted: models write their words in less, and JSON replies mostly fit. */
+const LONG_READ_BYTES = 2 * 1024
+/** Subtracted from a provider's keep-alive hint, so that we close first. */
+const HINT_MARGIN_MS = 1_000
+/**
+ * A kept connection that breaks so soon after the write was being closed before the request came. Otherwise the time
+ * that the connection took to open counts: at least one round trip. Covers a late turn of the event loop.
+ */
+const CROSSING_MIN_MS = 50
+/** A longer time to open says more about a name server than about a round trip. */
+const CROSSING_MAX_MS = 1_000
+/** Longer requests are not held in memory to be sent again. */
+const AGAIN_MAX_CHARS = 256 * 1024
+
+export class Connection implements ReplyReceiver, Reader {
+  /** Monotonic time at which an idle connection is closed. */
+  expiresMs = 0
+  readBytes = 0
+  readonly #pool: ConnectionPool
+  readonly #clock: Clock
+  readonly #parser: ReplyParser
+  readonly #socket: Socket
+  /** Monotonic time. */
+  readonly #madeMs: number
+  readonly #maxAgeMs: number
+  #user: ConnectionUser | null = null
+  /** The request until the socket is connected. Nothing is written before the certificate is checked. */
+  #waiting: string | null = null
+  /** The request on a kept connection, until the first byte of its reply. */
+  #again: string | null = null
+  /** Monotonic time of the write. */
+  #writtenMs = 0
+  #crossingMs = CROSSING_MIN_MS
+  #isOpen = false
+  #isUsed = false
+  #isGone = false
+  #isPaused = false
+  #keepMs: number
+  #error: unknown = null
+
+  constructor(pool: ConnectionPool, limits: ConnectionLimits, buffer: Buffer) {
+    this.#pool = pool
+    this.#clock = limits.clock
+    this.#madeMs = limits.clock.monotonicMs()
+    this.#maxAgeMs = limits.maxAgeMs
+    this.#keepMs = limits.keepAliveMs
+    this.#parser = new ReplyParser(this, limits)
+    const { readTurns } = pool
+    const reading = {
+      buffer,
+      callback: (length: number) => {
+        this.#read(buffer, length)
+        if (length >= LONG_READ_BYTES) return this.#mayGoOn(length)
+        readTurns.shortBytes += length
+        return true
+      },
+    }
+    this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
+    this.#socket.on('end', () => this.#closed())
+    this.#socket.on('close', () => this.#closed())
+    this.#socket.on('error', error => {
+      this.#error = error
+    })
+    pool.track(this.#socket)
+  }
+
+  /** Writes one request as soon as the socket is connected. `discard` ends it early. */
+  send(request: string, user: ConnectionUser): void {
+    this.#user = user
+    this.#waiting = request
+    // A kept connection waits for one turn of the event loop, which shows whether the provider has closed it.
+    if (this.#isOpen) setImmediate(writeTo, this)
+  }
+
+  /** Only for `send`: writes the waiting request. */
+  write(): void {
+    const request = this.#waiting
+    if (request === null) return
+    this.#waiting = null
+    if (this.#isUsed && request.length <= AGAIN_MAX_CHARS) {
+      this.#again = request
+      this.#writtenMs = this.#clock.monotonicMs()
+    }
+    this.#parser.begin()
+    this.#socket.write(request)
+    this.#user?.onSent()
+  }
+
+  /** Stops reading. Bytes that are read but not yet decrypted may still come. */
+  pause(): void {
+    this.#isPaused = true
+    this.#socket.pause()
+  }
+
+  /** Resumes reading; never calls back from inside. */
+  resume(): void {
+    if (!this.#isPaused || this.#isGone) return
+    this.#isPaused = false
+    this.#socket.resume()
+  }
+
+  /** Closes the socket at once, connected or not; no callback follows. */
+  discard(): void {
+    if (this.#isGone) return
+    this.#isGone = true
+    this.#user = null
+    this.#waiting = null
+    this.#again = null
+    this.#parser.stop()
+    this.#socket.destroy()
+    this.#pool.forget(this)
+  }
+
+  /** Closes the socket at once and calls `onLost`. */
+  close(): void {
+    this.#lose(new Error('closed by the gateway'), null)
+  }
+
+  onHead(head: ReplyHead): void {
+    const hint = head.headers['keep-alive']
+    if (hint !== undefined) this.#takeHint(hint)
+    this.#user?.onHead(head)
+  }
+
+  /** A server's own hint may shorten the time, never lengthen it. */
+  #takeHint(hint: string): void {
+    const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
+    if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
+  }
+
+  onBody(bytes: Buffer, isLast: boolean): void {
+    this.#user?.onBody(bytes, isLast)
+  }
+
+  onDone(isReusable: boolean): void {
+    const user = this.#user
+    this.#user = null
+    this.#isUsed = true
+    const nowMs = this.#clock.monotonicMs()
+    this.expiresMs = Math.min(nowMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
+    // After a reply that came before its request was fully sent, the rest of that request would precede the next one.
+    if (!isReusable || this.expiresMs <= nowMs || this.#socket.writableLength > 0) this.discard()
+    else {
+      this.resume()
+      if (!this.#pool.keep(this)) this.discard()
+    }
+    user?.onDone()
+  }
+
+  #opened(error: Error | null): void {
+    // The socket closes after an error.
+    if (error !== null || this.#isGone) return
+    this.#isOpen = true
+    const openMs = this.#clock.monotonicMs() - this.#madeMs
+    this.#crossingMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
+    this.write()
+  }
+
+  #read(buffer: Buffer, length: number): void {
+    this.#again = null
+    if (this.#user === null || this.#waiting !== null) {
+      // Unexpected bytes would be read as the reply to the next request.
+      const unsent = this.#isUsed ? this.#waiting : null
+      this.#lose(new Error('the provider sent bytes that were not asked for'), unsent)
+      return
+    }
+    try {
+      this.#parser.push(buffer, length)
+    } catch (thrown) {
+      this.#lose(thrown, null)
+    }
+  }
+
+  /** After a long read. False stops reading until the other connections had their turn. */
+  #mayGoOn(length: number): boolean {
+    // A reply that is over keeps nobody waiting.
+    if (this.#user === null) return true
+    const { readTurns } = this.#pool
+    if (readTurns.admits(length)) return true
+    this.readBytes = length
+    readTurns.join(this)
+    return false
+  }
+
+  /** Called by `ReadTurns`. */
+  readOn(): void {
+    if (!this.#isPaused && !this.#isGone) this.#socket.resume()
+  }
+
+  /** Handles a close by the provider, by an error, or by us; after our own close there is no user to inform. */
+  #closed(): void {
+    if (this.#isGone || (this.#user !== null && this.#parser.end())) return
+    const isCrossing = this.#clock.monotonicMs() - this.#writtenMs <= this.#crossingMs
+    const unsent = this.#isUsed ? this.#waiting : null
+    this.#lose(
+      this.#error ?? new Error('closed by the provider'),
+      isCrossing ? (this.#again ?? unsent) : unsent,
+    )
+  }
+
+  #lose(error: unknown, again: string | null): void {
+    const user = this.#user
+    this.discard()
+    user?.onLost(error, again)
+  }
+}
+
+function writeTo(connection: Connection): void {
+  connection.write()
+}

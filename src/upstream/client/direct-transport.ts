@@ -1,0 +1,122 @@
+/**
+ * The streaming transport for direct connections: HTTP/1.1, one call at a time on a connection, no redirects. A request
+ * goes out once more only where the provider was closing the kept connection as it came. Hot path.
+ */
+
+import {
+  LIMITS,
+  type Transport,
+  type TransportOptions,
+  transportError,
+  type UpstreamHandler,
+  type UpstreamRequest,
+  unavailable,
+} from '../transport.ts'
+import { RunningCall } from './call.ts'
+import type { Connection, ConnectionUser } from './connection.ts'
+import { Connections, type Pool, type Seeker } from './connections.ts'
+import { RequestHeads } from './request-head.ts'
+
+export interface DirectTransportOptions extends TransportOptions {
+  /** Idle connections kept per origin and isolation. */
+  readonly maxIdle?: number
+  /** PEM certificates to trust instead of the system's. */
+  readonly ca?: string
+}
+
+const DEFAULTS = { ...LIMITS, maxIdle: 256, ca: undefined, onReplay: () => undefined } as const
+
+/** Creates the transport. Its calls end in exactly one of `onEnd`, `onError` and `abort`. */
+export function createDirectTransport(options: DirectTransportOptions): Transport {
+  const settings: Settings = { ...DEFAULTS, ...options }
+  const connections = new Connections(settings)
+  const heads = new RequestHeads(settings.userAgent)
+  const shared: Shared = { settings, connections, heads }
+  return {
+    start(request, handler) {
+      const call = new DirectCall(shared, request, handler)
+      call.start(request)
+      return call
+    },
+    close: () => connections.close(),
+  }
+}
+
+type Settings = Required<Omit<DirectTransportOptions, 'ca'>> & { readonly ca: string | undefined }
+
+/** State that all calls of one transport share. */
+interface Shared {
+  readonly settings: Settings
+  readonly connections: Connections
+  readonly heads: RequestHeads
+}
+
+class DirectCall extends RunningCall implements ConnectionUser, Seeker {
+  readonly #shared: Shared
+  #pool: Pool | null = null
+  #connection: Connection | null = null
+  /** The request until it has a connection. */
+  #text = ''
+
+  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {
+    super(shared.settings, request, handler)
+    this.#shared = shared
+  }
+
+  start(request: UpstreamRequest): void {
+    const { connections, heads } = this.#shared
+    this.begin()
+    try {
+      this.#text = heads.request(request)
+      if (connections.isClosed) throw unavailable('The gateway is shutting down')
+      this.#pool = connections.pool(request.url, request.isolation)
+      this.#pool.seek(this)
+    } catch (thrown) {
+      queueMicrotask(() => this.fail(transportError(thrown, false)))
+    }
+  }
+
+  onConnection(connection: Connection): void {
+    const text = this.#text
+    this.#text = ''
+    this.#connection = connection
+    connection.send(text, this)
+  }
+
+  onRefused(error: Error): void {
+    this.fail(transportError(error, false))
+  }
+
+  override onDone(): void {
+    this.#connection = null
+    super.onDone()
+  }
+
+  onLost(error: unknown, again: string | null): void {
+    this.#connection = null
+    if (again === null || this.#pool === null || this.#shared.connections.isClosed) {
+      this.fail(transportError(error, this.isSent))
+      return
+    }
+    if (this.isSent) {
+      this.#shared.settings.onReplay()
+      this.beginAgain()
+    }
+    this.#connection = this.#pool.fresh()
+    this.#connection.send(again, this)
+  }
+
+  protected holdBody(): void {
+    this.#connection?.pause()
+  }
+
+  protected releaseBody(): void {
+    this.#connection?.resume()
+  }
+
+  protected leave(): void {
+    if (this.#connection === null) this.#pool?.leave(this)
+    else this.#connection.discard()
+    this.#connection = null
+  }
+}

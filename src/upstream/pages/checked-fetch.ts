@@ -1,0 +1,161 @@
+/**
+ * A fetch function for one server that a caller names. Its name is resolved once and its addresses are checked as those
+ * of links (fetch-page.ts); requests to another origin are refused. Bounded in requests, connections and bytes. Serve
+ * threads.
+ */
+import type { Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+import { requestWithin, undici } from '../undici/undici.ts'
+import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-page.ts'
+import type { ResolveName } from './resolve-name.ts'
+
+export interface CheckedFetchTerms {
+  /** It has passed `checkUrl`. */
+  readonly url: URL
+  /** Sent with each request, over its own headers. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly maxRequests: number
+  /** Bytes of one reply. */
+  readonly maxReplyBytes: number
+  /** Bytes of all replies. */
+  readonly maxBytes: number
+}
+
+export interface CheckedFetch {
+  /** Rejects with a PageError, or with the reason of the signal. Redirects are not followed. */
+  readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
+  /** Closes all connections; running requests fail. */
+  close(): void
+}
+
+/** Connections to one server. */
+const CONNECTIONS_MAX = 10
+const HEAD_MAX_BYTES = 16 * 1024
+/** Header fields of a reply that are passed on. */
+const KEPT_HEADERS = ['content-type', 'location', 'mcp-session-id'] as const
+const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
+
+/** Resolves and checks the name of the server. Rejects with a PageError, or with the reason of the signal. */
+export async function openCheckedFetch(
+  rules: LinkRules,
+  resolve: ResolveName,
+  terms: CheckedFetchTerms,
+  signal: AbortSignal,
+): Promise<CheckedFetch> {
+  const { url } = terms
+  const addresses = await addressesOf(rules, resolve, url, signal)
+  const closing = new AbortController()
+  const dispatcher = new (undici().Pool)(url.origin, {
+    connections: CONNECTIONS_MAX,
+    pipelining: 1,
+    allowH2: false,
+    maxHeaderSize: HEAD_MAX_BYTES,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: connectorTo(rules, url, addresses, closing.signal),
+  })
+  const bytes = { left: terms.maxBytes }
+  let requests = 0
+  return {
+    async fetch(to, init = {}) {
+      if (new URL(to).origin !== url.origin)
+        throw new PageError('refused', 'the server sends requests to another origin')
+      if (++requests > terms.maxRequests)
+        throw new PageError('refused', 'the server asks for too many requests')
+      return responseOf(await ask(dispatcher, new URL(to), init, terms), terms, bytes)
+    },
+    close() {
+      closing.abort(new Error('closed'))
+      dispatcher.destroy().catch(() => undefined)
+    },
+  }
+}
+
+async function ask(
+  dispatcher: Dispatcher,
+  to: URL,
+  init: RequestInit,
+  terms: CheckedFetchTerms,
+): Promise<Dispatcher.ResponseData> {
+  const own = Object.fromEntries(new Headers(init.headers).entries())
+  try {
+    const request = {
+      path: `${to.pathname}${to.search}`,
+      method: (init.method ?? 'GET') as Dispatcher.HttpMethod,
+      headers: {
+        'user-agent': 'sluice',
+        ...own,
+        ...terms.headers,
+        host: to.host,
+        'accept-encoding': 'identity',
+      },
+      body: typeof init.body === 'string' ? init.body : null,
+    }
+    return await requestWithin(dispatcher, request, init.signal ?? null)
+  } catch (thrown) {
+    init.signal?.throwIfAborted()
+    throw thrown instanceof PageError ? thrown : unreachable()
+  }
+}
+
+function responseOf(
+  { statusCode, headers, body }: Dispatcher.ResponseData,
+  { maxReplyBytes }: CheckedFetchTerms,
+  bytes: { left: number },
+): Response {
+  // A reply that is left is an error of its body.
+  body.on('error', () => undefined)
+  const kept = new Headers()
+  for (const name of KEPT_HEADERS) {
+    const value = headers[name]
+    if (typeof value === 'string') kept.set(name, value)
+  }
+  const encoding = headers['content-encoding']
+  if (encoding !== undefined && encoding !== 'identity') {
+    body.destroy()
+    throw new PageError('wrong_type', 'the server answers in a compressed form')
+  }
+  if (statusCode < 200 || statusCode > 599) {
+    body.destroy()
+    throw new PageError('unreachable', `the server answers with the status ${statusCode}`)
+  }
+  if (BODILESS.has(statusCode)) {
+    body.destroy()
+    return new Response(null, { status: statusCode, headers: kept })
+  }
+  return new Response(countedStream(body, maxReplyBytes, bytes), { status: statusCode, headers: kept })
+}
+
+/** The body, which fails after `maxBytes`, or when all bodies have too many bytes. */
+function countedStream(body: Readable, maxBytes: number, all: { left: number }): ReadableStream<Uint8Array> {
+  const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  let length = 0
+  return new ReadableStream({
+    async pull(controller) {
+      const { value, done } = await chunks.next()
+      if (done === true) {
+        controller.close()
+        return
+      }
+      length += value.length
+      all.left -= value.length
+      if (length > maxBytes || all.left < 0) {
+        body.destroy()
+        throw new PageError(
+          'too_large',
+          length > maxBytes
+            ? `the server answers with more than ${maxBytes} bytes`
+            : 'the answers of the server have too many bytes in all',
+        )
+      }
+      controller.enqueue(new Uint8Array(value))
+    },
+    cancel() {
+      body.destroy()
+    },
+  })
+}
+
+function unreachable(): PageError {
+  return new PageError('unreachable', 'the server cannot be reached')
+}

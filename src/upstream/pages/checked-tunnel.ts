@@ -1,0 +1,85 @@
+/**
+ * Connections to servers whose names come from code of a model. A name is resolved once, every address of it must be
+ * public, and the connection goes to a checked address, through an egress proxy too: the rules of links
+ * (fetch-page.ts). Main thread.
+ */
+import { connect, isIP, type Socket } from 'node:net'
+import type { Clock } from '../../clock.ts'
+import { throughProxy } from '../proxy-tunnel.ts'
+import { addressesOf, checkUrl, type LinkRules, PageError, resolverOf } from './fetch-page.ts'
+import type { Address } from './resolve-name.ts'
+
+export interface TunnelsDeps extends LinkRules {
+  readonly clock: Clock
+  /** Limit for name and connection together. */
+  readonly timeoutMs: number
+}
+
+/**
+ * Opens a connection to a server, `address` being `https://NAME:PORT/`. Rejects with a PageError, whose message is fit
+ * for the code, or with the reason of the signal.
+ */
+export type OpenCheckedTunnel = (
+  address: string,
+  admits: (url: URL) => boolean,
+  signal: AbortSignal,
+) => Promise<Socket>
+
+export function createTunnels(deps: TunnelsDeps): OpenCheckedTunnel {
+  const resolve = resolverOf(deps)
+  return async (address, admits, signal) => {
+    const url = checkUrl(deps, address)
+    if (!admits(url))
+      throw new PageError('refused', 'the name is not in allowed_domains of the network policy')
+    const ending = new AbortController()
+    const timer = deps.clock.after(deps.timeoutMs, () =>
+      ending.abort(new PageError('timeout', 'the server takes too long')),
+    )
+    const either = AbortSignal.any([signal, ending.signal])
+    try {
+      const addresses = await addressesOf(deps, resolve, url, either)
+      return await connectTo(deps, url, addresses, either)
+    } finally {
+      timer.cancel()
+    }
+  }
+}
+
+/** The first of the addresses that answers. */
+async function connectTo(
+  deps: TunnelsDeps,
+  url: URL,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): Promise<Socket> {
+  const proxy = deps.proxyOf?.(url) ?? null
+  const port = Number(url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : url.port)
+  for (const { address, family } of addresses) {
+    try {
+      return await (proxy === null
+        ? direct(address, port, signal)
+        : throughProxy(proxy, `${family === 6 ? `[${address}]` : address}:${port}`, signal))
+    } catch {
+      signal.throwIfAborted()
+    }
+  }
+  throw new PageError('unreachable', 'the server cannot be reached')
+}
+
+function direct(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  // An address, never a name: nothing is resolved a second time.
+  if (isIP(host) === 0) return Promise.reject(new TypeError('no address'))
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>()
+  const socket = connect({ host, port, noDelay: true })
+  const leave = (): void => void socket.destroy(signal.reason as Error)
+  signal.addEventListener('abort', leave, { once: true })
+  socket.once('error', reject)
+  socket.once('connect', () => {
+    signal.removeEventListener('abort', leave)
+    socket.off('error', reject)
+    // Whoever takes the socket hears of its end by `close`.
+    socket.on('error', () => undefined)
+    resolve(socket)
+  })
+  return promise
+}
