@@ -81,6 +81,57 @@ t.test('the pages name source files that exist', async t => {
   }
 })
 
+/** Cells of the rows of all Markdown tables of a text. */
+const tableRows = (text: string): readonly (readonly string[])[] =>
+  text
+    .split('\n')
+    .filter(line => line.startsWith('| '))
+    .map(line => line.split('|').slice(1, -1))
+
+/** Names of files without a folder, as in "`src/limits/quota.ts`, `periods.ts` there". */
+const bareFiles = (text: string): readonly string[] =>
+  [...text.matchAll(/`([a-z][a-z0-9.-]*\.ts)`/g)].map(([, name = '']) => name)
+
+t.test('the table of rooms names files that exist', async t => {
+  const root = join(import.meta.dirname, '../src')
+  const [, section = ''] = /\n## Rooms\n([\s\S]*?)\n## /.exec(page('architecture.md')) ?? []
+  const rooms = tableRows(section).filter(([room = '']) => room.includes('`'))
+  t.ok(rooms.length > 20)
+  for (const [room = '', , doors = ''] of rooms) {
+    // `a/b`, `c`: both are below `a`.
+    const names = [...room.matchAll(/`([a-z-/]+)`/g)].map(([, name = '']) => name)
+    const [first = ''] = names
+    const folders = names.map(name =>
+      first.includes('/') && name !== first ? join(first, '..', name) : name,
+    )
+    for (const folder of folders) if (!existsSync(join(root, folder))) t.fail(`no room ${folder}`)
+    for (const [, file = ''] of doors.matchAll(/`([a-z0-9./-]+\.ts)`/g)) {
+      const exists = ['', ...folders].some(folder => existsSync(join(root, folder, file)))
+      if (!exists) t.fail(`${first}: ${file}`)
+    }
+  }
+})
+
+t.test(
+  'files that the tables of CONTRIBUTING name without a folder are in a folder of their row',
+  async t => {
+    const root = join(import.meta.dirname, '..')
+    const text = readFileSync(join(root, 'CONTRIBUTING.md'), 'utf8')
+    for (const [first = '', ...cells] of tableRows(text)) {
+      const [, below = ''] = /^ `([a-z]+)\/` $/.exec(first) ?? []
+      for (const cell of cells) {
+        const named = [...cell.matchAll(/`((?:src|test|grafana)\/[\w./-]*)`/g)].map(([, path = '']) => path)
+        const folders = named.map(path => (path.endsWith('/') ? path : join(path, '..')))
+        if (below !== '') folders.push(join('test', below))
+        if (cell.includes("the format's")) folders.push('src/formats/anthropic-messages')
+        for (const file of bareFiles(cell)) {
+          if (!folders.some(folder => existsSync(join(root, folder, file)))) t.fail(`${file} in:${cell}`)
+        }
+      }
+    }
+  },
+)
+
 t.test('the README names both commands of the set-up', async t => {
   const readme = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')
   t.match(readme, 'npm ci && npm start')
