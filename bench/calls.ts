@@ -155,7 +155,11 @@ async function countRevision(
   preload.searchParams.set('root', pathToFileURL(join(tree, 'src/')).href)
   // A loaded machine must not make it shed requests.
   const limits = { maxLagMs: 3_600_000 }
-  const gateway = await startGateway(bench, index === 0 ? 'before' : 'after', revision, { preload, limits })
+  const gateway = await startGateway(bench, index === 0 ? 'before' : 'after', revision, {
+    preload,
+    limits,
+    isCold: true,
+  })
   const socket = connect(socketPath)
   await once(socket, 'connect')
   const counter = new Counter(socket)

@@ -70,6 +70,8 @@ export interface Extras {
   readonly front?: 'node'
   /** `limits` of its configuration. Default: its own. */
   readonly limits?: object
+  /** It sends itself no requests after its start, which would be counted with ours. */
+  readonly isCold?: true
 }
 
 /** @param version what the report calls this source tree */
@@ -105,6 +107,7 @@ export async function startGateway(
       GATEWAY_API_KEY: bench.apiKey,
       GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY,
       DATABASE_URL: `sqlite:${join(folder, 'gateway.db')}`,
+      ...(extras.isCold === true ? { GATEWAY_WARM_UP_MS: '0' } : {}),
       ...(preload === undefined ? {} : { NODE_OPTIONS: `--import=${preload.href}` }),
     },
   })
