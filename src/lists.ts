@@ -1,4 +1,4 @@
-/** Lists of a few entries. Leaf. Pure. */
+/** Functions for short lists. Leaf. Pure. */
 
 /** An empty list that takes room for one entry. The engine gives `[]` room for seventeen with its first one. */
 export function shortList<T>(): T[] {

@@ -1,4 +1,4 @@
-/** Entry of the gateway without the command line's other commands: `sluice start`. */
+/** Entry point that only starts the gateway (`sluice start`), without the other commands. */
 import { run } from './commands/run.ts'
 
 process.exitCode = await run(['start', ...process.argv.slice(2)])

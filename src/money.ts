@@ -1,5 +1,6 @@
 /**
- * Money as integers: one unit is 1e-12 USD, so that a price per token is a whole number and sums never round. Leaf.
+ * Money as integers: one unit is 1e-12 USD, so every price per token is a whole number and sums are never rounded.
+ * Leaf.
  */
 
 /** Units in one US dollar. */

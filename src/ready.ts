@@ -1,6 +1,6 @@
 /**
- * Values that are available now or promised. Code that uses them stays synchronous while nothing has to be awaited,
- * because a turn of the event loop costs more than most of the work. Pure. Hot path.
+ * Values that are available now or through a promise. Code that uses them stays synchronous while nothing has to be
+ * awaited, because a turn of the event loop costs more than most of the work. Pure. Hot path.
  */
 
 /** Passes the value to `next`: at once if it is available, otherwise when its promise resolves. */

@@ -1,6 +1,6 @@
 /**
- * Authentication: turns the Authorization header into the record of the API key. Hot path: a known key costs one hash
- * and one cache lookup, synchronously. Concurrent requests with the same key share one read of the store.
+ * Authentication: looks up the API key in the Authorization header. Hot path: a known key costs one hash and one cache
+ * lookup, synchronously. Concurrent requests with the same key share one read of the store.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,6 @@
-/** The server tools that workspaces have disabled, cached. Asked only for requests that name a server tool. */
+/**
+ * Cached list of the server tools that each workspace has disabled. Asked only for requests that name a server tool.
+ */
 import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'

@@ -1,6 +1,6 @@
 /**
- * Admission of every request, by any transport: shedding, total deadline, abort, metrics and the log line. An HTTP
- * request is one owner of an `Admission`; a WebSocket message or a line of a batch may be others.
+ * Admission, which every request passes on any transport: load shedding, total deadline, abort, metrics and the log
+ * line. An HTTP request is one owner of an `Admission`; a WebSocket message or a line of a batch may be others.
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'

@@ -1,7 +1,7 @@
 /**
- * The share of each API key in one thread: open requests, bytes in flight, time of the event loop. Requests of a key
- * above its share are refused before their bodies are read, or wait by end user; other keys are not
- * affected. Hot path: some additions for each request.
+ * Each API key's share of one thread: open requests, bytes in flight, event-loop time. Requests of a key above its
+ * share are refused before their bodies are read, or wait by end user; other keys are not affected. Hot path: some
+ * additions for each request.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'

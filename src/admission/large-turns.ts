@@ -1,7 +1,6 @@
 /**
- * The order in which large bodies take the event loop of a thread: one at a time, the keys in turn, and at least one
- * turn of the loop between two, in which all others go on. While other keys are there, a key rests after each
- * of its large bodies.
+ * Schedules large bodies on a thread's event loop: one at a time, keys in rotation, with at least one pass of the loop
+ * in between for all other work. While other keys are there, a key rests after each of its large bodies.
  */
 import type { Clock, Timer } from '../clock.ts'
 

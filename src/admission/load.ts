@@ -1,5 +1,5 @@
 /**
- * Load of one thread. When it is too high, new requests are shed at once, so that running ones keep their pace.
+ * The load of one thread. When it is too high, new requests are shed at once, so that running ones keep their pace.
  * Three signals: requests in flight, bytes that requests hold, and how late the event loop is.
  */
 import type { Clock, Timer } from '../clock.ts'

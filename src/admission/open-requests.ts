@@ -1,5 +1,5 @@
 /**
- * The open requests of a thread, as a chain. A `Set` keeps its former tables chained to one another: one that has
+ * The open requests of a thread, as a linked list. A `Set` keeps its former tables chained to one another: one that has
  * become old takes along the requests of all later ones, until the next full collection. Hot path.
  */
 

@@ -1,4 +1,4 @@
-/** Batches as clients see them. Pure. */
+/** Batches in the form that clients get. Pure. */
 import { isTerminal } from '../batches/states.ts'
 import { sumToUsd } from '../money.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'

@@ -1,4 +1,4 @@
-/** /batches: makes, lists, shows, cancels and removes batches of the workspace of the key. */
+/** /batches: creates, lists, shows, cancels and deletes the batches of the key's workspace. */
 import { callerOf } from '../access/keys.ts'
 import type { BatchAcceptances } from '../batches/accept.ts'
 import { isTerminal, sourcesOf } from '../batches/states.ts'

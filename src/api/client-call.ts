@@ -1,4 +1,4 @@
-/** The terms of a request beside its body, and the reading of its body, over any transport. */
+/** Reads a request's body and the settings that come outside it (headers, host), on any transport. */
 import { callerOf } from '../access/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'

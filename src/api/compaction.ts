@@ -1,5 +1,5 @@
 /**
- * Compaction on request: the item `compaction_trigger` at the end of an input, and POST /responses/compact. Each is one
+ * Compaction on request: a `compaction_trigger` item at the end of the input, and POST /responses/compact. Each is one
  * model call of its caller, with guardrails, limits and a usage record, and its text leaves sealed.
  */
 import { unixSeconds } from '../clock.ts'

@@ -1,6 +1,7 @@
 /**
- * POST /messages/count_tokens, POST /responses/input_tokens and their like: the input tokens of what is not sent. A
- * header says whether the provider has counted, or the gateway has estimated by the length of texts.
+ * Token counting: POST /messages/count_tokens, POST /responses/input_tokens and similar operations count input tokens
+ * without sending the request. A header says whether the provider has counted, or the gateway has estimated by the
+ * length of texts.
  */
 import type { Dialect } from '../dialects/dialect.ts'
 import type { Gateway } from '../gateway/respond.ts'

@@ -1,4 +1,4 @@
-/** The operation POST /embeddings: one document, which the dialect writes. */
+/** The operation POST /embeddings: one JSON document, written by the dialect. */
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../gateway/embed.ts'
 import { serverTiming } from '../metrics/stages.ts'

@@ -1,4 +1,7 @@
-/** /files: takes, lists, shows, returns and removes files of the workspace of the key, as clients of OpenAI do it. */
+/**
+ * /files: uploads, lists, shows, downloads and deletes the files of the key's workspace, in the form that OpenAI's
+ * clients use.
+ */
 import type { Uploads } from '../batches/uploads.ts'
 import { GatewayError } from '../errors.ts'
 import {

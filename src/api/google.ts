@@ -1,5 +1,5 @@
 /**
- * The door of Google's clients: operations whose model and verb stand in the address. All of them answer in the
+ * Operations for Google's clients, which put the model and the verb into the URL path. All of them answer in the
  * dialect `gemini`, errors included.
  */
 import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'

@@ -1,4 +1,4 @@
-/** GET /openapi.json: the interface description, written once per thread from the table of operations. */
+/** GET /openapi.json: the OpenAPI document, generated once per thread from the table of operations. */
 import { createHash } from 'node:crypto'
 import { sendWritten, type WrittenDocument } from './models/models.ts'
 import { createDocument, type DescribedRow } from './openapi/document.ts'

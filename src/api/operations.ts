@@ -1,6 +1,6 @@
 /**
- * The one table of all operations: a path that is not here does not exist, and the interface description follows from
- * it. A new operation is one row and one handler.
+ * The single table of all operations: a path that is not listed here does not exist. The OpenAPI document is generated
+ * from it. A new operation is one row and one handler.
  */
 import type { Clock } from '../clock.ts'
 import type { Vault } from '../credentials/vault.ts'

@@ -1,6 +1,6 @@
 /**
- * Signed proofs of placement: a request that asks for one gets it in `gateway_metadata`, over what its client gets. And
- * GET /proof-keys. Other requests call nothing here.
+ * Signed proofs of placement: on request, a signed statement in `gateway_metadata` that covers what the client
+ * receives. And GET /proof-keys. Other requests call nothing here.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Streams that may be read again: `X-Gateway-Resumable: true`. The exchange of such a stream goes on when its client
- * leaves; it ends when nobody has read it for a whole window, at its deadline, and with the gateway.
+ * Resumable streams: `X-Gateway-Resumable: true`. The exchange of such a stream goes on when its client leaves; it ends
+ * when nobody has read it for a whole window, at its deadline, and with the gateway.
  */
 
 import type { Dialect } from '../dialects/dialect.ts'

@@ -1,5 +1,5 @@
 /**
- * GET /responses/{id}: reads a resumable stream again, after any of its events. It asks for one part at a time, and for
+ * GET /responses/{id}: replays a resumable stream, starting after any event. It asks for one part at a time, and for
  * the next one when its client has taken the last, so nothing piles up here. Serve threads.
  */
 import type { Timer } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** Waits for a client that reads a long answer slowly. */
+/** Waits for a client that is slow to read a long reply. */
 import type { RequestSignal } from '../signal.ts'
 import type { Reply } from './operation.ts'
 

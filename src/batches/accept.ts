@@ -1,6 +1,7 @@
 /**
- * Acceptance of a batch: upload to a file, check of its form, admission, lines into the Store, and only then a batch.
- * Whatever fails on the way, nothing is left that anybody sees. Serve threads; the work is done by task workers.
+ * Accepts a batch: saves the upload to a file, checks its structure, admits it, stores its lines, and only then creates
+ * the batch. Whatever fails on the way, nothing is left that anybody sees. Serve threads; the work is done by task
+ * workers.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'

@@ -1,4 +1,7 @@
-/** How many batches of one key are accepted at once, and which idempotency keys they hold. One for each thread. */
+/**
+ * Limits how many batches of one key are being accepted at once, and tracks which idempotency keys they use. One for
+ * each thread.
+ */
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 
 /** Bodies may be large and arrive slowly; clients that send one after the other never notice. */

@@ -1,6 +1,4 @@
-/**
- * How the lines of each endpoint run: the door of a line into the gateway. A new endpoint is one row of the table.
- */
+/** Runs batch lines of each endpoint through the gateway. A new endpoint is one row of the table. */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { GatewayError } from '../errors.ts'

@@ -1,5 +1,5 @@
 /**
- * Divides free places among batches: keys alike, then the batches of each key alike. One large batch does not hold up a
+ * Divides free slots fairly: first among keys, then among the batches of each key. One large batch does not hold up a
  * small one, nor one customer another. Pure.
  */
 

@@ -1,4 +1,7 @@
-/** The lanes of one runner, by provider and own credential, and what ended lines say about them. Batch thread. */
+/**
+ * The concurrency lanes of one runner, one for each provider and own credential, and what completed lines teach them.
+ * Batch thread.
+ */
 import type { Clock } from '../clock.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
 import { ProviderLane } from './provider-lane.ts'

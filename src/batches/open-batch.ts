@@ -1,4 +1,4 @@
-/** An open batch as one runner knows it: its record, and the lines of it that the runner has. Batch thread. */
+/** An open batch in one runner: its record, and the lines that the runner has claimed. Batch thread. */
 import type { BatchRecord, ClaimedLine } from '../storage/batches.ts'
 import type { LineRun } from './line-run.ts'
 

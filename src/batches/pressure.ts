@@ -1,5 +1,5 @@
 /**
- * Pressure: how much of its concurrency a runner may use beside live traffic. When serve threads suffer it is halved,
+ * Pressure: how much of its concurrency a runner may use next to live traffic. When serve threads suffer it is halved,
  * and grows again while they do not. Pure but for the clock.
  */
 import type { Clock } from '../clock.ts'

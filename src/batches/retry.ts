@@ -1,6 +1,6 @@
 /**
- * Decides what becomes of a line whose request failed: it has failed, it is tried again, or it waits, which does not
- * count as a try. Pure.
+ * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
+ * Pure.
  */
 import { type GatewayError, PROVIDER_STATUSES } from '../errors.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'

@@ -1,7 +1,7 @@
 /**
- * The runner of batches: takes each open batch through its states and runs its lines. Any number of runners may share
- * the batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set.
- * Batch thread.
+ * The batch runner: moves each open batch through its states and runs its lines. Any number of runners may share the
+ * batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set. Batch
+ * thread.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'

@@ -1,6 +1,6 @@
 /**
- * Claims lines of open batches and runs them: as many as the provider, live traffic and memory allow, in turn between
- * keys and batches. Batch thread.
+ * Claims and runs lines of open batches, as many as the provider, live traffic and memory allow, rotating between keys
+ * and batches. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

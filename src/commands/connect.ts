@@ -1,4 +1,4 @@
-/** `sluice connect`: prints the lines that point a client at the gateway. */
+/** `sluice connect`: prints the settings that point a client at the gateway. */
 import { findConfig, processEnvironment } from '../config/config.ts'
 import { didYouMean } from '../nearest.ts'
 import { checkStart } from '../threads/start/start-failure.ts'

@@ -1,6 +1,6 @@
 /**
- * Asks a gateway over HTTP, for commands that may run on another machine. Each failure is one sentence, without the key
- * and without anything that could change the terminal.
+ * HTTP client for commands that may run on another machine than the gateway. Each failure is one sentence, without the
+ * key and without anything that could change the terminal.
  */
 import type { Readable } from 'node:stream'
 import { keyKind } from '../access/api-key.ts'

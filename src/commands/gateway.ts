@@ -1,6 +1,6 @@
 /**
- * The first moments of a gateway: its configuration, the engine's cache, and serve threads that load their code while
- * this thread loads the rest. Light, because all of it comes before those.
+ * Early startup: the configuration, the compile cache, and serve threads that load their code while this thread loads
+ * the rest. Light, because all of it comes before those.
  */
 import { type FoundConfig, findConfig, processEnvironment } from '../config/config.ts'
 import { hasCompileCache } from '../threads/start/compile-cache.ts'

@@ -1,4 +1,4 @@
-/** `sluice keys`: makes and lists keys in the store of the configuration. */
+/** `sluice keys`: creates and lists keys in the configured store. */
 import { createKey } from '../access/keys.ts'
 import { isoInstant, systemClock } from '../clock.ts'
 import { loadConfig, processEnvironment } from '../config/config.ts'

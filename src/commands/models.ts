@@ -1,4 +1,4 @@
-/** `sluice models`: imports models into the store, and lists what is kept there. */
+/** `sluice models`: imports models into the store, and lists the imported ones. */
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../clock.ts'
 import { loadConfig, processEnvironment } from '../config/config.ts'

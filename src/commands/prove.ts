@@ -1,4 +1,4 @@
-/** `sluice prove`: puts any gateway to the test of what the public interfaces promise. */
+/** `sluice prove`: tests any gateway against what the public interfaces promise. */
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { processEnvironment } from '../config/config.ts'

@@ -1,6 +1,6 @@
 /**
- * Takes the providers and models of the configuration again, at SIGHUP or when its file or the imported file changes;
- * at SIGHUP the certificate too. A faulty file changes nothing. Main thread.
+ * Reloads the providers and models of the configuration, on SIGHUP or when its file or the imported file changes.
+ * SIGHUP also reloads the certificate. A faulty file changes nothing. Main thread.
  */
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { Config, FoundConfig } from '../config/config.ts'

@@ -1,4 +1,4 @@
-/** The process of a gateway: checks, launch, first keys, signals, exit codes. */
+/** The gateway process: checks, launch, first keys, signals, exit codes. */
 import { existsSync } from 'node:fs'
 import { type FoundConfig, forgetSecrets, processEnvironment } from '../config/config.ts'
 import { type ClosableLog, createBufferedLog, createTerminalLog, type LogForm } from '../log/log.ts'

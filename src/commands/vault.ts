@@ -1,4 +1,4 @@
-/** `sluice vault`: counts the stored credentials of each master key, and wraps all with the first one. */
+/** `sluice vault`: counts the credentials under each master key, and re-encrypts all of them with the first key. */
 import { loadConfig, processEnvironment } from '../config/config.ts'
 import { type RotationProgress, rotate } from '../credentials/rotation.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'

@@ -1,4 +1,4 @@
-/** `sluice verify`: checks the proof of placement in a saved reply, and says what it proves. */
+/** `sluice verify`: checks the proof of placement in a saved reply, and prints what it proves. */
 import { readFileSync, statSync } from 'node:fs'
 import { loadConfig, processEnvironment } from '../config/config.ts'
 import { ProofKeyError, readProofRing } from '../credentials/proof-keys.ts'

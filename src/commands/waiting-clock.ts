@@ -1,4 +1,4 @@
-/** The clock of commands that wait. */
+/** The clock for commands that wait. */
 import { type Clock, systemClock } from '../clock.ts'
 
 /** Its timers keep the process alive, which waits for nothing else. */

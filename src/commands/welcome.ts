@@ -1,4 +1,4 @@
-/** Output for the person who starts a gateway: addresses, first keys, and a request to try. */
+/** Output for whoever starts a gateway: addresses, first keys, and a request to try. */
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { FirstKeys } from '../access/bootstrap.ts'

@@ -1,5 +1,5 @@
 /**
- * Removes the faulty values from a configuration, so that further checks can find other faults in the same start. No
+ * Removes invalid values from a configuration, so that later checks can report further problems in the same start. No
  * gateway runs on the result. Pure.
  */
 import type { TSchema } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** The rows of `providers` and `models` in the configuration file. docs/configuration.md lists them. Pure. */
+/** The schema of `providers` and `models` in the configuration file, listed in docs/configuration.md. Pure. */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import {
   ABORT_POLICIES,

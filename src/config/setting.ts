@@ -1,6 +1,6 @@
 /**
- * Building blocks of the settings: TypeBox schemas with a default, a meaning and an environment variable, and the kinds
- * of values that several settings share. Pure.
+ * Building blocks of the settings: TypeBox schemas with a default, a description and an environment variable, and
+ * shared kinds of values. Pure.
  */
 import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'

@@ -1,4 +1,4 @@
-/** Messages for faults of a YAML file. The parser's own messages are not used, because they quote the file. Pure. */
+/** Error messages for YAML syntax errors. The parser's own messages are not used, because they quote the file. Pure. */
 import { type ErrorCode, YAMLParseError } from 'yaml'
 
 const WORDS: Partial<Record<ErrorCode, string>> = {

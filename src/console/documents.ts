@@ -1,6 +1,6 @@
 /**
- * Documents of views, as the management API answers them: its handlers are asked without a transport, with the key of
- * the viewer. So a view never shows more than the API tells that key.
+ * Documents of views in the form of the management API: calls its handlers directly, with the key of the signed-in
+ * user. So a view never shows more than the API tells that key.
  */
 import type { ApiRequest, Handler, Reply } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'

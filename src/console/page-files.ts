@@ -1,6 +1,6 @@
 /**
- * The files of the page, as they are: scripts and style of `page/`, and three libraries out of their packages. Nothing
- * is built. Each is read when it is first asked for, and kept.
+ * The files of the page, served unchanged: scripts and style from `page/`, and three libraries from their packages.
+ * Nothing is built. Each is read when it is first asked for, and kept.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

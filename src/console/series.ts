@@ -1,6 +1,6 @@
 /**
- * Figures of an organization over the last quarter of an hour, for the charts: requests, failures, cost and time to the
- * first token in spans of five seconds. Bounded, whatever the rate is. Pure.
+ * Chart data of an organization for the last 15 minutes: requests, failures, cost and time to the first token, in
+ * intervals of five seconds. Bounded, whatever the rate is. Pure.
  */
 import type { RequestRow } from './request-row.ts'
 

@@ -1,7 +1,7 @@
 /**
- * The "try it" box: passes one request to the public port of this process and its answer back, as a plain pipe. So the
- * public port needs no permission for pages, and the page none for other addresses. The API key comes with the request,
- * is passed on, and is kept nowhere.
+ * The playground (the "try it" box): passes one request on to the public port of this process and streams its reply
+ * back unchanged. So the public port needs no permission for pages, and the page none for other addresses. The API key
+ * comes with the request, is passed on, and is kept nowhere.
  */
 import { readFileSync } from 'node:fs'
 import { request as askPlainly, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -1,4 +1,6 @@
-/** The table of views: what the page may fetch beside the live list, each for the organization of the viewer's key. */
+/**
+ * The table of views: what the page can fetch besides the live list, limited to the organization of the signed-in key.
+ */
 import { setImmediate as turn } from 'node:timers/promises'
 import { batchDocument } from '../api/batch-documents.ts'
 import { findGeneration } from '../api/generation.ts'

@@ -1,7 +1,7 @@
 /**
- * The provider credentials of workspaces: which may serve whom, in which order, and which shared endpoints they remove.
- * Cached without any key material. Hot path: a known workspace costs one lookup, synchronously, above all one without
- * credentials. Concurrent requests of one workspace share one read of the store.
+ * The provider credentials of workspaces: which requests each may serve, in which order, and which shared endpoints
+ * they rule out. Cached without any key material. Hot path: a known workspace costs one lookup, synchronously, above
+ * all one without credentials. Concurrent requests of one workspace share one read of the store.
  *
  * The restrictions of a credential (models, API keys, users) say whose requests may use it. The removal of shared
  * endpoints is a rule of the workspace: it holds for every enabled credential that asks for it, also for callers who

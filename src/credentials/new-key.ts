@@ -1,6 +1,6 @@
 /**
- * Reads a key that is about to be stored, and refuses one for an address that the provider's row does not have. Pure.
- * Errors name the field and never repeat the key.
+ * Parses a key before it is stored, and rejects one whose address the provider's row does not allow. Pure. Errors name
+ * the field and never repeat the key.
  */
 import { GatewayError } from '../errors.ts'
 import { allowsHost, baseUrlFor, gapsOf } from '../providers/address.ts'

@@ -1,5 +1,5 @@
 /**
- * A cache of opened provider keys, bounded in time, number and memory. Hot path: a cached key costs one lookup,
+ * A cache of decrypted provider keys, bounded by time, number and memory. Hot path: a cached key costs one lookup,
  * synchronously. Any other is read from the Store and opened; concurrent requests share one read. Serve thread.
  *
  * The buffer that the vault opens is zeroed in the same call, right after it was read. The strings read from it cannot

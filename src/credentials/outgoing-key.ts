@@ -1,5 +1,5 @@
 /**
- * The key of one attempt: opened, read by its form, with the address that it belongs to. A host that key material names
+ * The key of one attempt: decrypted, parsed, and with the address that it belongs to. A host that key material names
  * has to match the patterns of the provider's row; where the operator gave the row an address without gaps, every key
  * goes there. A key that cannot be used fails before anything is sent, and the next candidate is tried.
  */

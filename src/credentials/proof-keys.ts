@@ -1,6 +1,6 @@
 /**
- * The keys that sign proofs of placement: a JWK set in a file, whose first key signs and whose keys are all listed. The
- * file is made when a proof is first asked for; of instances that make it at the same time, one wins. Per thread.
+ * The keys for proofs of placement: a JWK set in a file, of which the first key signs and all are published. The file
+ * is made when a proof is first asked for; of instances that make it at the same time, one wins. Per thread.
  */
 import {
   createPrivateKey,

@@ -1,5 +1,5 @@
 /**
- * Texts of the gateway that a client keeps for it, such as the state of a suspended subagent. They are encrypted and
+ * Encrypted state that the client stores for the gateway, such as that of a suspended subagent. They are encrypted and
  * bound to their owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change
  * them, and nobody else can use them. Any instance with the same master keys opens them. Any thread.
  */

@@ -1,6 +1,7 @@
 /**
- * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that the embedded mode creates.
- * Each purpose has a derived key of its own. The gateway and the command line load them in the same way.
+ * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that a gateway with an embedded
+ * database creates. Each purpose has a derived key of its own. The gateway and the command line load them in the same
+ * way.
  */
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Items of tools that no client executes, as every dialect but Responses has to tell them. Pure. */
+/** Items of hosted tools, which no client executes, as every dialect except Responses represents them. Pure. */
 import type { HostedItem, OutputItem } from '../protocol/items.ts'
 
 const OURS = /^(gateway|openrouter):(.*)$/s

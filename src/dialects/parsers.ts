@@ -1,4 +1,4 @@
-/** The parsers of the bodies that a batch may hold, by endpoint. A new endpoint is one row. Pure. */
+/** The body parsers for batch requests, by endpoint. A new endpoint is one row. Pure. */
 
 import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
 import type { BatchEndpoint } from '../protocol/management/batches.ts'

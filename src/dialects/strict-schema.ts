@@ -1,6 +1,6 @@
 /**
- * Schemas to which every provider keeps. Pure. Some APIs keep to any schema; other providers do so for some only, and
- * refuse to promise it for the rest.
+ * Strict JSON schemas, which every provider enforces. Pure. Some APIs keep to any schema; other providers do so for
+ * some only, and refuse to promise it for the rest.
  */
 import { isObject } from '../protocol/json/schema.ts'
 

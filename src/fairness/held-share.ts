@@ -1,7 +1,7 @@
 /**
- * Held share: how much of a shared room each key holds, in bytes or places. The next request of a key above its share
- * is refused, and so is the next one of a key that holds most when the room fills up; others are refused only when
- * the room is full. Pure; each call costs the same however many keys there are.
+ * Held share: how much of a shared limit each key holds, in bytes or slots. The next request of a key above its share
+ * is refused, and so is the next one of a key that holds most when the room fills up; others are refused only when the
+ * room is full. Pure; each call costs the same however many keys there are.
  */
 
 /** Bounds of one room, in its own unit. */

@@ -1,6 +1,7 @@
 /**
- * A bounded cache that owners share: when it is full, the owner that holds most loses its entry that was used longest
- * ago. So an owner that fills it loses its own entries. Pure; each call costs the same however many owners there are.
+ * A bounded cache shared by several owners: when it is full, it evicts the least recently used entry of the owner with
+ * the most entries. So an owner that fills it loses its own entries. Pure; each call costs the same however many owners
+ * there are.
  */
 
 interface Entry<Value> {

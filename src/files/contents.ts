@@ -1,4 +1,4 @@
-/** The contract of the storage for the bytes of files: a folder, or a bucket. */
+/** The contract of blob storage for files: a folder, or a bucket. */
 import { isFileId } from '../ids.ts'
 
 /** Bytes that can be read from their beginning, more than once. */

@@ -1,4 +1,4 @@
-/** Names of files as callers and models say them. They are for display and search, never part of a path. Pure. */
+/** File names given by callers and models. They are for display and search, never part of a path. Pure. */
 import { GatewayError } from '../errors.ts'
 
 const NAME_MAX_CHARS = 255

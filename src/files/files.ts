@@ -1,6 +1,6 @@
 /**
- * Files of workspaces: what is known of them is in the Store, their bytes are in a folder or bucket. The door of this
- * room. Serve threads; the main thread removes what is left over.
+ * Files of workspaces: metadata in the Store, bytes in a folder or bucket. The door of this room. Serve threads; the
+ * main thread removes what is left over.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'

@@ -1,4 +1,4 @@
-/** Bytes of files in a folder of this machine, or of a file system that all instances share. Any thread. */
+/** File bytes in a folder of this machine, or on a file system that all instances share. Any thread. */
 import { constants } from 'node:fs'
 import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
 import { join, resolve } from 'node:path'

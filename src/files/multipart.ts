@@ -1,5 +1,5 @@
 /**
- * Reads `multipart/form-data` (RFC 7578) from a body that is on the disk: where each part begins and ends. Bytes of
+ * Parses `multipart/form-data` (RFC 7578) in a body stored on disk: finds the start and end of each part. Bytes of
  * parts stay where they are. Unusual forms are refused, because parsers read them differently.
  */
 import { read as readCallback } from 'node:fs'

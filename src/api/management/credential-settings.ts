@@ -1,5 +1,5 @@
 /**
- * Makes records and changes of credentials from bodies of /byok: reads, checks and seals their keys. Uses no storage.
+ * Builds credential records and changes from /byok bodies: parses, validates and encrypts their keys. Uses no storage.
  */
 import { randomUUID } from 'node:crypto'
 import type { KeyDescription } from '../../credentials/parse/provider-key.ts'

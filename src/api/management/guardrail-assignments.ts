@@ -1,4 +1,4 @@
-/** Assignments of guardrails: /guardrails/{id}/assignments/keys and /members, and the lists over all guardrails. */
+/** Guardrail assignments: /guardrails/{id}/assignments/keys and /members, and the lists across all guardrails. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'

@@ -1,4 +1,4 @@
-/** Reads the settings of a guardrail from a body of /guardrails, and checks them. Uses no storage. */
+/** Parses and validates the settings of a guardrail from a /guardrails body. Uses no storage. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError } from '../../errors.ts'
 import { type MicroUsd, toMicroUsd } from '../../money.ts'

@@ -1,7 +1,7 @@
 /**
- * Reads pages and filters of management operations from the query. Pure. An unknown parameter is ignored, as clients of
- * this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies are
- * checked by protocol/json/body.ts.
+ * Reads paging and filter parameters of management operations from the query. Pure. An unknown parameter is ignored, as
+ * clients of this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies
+ * are checked by protocol/json/body.ts.
  */
 import { GatewayError } from '../../errors.ts'
 import { withinCharacters } from '../../protocol/json/schema.ts'

@@ -1,4 +1,4 @@
-/** The catalogue in the shape of Google's API: records of models, and pages by token. Pure. */
+/** The catalogue in the format of Google's API: model records, and pages by token. Pure. */
 import { GatewayError } from '../../errors.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
 import { hasParameter } from './model-documents.ts'

@@ -1,6 +1,6 @@
 /**
- * The catalogue in the shape of the Messages API, for clients that send `anthropic-version`: records of models, and
- * pages by the ids of their neighbours. Pure.
+ * The catalogue in the format of the Messages API, for clients that send `anthropic-version`: model records, and pages
+ * by the id before or after. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import type { AnyFormatName, Model } from '../../providers/provider.ts'

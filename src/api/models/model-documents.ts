@@ -1,6 +1,6 @@
 /**
- * The documents of models, endpoints and providers. Fields without data here (benchmarks, voices, cut-off dates)
- * are null, as documented. Pure.
+ * Model, endpoint and provider records in the form that clients get. Fields without data here (benchmarks, voices,
+ * cut-off dates) are null, as documented. Pure.
  */
 import { PARAMETER_NAMES } from '../../gateway/routing/rank.ts'
 import { formatUsd } from '../../money.ts'

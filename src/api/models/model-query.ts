@@ -1,4 +1,4 @@
-/** The query of a listing of models: filters, order and page. Pure. */
+/** Query parameters for listing models: filters, order and page. Pure. */
 import { GatewayError } from '../../errors.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'

@@ -1,5 +1,5 @@
 /**
- * The public catalogue: GET /models and its relatives, GET /providers. The documents of models are written once, with
+ * The public catalogue: GET /models and its variants, GET /providers. The documents of models are written once, with
  * the catalogue; a request only chooses among them, and one without filters gets the same bytes as the one before.
  */
 import { createHash } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Schemas of the answers of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
+/** Response schemas of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {

@@ -1,4 +1,4 @@
-/** Names of the schemas that the interface description has as components, for generated clients. Pure. */
+/** Names of the schemas that the OpenAPI document lists as components, for generated clients. Pure. */
 import type { TSchema } from '@sinclair/typebox'
 import { ChatBody, ChatTool, ChatToolChoice } from '../../dialects/chat-completions/body-schema.ts'
 import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'

@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document: the table of operations, with what the descriptions say of each. Pure. It names no host, and
- * has nothing of the configuration but the greatest sizes of bodies.
+ * Builds the OpenAPI document from the table of operations and their descriptions. Pure. It names no host, and has
+ * nothing of the configuration but the greatest sizes of bodies.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../operation.ts'

@@ -1,4 +1,4 @@
-/** Errors in the interface description: the statuses that an operation may have, and their envelopes. Pure. */
+/** Errors in the OpenAPI document: the statuses that an operation can return, and their envelopes. Pure. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { FAILURES, type FailureCode } from '../../errors.ts'
 import type { DialectName } from '../../protocol/request.ts'

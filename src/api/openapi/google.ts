@@ -1,4 +1,4 @@
-/** The interface description of the door of Google's clients. Pure. */
+/** The OpenAPI description of the operations for Google's clients. Pure. */
 import { Type } from '@sinclair/typebox'
 import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'

@@ -1,5 +1,5 @@
 /**
- * JSON Schema (2020-12) out of TypeBox schemas, for the interface description. Pure. Schemas with a name become
+ * Converts TypeBox schemas to JSON Schema (2020-12) for the OpenAPI document. Pure. Schemas with a name become
  * components that others refer to; kinds of a named union become components too. Symbols and functions stay behind.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** Schemas of the answers of POST /messages: the message, its blocks, and the events of a stream. Pure. */
+/** Response schemas of POST /messages: the message, its blocks, and the stream events. Pure. */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {

@@ -1,6 +1,6 @@
 /**
- * The reference page: the OpenAPI document as HTML for people, without scripts and without anything from elsewhere.
- * Main thread, once per process. Pure.
+ * The reference page: the OpenAPI document as HTML, without scripts or external resources. Main thread, once per
+ * process. Pure.
  */
 import type { JsonSchema } from './json-schema.ts'
 import { PAGE_STYLE } from './page-style.ts'

@@ -1,6 +1,6 @@
 /**
- * Schemas of the answers of POST /responses: the response, its items, its usage and the routing metadata. Pure.
- * A test holds them equal to the types of protocol/response.ts and protocol/items.ts.
+ * Response schemas of POST /responses: the response, its items, its usage and the routing metadata. Pure. A test holds
+ * them equal to the types of protocol/response.ts and protocol/items.ts.
  */
 import { Type } from '@sinclair/typebox'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'

@@ -1,6 +1,7 @@
 /**
- * The batch service of the Gemini API: a file of lines is uploaded, and a job is made of it; another file has the
- * replies. Jobs are operations. Source: the reference of the Gemini API (Batch API, Files). Pure, but for its calls.
+ * The batch service of the Gemini API: uploads a file of lines, creates a job for it, and reads the replies from
+ * another file. Jobs are operations. Source: the reference of the Gemini API (Batch API, Files). Pure, but for its
+ * calls.
  */
 import { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../../formats/failure.ts'

@@ -1,6 +1,6 @@
 /**
- * Work on one job at a batch service, from its submission to its last line: one visit after the other, each under the
- * claim of the job. What has to survive a crash is in the Store; the rest is found out again. Batch thread.
+ * Works on one provider batch job from submission to its last line, in repeated visits that each hold the claim of the
+ * job. What has to survive a crash is in the Store; the rest is found out again. Batch thread.
  */
 import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'

@@ -1,7 +1,7 @@
 /**
- * The batch service of OpenAI, and of providers that offer the same: a file of lines is uploaded, and a batch is made
- * of it; two files have the replies and the errors. Source: the Batch and Files APIs, as the official SDK types them.
- * Pure, but for its calls.
+ * The batch service of OpenAI and compatible providers: uploads a file of lines, creates a batch for it, and reads
+ * replies and errors from two files. Source: the Batch and Files APIs, as the official SDK types them. Pure, but for
+ * its calls.
  */
 import { GatewayError } from '../../errors.ts'
 import { tidyMessage } from '../../formats/failure.ts'

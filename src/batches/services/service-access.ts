@@ -1,6 +1,6 @@
 /**
- * Access to the batch service of a job: its endpoint as the catalogue has it now, and the key with which the job was
- * submitted. Batch threads; serve threads to remove what a provider keeps.
+ * Access to the batch service of a job: its endpoint in the current catalogue, and the key that submitted the job.
+ * Batch threads; serve threads to remove what a provider keeps.
  */
 import type { Clock } from '../../clock.ts'
 import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'

@@ -1,6 +1,6 @@
 /**
- * Asks the batch service of a new batch whether it answers, where the caller wants no other way to run it: then the
- * caller is told at once, and not after a day. Serve threads.
+ * Probes the batch service of a new batch that may not run in any other way, so that the caller learns of an outage now
+ * and not a day later. Serve threads.
  */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'

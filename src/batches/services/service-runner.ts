@@ -1,6 +1,6 @@
 /**
- * The part of a runner of batches that uses batch services: makes jobs of deferred lines, and works on the jobs of its
- * batches until they have given all they have. Runners share the jobs by claims. Batch thread.
+ * The part of the batch runner that uses provider batch services: turns deferred lines into jobs, and works on the jobs
+ * until all results are in. Runners share the jobs by claims. Batch thread.
  */
 
 import { callerOf } from '../../access/keys.ts'

@@ -1,7 +1,7 @@
 /**
- * The contract of batch services: the APIs by which providers run many requests within a day, at a lower price. A job
- * is one batch of such a service; it has lines, each a request of ours. One file per service; table.ts lists them.
- * Types only. Nothing that a service says is trusted: not ids, not sizes, not states.
+ * The contract of batch services: provider APIs that run many requests within a day at a lower price. A job is one
+ * batch of such a service; it has lines, each a request of ours. One file per service; table.ts lists them. Types only.
+ * Nothing that a service says is trusted: not ids, not sizes, not states.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { WireRequest } from '../../formats/format.ts'

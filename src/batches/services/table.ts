@@ -1,4 +1,4 @@
-/** The batch services by the format of the requests that they run. Pure. */
+/** The batch services, by request format. Pure. */
 import type { BatchFormat, FormatName } from '../../providers/provider.ts'
 import { anthropic } from './anthropic.ts'
 import { gemini } from './gemini.ts'

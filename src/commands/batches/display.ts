@@ -1,5 +1,5 @@
 /**
- * Shows a batch that is watched: as one line drawn over itself on a terminal, elsewhere as lines, or as JSON. The lines
+ * Shows a watched batch: as one self-updating line on a terminal, as plain lines elsewhere, or as JSON. The lines
  * themselves are pure.
  */
 import { type Clock, isoInstant, type Timer } from '../../clock.ts'

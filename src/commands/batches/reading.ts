@@ -1,4 +1,4 @@
-/** Reads batches from a gateway: pages of a list, and one batch with its results, which may be larger than memory. */
+/** Reads batches from a gateway: pages of a list, and one batch with results that may not fit into memory. */
 import type { Readable } from 'node:stream'
 import type { GatewayClient } from '../gateway-client.ts'
 import { plain } from '../terminal/text.ts'

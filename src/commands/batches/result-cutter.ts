@@ -1,6 +1,6 @@
 /**
- * Cuts the results of a batch out of its JSON while it arrives, so that a reply of any size needs the memory of one
- * result. Bytes go on as they came. Pure.
+ * Extracts the results of a batch from its JSON as it arrives, so that memory holds one result at a time. Bytes go on
+ * as they came. Pure.
  */
 
 /** More than any gateway sends besides results. */

@@ -1,4 +1,4 @@
-/** Batches as the command line shows them, read from the replies of a gateway. Pure. */
+/** Batches as the command line shows them, parsed from gateway replies. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { TERMINAL_STATUSES } from '../../protocol/management/batches.ts'

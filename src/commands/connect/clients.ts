@@ -1,4 +1,4 @@
-/** How to point clients at a gateway: a row for each, with the lines that work as pasted. Pure. */
+/** How to connect each client to a gateway: one row per client, with lines that work when pasted. Pure. */
 
 /** A model, as far as a client has to be told of it. */
 export interface ConnectModel {

@@ -1,4 +1,4 @@
-/** All commands, with what they need; a start does without the others. */
+/** All commands and what each needs, loaded only when one other than start runs. */
 import { batchesCancel, batchesList, batchesWatch } from '../batches.ts'
 import { check } from '../check.ts'
 import type { Command } from '../command.ts'

@@ -1,4 +1,4 @@
-/** Texts for a terminal: numbers, times and words of others. ASCII only, as every terminal shows it. Pure. */
+/** Text for a terminal: numbers, durations, and untrusted strings. ASCII only, as every terminal shows it. Pure. */
 
 /** Controls, also those that turn the direction of a line: they would move the cursor or hide text. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it removes

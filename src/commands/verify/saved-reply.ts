@@ -1,4 +1,4 @@
-/** A saved reply with its proof: a JSON document, an event stream, or one JSON document for each event. Pure. */
+/** A saved reply with its proof: a JSON document, an event stream, or one JSON document per event. Pure. */
 import { createHash } from 'node:crypto'
 import { digestedEvent, type ProofScope, proofPlace, replyDigest } from '../../protocol/management/proof.ts'
 

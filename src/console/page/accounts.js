@@ -1,4 +1,4 @@
-/** Credits, API keys and end users, with what was spent today. Keys are shown by their masked label only. */
+/** Credits, API keys and end users, with what they spent today. Keys are shown by their masked label only. */
 import { count, dateTime, text, usd } from './format.js'
 import { html, useState } from './html.js'
 import { Chip, Empty, Figure, Pages, Table, useView, Waiting } from './parts.js'

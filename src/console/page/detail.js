@@ -1,4 +1,4 @@
-/** One request: the bar of its stages, its attempts, and what its usage record says. Never its texts. */
+/** One request: its stages as a bar, its attempts, and its usage record. Never its texts. */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 import { Attempts, Status } from './outcome.js'

@@ -1,4 +1,4 @@
-/** What guardrails have done since the process started, by detector, and which guardrails there are. */
+/** The list of guardrails, and their findings by detector since the process started. */
 import { count, text } from './format.js'
 import { html } from './html.js'
 import { Chip, Empty, Table, useView, Waiting } from './parts.js'

@@ -1,4 +1,4 @@
-/** Templates and hooks of the view library, from one place. Every value in a template is text, never markup. */
+/** Re-exports the template and hook functions of the view library. Every value in a template is text, never markup. */
 import htm from 'htm'
 import { h } from 'preact'
 

@@ -1,4 +1,6 @@
-/** The live list of this tab: the last requests by id, and the spans of the charts. Comes back after a lost line. */
+/**
+ * The live list of this tab: the latest requests by id, and the intervals of the charts. Comes back after a lost line.
+ */
 
 const ROWS_MAX = 500
 const RETRY_FIRST_MS = 1_000

@@ -1,4 +1,4 @@
-/** The console: signs in, follows the live list, and shows the view that the address names. */
+/** The console: signs in, follows the live list, and shows the view that the URL names. */
 import { Accounts } from './accounts.js'
 import { Batches } from './batches.js'
 import { count } from './format.js'

@@ -1,4 +1,4 @@
-/** Models by endpoints: how each endpoint stands, how fast it is, and what it costs. */
+/** Models by endpoint: the health, speed and price of each endpoint. */
 import { duration, percent, perMillion } from './format.js'
 import { html, useEffect, useState } from './html.js'
 import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'

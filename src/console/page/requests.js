@@ -1,4 +1,4 @@
-/** The live list of requests, its charts, and the details of the one that is chosen. */
+/** The live list of requests, its charts, and the details of the selected request. */
 import { Charts } from './charts.js'
 import { Detail } from './detail.js'
 import { clock, count, duration, text, usd } from './format.js'

@@ -1,4 +1,4 @@
-/** Asks for a management key, and tries it before anything is shown. */
+/** Asks for a management key, and verifies it before anything is shown. */
 import { Calls } from './calls.js'
 import { html, useEffect, useRef, useState } from './html.js'
 

@@ -1,4 +1,4 @@
-/** The "try it" box: one request with an API key, streamed. The key is in the memory of this tab alone. */
+/** The playground: one request with an API key, streamed. The key is in the memory of this tab alone. */
 import { messageOf, readEvents } from './calls.js'
 import { count, duration, usd } from './format.js'
 import { html, useEffect, useRef, useState } from './html.js'

@@ -1,4 +1,4 @@
-/** Keys of services in AWS: access keys of users, and API keys, as JSON with what the address needs. Pure. */
+/** AWS keys: IAM access keys and API keys, as JSON with the values that the address needs. Pure. */
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 import { type PlainKey, plainKey } from './plain-key.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Keys of Azure: a JSON array of resources, each with a key for all its models, and of deployments, each with a key
- * and an address for one model. Pure.
+ * Azure keys: a JSON array of resources, each with a key for all its models, and of deployments, each with a key and an
+ * address for one model. Pure.
  */
 import { isIP } from 'node:net'
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, parseKeyJson } from './key-json.ts'

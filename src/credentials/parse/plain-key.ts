@@ -1,4 +1,4 @@
-/** Keys that are one text, alone or as JSON with the place that they belong to. Pure. */
+/** Keys that are a single string, alone or in JSON with the region or host that they belong to. Pure. */
 import type { DeclaredRegion } from '../../storage/store.ts'
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Parses the provider key that an organization brings, by the forms of its provider, and makes the label that people
- * see. Pure. Errors name the documented field and never repeat the key.
+ * Parses the provider key that an organization stores, in the formats of its provider, and makes the label shown to
+ * people. Pure. Errors name the documented field and never repeat the key.
  */
 import type { KeyForm } from '../../providers/provider.ts'
 import { keyFormOf } from '../../providers/table.ts'

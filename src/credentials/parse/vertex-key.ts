@@ -1,4 +1,4 @@
-/** Keys of Google Vertex: the JSON of a service account, with the region and the bucket to work in. Pure. */
+/** Google Vertex keys: the JSON of a service account, with the region and the bucket to use. Pure. */
 import { createPrivateKey } from 'node:crypto'
 import { KeyFields, keyError, parseKeyJson } from './key-json.ts'
 

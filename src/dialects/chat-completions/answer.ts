@@ -1,4 +1,4 @@
-/** Pieces of an answer in the chat form, the same in a chunk and in a whole completion. Pure. */
+/** Parts of a chat reply that are the same in a chunk and in a whole completion. Pure. */
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type {
   Annotation,

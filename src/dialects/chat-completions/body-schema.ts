@@ -1,4 +1,4 @@
-/** The body of POST /chat/completions as a schema. Pure. */
+/** The schema of the POST /chat/completions body. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'

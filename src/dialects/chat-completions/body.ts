@@ -1,4 +1,4 @@
-/** A finished response as a whole chat completion. Pure. */
+/** Writes a finished response as a whole chat completion. Pure. */
 import type { MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import {

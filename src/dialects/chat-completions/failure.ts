@@ -1,4 +1,4 @@
-/** Failures in the chat form: the envelope, and the `error` of a chunk. Pure. */
+/** Errors in the chat format: the envelope, and the `error` of a chunk. Pure. */
 import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
 import { availabilityOf, errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'

@@ -1,9 +1,9 @@
 /**
- * Events of one response as frames of chat chunks. Pure. Hot path: deltas of text, reasoning and arguments are
- * written by hand around a head that is made once.
+ * Writes the events of a response as chat chunks. Pure. Hot path: deltas of text, reasoning and arguments are written
+ * by hand around a head that is made once.
  *
- * Order: debug chunks, deltas of one choice, its finish, one chunk with usage, `[DONE]`. A failure ends the choice
- * with `error`.
+ * Order: debug chunks, deltas of one choice, its finish, one chunk with usage, `[DONE]`. A failure ends the choice with
+ * `error`.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'

@@ -1,4 +1,4 @@
-/** Elements of `messages` as schemas. Objects are open: a field that nobody here knows does no harm. Pure. */
+/** Schemas of the elements of `messages`. Objects are open: a field that nobody here knows does no harm. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'

@@ -1,5 +1,5 @@
 /**
- * `messages` as input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
+ * Translates `messages` to input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
  * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
  */
 import { elementPath } from '../../protocol/json/schema.ts'

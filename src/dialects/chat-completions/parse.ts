@@ -1,6 +1,6 @@
 /**
- * The body of POST /chat/completions as a request. Pure. Hot path: the check of the body, one walk over its fields
- * and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
+ * Translates a POST /chat/completions body to a request. Pure. Hot path: the check of the body, one walk over its
+ * fields and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
  */
 import { GatewayError } from '../../errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'

@@ -1,6 +1,6 @@
 /**
- * Paths of a request in the names of the chat body, for what is refused after the body was translated. Pure. Runs
- * only for failures: messages are found again from the items, so that no request carries where it came from.
+ * Translates request paths to field names of the chat body, for errors found after translation. Pure. Runs only for
+ * failures: messages are found again from the items, so that no request carries where it came from.
  */
 import type { InputItem } from '../../protocol/items.ts'
 import { elementPath } from '../../protocol/json/schema.ts'

@@ -1,5 +1,5 @@
 /**
- * The body of POST /embeddings as a schema, without `input`: its lists may have a million numbers, and errors name the
+ * The schema of the POST /embeddings body, without `input`: its lists may have a million numbers, and errors name the
  * one at fault (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
  */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'

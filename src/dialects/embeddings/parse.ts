@@ -1,4 +1,7 @@
-/** The body of POST /embeddings as a request. Pure. Errors name fields of this body and never repeat what was sent. */
+/**
+ * Translates a POST /embeddings body to a request. Pure. Errors name fields of this body and never repeat what was
+ * sent.
+ */
 import { GatewayError } from '../../errors.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'

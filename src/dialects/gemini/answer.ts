@@ -1,4 +1,4 @@
-/** Pieces of an answer as this API has them, the same in a chunk and in a whole answer. Pure. */
+/** Parts of a generateContent reply that are the same in a chunk and in a whole reply. Pure. */
 import type { HostedItem, Logprob, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'

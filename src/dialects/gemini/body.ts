@@ -1,4 +1,4 @@
-/** A finished response as a whole answer. Pure. */
+/** Writes a finished response as a whole generateContent reply. Pure. */
 import type { MessageItem, OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

@@ -1,6 +1,6 @@
 /**
- * `generationConfig` as fields of a request. Pure. What no other API has a word for stays in a field of this name: a
- * provider of this API is sent it, and others go on without it, as it only tunes the answer.
+ * Translates `generationConfig` to request fields. Pure. What no other API has a word for stays in a field of this
+ * name: a provider of this API is sent it, and others go on without it, as it only tunes the answer.
  */
 import { isStrict } from '../strict-schema.ts'
 import { invalid } from '../translation.ts'

@@ -1,7 +1,7 @@
 /**
- * `systemInstruction` and `contents` as input items. Pure. Hot path: one walk. A turn of the model becomes what it said
- * in order; a turn of a user is divided at the results of functions, which are items of their own. Calls may come back
- * without an id: a result then belongs to the first open call of its function.
+ * Translates `systemInstruction` and `contents` to input items. Pure. Hot path: one walk. A turn of the model becomes
+ * what it said in order; a turn of a user is divided at the results of functions, which are items of their own. Calls
+ * may come back without an id: a result then belongs to the first open call of its function.
  */
 import { drawnItem } from '../hosted-items.ts'
 import { invalid } from '../translation.ts'

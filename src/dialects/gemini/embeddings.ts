@@ -1,6 +1,6 @@
 /**
- * The bodies of embedContent and batchEmbedContents as those of POST /embeddings, and their answers. Pure. The door
- * puts `model` into the body.
+ * Translates embedContent and batchEmbedContents to POST /embeddings, and its replies back. Pure. The door puts `model`
+ * into the body.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { GatewayError } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** Failures in the form of this API: the envelope, and the last word of a stream. Pure. */
+/** Errors in the format of Google's API: the envelope, and the last event of a stream. Pure. */
 import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -1,5 +1,6 @@
 /**
- * Events of one response as chunks of an answer. Pure. Hot path: deltas of text and thoughts are written by hand.
+ * Writes the events of a response as generateContent chunks. Pure. Hot path: deltas of text and thoughts are written by
+ * hand.
  *
  * A chunk is a frame `data: …` of an event stream, or an element of one JSON array. Calls and whatever tools made are
  * told at their end, in one part each. The last chunk has the end and the usage. A failure is its last word: without

@@ -1,5 +1,5 @@
 /**
- * Names of fields in either spelling that Google takes: `systemInstruction` is `system_instruction`. Pure. Hot path: a
+ * Field names in both spellings that Google accepts: `systemInstruction` and `system_instruction`. Pure. Hot path: a
  * body in the usual spelling is walked once and not copied.
  */
 import { isObject } from '../../protocol/json/schema.ts'

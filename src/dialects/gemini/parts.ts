@@ -1,7 +1,7 @@
 /**
- * Parts of a client as parts of a request. Pure. What only this API has words for goes along in `native`: `part` takes
- * the place of what a provider of this API would be sent, `unknown` is a kind of part that means nothing elsewhere, and
- * other fields are added.
+ * Translates the client's content parts to request parts. Pure. What only this API has words for goes along in
+ * `native`: `part` takes the place of what a provider of this API would be sent, `unknown` is a kind of part that means
+ * nothing elsewhere, and other fields are added.
  */
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Part } from './body-schema.ts'

@@ -1,6 +1,6 @@
 /**
- * Schemas of this API, a subset of OpenAPI, as JSON Schema. Pure. Types have capital letters there, null is a flag, and
- * whole numbers may be texts.
+ * Translates schemas of this API, a subset of OpenAPI, to JSON Schema. Pure. Types have capital letters there, null is
+ * a flag, and whole numbers may be texts.
  */
 import { isObject } from '../../protocol/json/schema.ts'
 import { camel } from './names.ts'

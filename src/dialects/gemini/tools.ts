@@ -1,7 +1,7 @@
 /**
- * `tools` and `toolConfig` as a request has them. Pure. Each field of an entry is a tool. Tools that Google runs have
- * the nearest form that a request knows, which a server tool of the gateway serves elsewhere; a provider of this API
- * gets them as they came.
+ * Translates `tools` and `toolConfig` to those of a request. Pure. Each field of an entry is a tool. Tools that Google
+ * runs have the nearest form that a request knows, which a server tool of the gateway serves elsewhere; a provider of
+ * this API gets them as they came.
  */
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { isObject } from '../../protocol/json/schema.ts'

@@ -1,4 +1,4 @@
-/** Pieces of an answer as this API has them, the same in an event and in a whole message. Pure. */
+/** Parts of a Messages reply that are the same in an event and in a whole message. Pure. */
 import type { HostedItem, MessageItem, OutputItem } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'

@@ -1,4 +1,4 @@
-/** The body of POST /messages as a schema. Pure. */
+/** The schema of the POST /messages body. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, maybe, oneOf, text, variants } from '../../protocol/json/schema.ts'

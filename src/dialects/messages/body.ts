@@ -1,4 +1,4 @@
-/** A finished response as a whole message. Pure. */
+/** Writes a finished response as a whole message. Pure. */
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import {

@@ -1,4 +1,4 @@
-/** Failures in the form of this API: the envelope, and the event of a stream. Pure. */
+/** Errors in the format of the Messages API: the envelope, and the stream event. Pure. */
 import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'

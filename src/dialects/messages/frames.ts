@@ -1,6 +1,6 @@
 /**
- * Events of one response as frames of a message. Pure. Hot path: deltas of text, thinking and input are written by
- * hand.
+ * Writes the events of a response as Messages stream events. Pure. Hot path: deltas of text, thinking and input are
+ * written by hand.
  *
  * Order: debug events, message_start, ping, for each block start … stop, message_delta with the end and the usage,
  * message_stop. A failure is one event `error`, after which nothing comes. One block is open at a time: what other

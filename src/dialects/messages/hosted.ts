@@ -1,7 +1,7 @@
 /**
- * Items of tools that the provider or the gateway ran, as blocks: a call, and what it gave. Pure. A provider of this
- * API tells both blocks itself; they pass as they are, because they hold sealed parts that later turns need. For all
- * others the blocks are made of the item.
+ * Writes items of tools that the provider or the gateway ran as two blocks: the call and its result. Pure. A provider
+ * of this API tells both blocks itself; they pass as they are, because they hold sealed parts that later turns need.
+ * For all others the blocks are made of the item.
  */
 import type { HostedItem } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'

@@ -1,6 +1,6 @@
 /**
- * The body of POST /messages as a request. Pure. Hot path: the check of the body, one walk over its fields and one over
- * its messages. Errors name fields of the client's body and never repeat what it sent.
+ * Translates a POST /messages body to a request. Pure. Hot path: the check of the body, one walk over its fields and
+ * one over its messages. Errors name fields of the client's body and never repeat what it sent.
  */
 import { GatewayError } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'

@@ -1,6 +1,6 @@
 /**
- * A prompt that is too long, in the words by which clients of this API know it: they shorten the conversation and come
- * again. Pure.
+ * The "prompt is too long" error in the wording that clients of this API recognize: they shorten the conversation and
+ * retry. Pure.
  */
 
 /** The words of the API itself. The second form is about `max_tokens`, and clients read its numbers. */

@@ -1,6 +1,6 @@
 /**
- * `tools` and `tool_choice` as a request has them. Pure. A tool of the API itself has the nearest form that a request
- * knows, for providers that have one like it; a provider of this API gets it as it came.
+ * Translates `tools` and `tool_choice` to those of a request. Pure. A tool of the API itself has the nearest form that
+ * a request knows, for providers that have one like it; a provider of this API gets it as it came.
  */
 import { Type } from '@sinclair/typebox'
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Which messages a provider of the same API may get in their own words: those without anything that the gateway has to
- * take out or translate first. Pure. Hot path: one look at each block.
+ * Decides which messages a provider with the same API may receive unchanged: those in which the gateway has nothing to
+ * remove or translate. Pure. Hot path: one look at each block.
  */
 import type { MessageInput, UserBlock } from './message-schema.ts'
 import { isSealedHere } from './thinking.ts'
