@@ -1,4 +1,6 @@
-/** How providers count the tokens of a request before it is sent: the call of each format that has one. Pure. */
+/**
+ * How providers count the tokens of a request before it is sent: the counting call of each format that has one. Pure.
+ */
 import type { TokenCounting } from './format.ts'
 import { count, type Json, recordOrEmpty } from './json.ts'
 

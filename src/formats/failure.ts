@@ -1,5 +1,5 @@
 /**
- * Errors that formats raise: errors of providers, requests that a format cannot express, and replies without a bound.
+ * Errors that formats raise: provider errors, requests that a format cannot express, and replies that exceed a limit.
  * Each format reads its own error shape; one table here maps it to a failure of the gateway. Pure.
  */
 import { type FailureCode, GatewayError, PROVIDER_STATUSES } from '../errors.ts'

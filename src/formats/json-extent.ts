@@ -1,6 +1,6 @@
 /**
- * Knows of a JSON text that comes in pieces whether it is a complete object or list, without holding it. It counts
- * brackets outside of strings: for proper JSON that is what a parser would say. Pure. Hot path.
+ * Detects when JSON text that arrives in pieces is a complete object or list, without storing it. It counts brackets
+ * outside of strings: for proper JSON that is what a parser would say. Pure. Hot path.
  */
 const QUOTE = 34
 const BACKSLASH = 92

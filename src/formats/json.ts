@@ -1,6 +1,6 @@
 /**
- * Safe reading of foreign JSON. Providers omit fields, send null, '' or another type; a field of a wrong type reads as
- * a missing one. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty value
+ * Safe parsing of untrusted JSON. Providers omit fields, send null, '' or another type; a field of a wrong type reads
+ * as a missing one. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty value
  * instead of null. Pure. Hot path.
  */
 import { GatewayError } from '../errors.ts'

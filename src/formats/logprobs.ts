@@ -1,4 +1,4 @@
-/** Log probabilities that a provider tells. Pure. */
+/** Log probabilities reported by a provider. Pure. */
 import type { Logprob } from '../protocol/items.ts'
 import { record } from './json.ts'
 

@@ -1,5 +1,5 @@
 /**
- * The parts of a request that may go out to a provider: its fields, and items of earlier turns. Pure. Hot path.
+ * The parts of a request that may be sent to a provider: its fields, and items of earlier turns. Pure. Hot path.
  * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
  * dialect.
  */

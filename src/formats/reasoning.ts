@@ -1,6 +1,6 @@
 /**
- * Reasoning in all formats: names of its sources, which decide how it goes back in a later turn, and efforts with their
- * documented shares of the output limit. Pure.
+ * Reasoning across formats: names of its sources, which decide how it is sent back in a later turn, and effort levels
+ * with their documented shares of the output limit. Pure.
  */
 import type { ResponsesRequest } from '../protocol/request.ts'
 

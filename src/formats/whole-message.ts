@@ -1,6 +1,6 @@
 /**
- * Messages of whole replies, which nobody has to see in pieces: told as one where that is all there is to tell. The
- * text passes in the bytes of the provider where these are those that we would write. Pure. Hot path.
+ * Messages of whole replies: emitted in one piece if that piece is all there is. The text passes in the bytes of the
+ * provider where these are those that we would write. Pure. Hot path.
  */
 import type { MessageItem } from '../protocol/items.ts'
 

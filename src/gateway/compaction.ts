@@ -1,6 +1,6 @@
 /**
- * Compaction: the same model writes a summary of a conversation, and the client keeps it as a sealed item in the place
- * of what was said. The seal is bound to the workspace and to its kind; any node with the same master keys opens it. An
+ * Compaction: the same model summarizes a conversation, and the client stores the summary as an encrypted item that
+ * replaces it. The seal is bound to the workspace and to its kind; any node with the same master keys opens it. An
  * opened summary is the message of a user, so that it says nothing with more right than the client itself.
  */
 import type { TextSeal } from '../credentials/sealed-text.ts'

@@ -1,4 +1,4 @@
-/** The end of an exchange: its error, its charge, and the last event or the metadata that the caller gets. */
+/** Ends an exchange: its error, its charge, and the last event or metadata that the caller gets. */
 import { type Clock, unixSeconds } from '../clock.ts'
 import { type GatewayError, rewritten } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

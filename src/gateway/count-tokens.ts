@@ -1,6 +1,6 @@
 /**
- * Counts the tokens of a request without sending it: the provider that would be asked first counts, where its API can;
- * else the count is an estimate by the length of texts. Nothing is charged, and no usage record is written. Serve
+ * Counts the tokens of a request without sending it: by the API of the first provider that would be tried if it has
+ * one, otherwise by an estimate from the length of the texts. Nothing is charged, and no usage record is written. Serve
  * threads.
  */
 

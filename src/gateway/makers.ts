@@ -1,4 +1,4 @@
-/** Marks what a provider has sealed in its reply with its maker, as it leaves. One for each attempt. Hot path. */
+/** Labels encrypted provider content in a reply with the provider that can read it. One for each attempt. Hot path. */
 import { hash } from 'node:crypto'
 import type { AttemptRecord, Candidate } from '../exchange/exchange.ts'
 import type { Delta } from '../formats/format.ts'

@@ -1,7 +1,7 @@
 /**
- * Plans: what all plain requests of one key for one model have in common, decided once: the stages that have work, and
- * who may serve them. A request that names more goes the general way. A plan has no key, no token, no balance and no
- * health: those are looked at for each request. Bounded, one for each thread. Hot path: one lookup.
+ * Plans: decisions shared by all plain requests of one key for one model: which stages have work, and which endpoints
+ * may serve. A request that names more goes the general way. A plan has no key, no token, no balance and no health:
+ * those are looked at for each request. Bounded, one for each thread. Hot path: one lookup.
  *
  * A plan ends with the earliest of the records that it was made of, when one of its organization changes, and with the
  * catalogue. It belongs to the record of the API key: a new record has new plans.

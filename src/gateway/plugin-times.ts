@@ -1,5 +1,5 @@
 /**
- * The time that plugins take of one exchange. A plugin counts once one of its verbs was awaited, failed or changed
+ * The time that plugins spend on one exchange. A plugin counts once one of its verbs was awaited, failed or changed
  * something; until then it had nothing to do. Guardrails and other plugins that look at its texts are not its time.
  */
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** Running exchanges: the exchange that plugins see, and the state of its stages. */
+/** A running exchange: the Exchange that plugins see, plus the internal state of its stages. */
 
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
 import type { Answer } from './answer/answer.ts'

@@ -1,4 +1,4 @@
-/** The runner of an exchange's stages, and the stages that exchanges of every kind pass. */
+/** Runs the stages of an exchange, and defines the stages that all kinds of exchange share. */
 import type { Clock } from '../clock.ts'
 import type { Stage } from '../metrics/stages.ts'
 import { whenReady } from '../ready.ts'

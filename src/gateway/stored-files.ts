@@ -1,6 +1,6 @@
 /**
- * Files of the workspace in a request: parts that name one by its id get its bytes before anything looks at the
- * request, so that guardrails see texts and every provider can take them. Ids of other forms are those of a provider.
+ * Workspace files in a request: loads the bytes of parts that name a file by id, before anything else reads the
+ * request, so that guardrails see the text and every provider can take it. Ids of other forms are those of a provider.
  */
 import { GatewayError, overloaded } from '../errors.ts'
 import { isFileId } from '../ids.ts'

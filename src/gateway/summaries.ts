@@ -1,4 +1,7 @@
-/** Sealed summaries in an exchange: they are opened before anything looks at the request, and made where one is due. */
+/**
+ * Encrypted summaries in an exchange: decrypts them before anything else reads the request, and creates one when
+ * needed.
+ */
 
 import type { AskAs } from '../exchange/exchange.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -1,4 +1,4 @@
-/** The turns of one answer: asks the model, has plugins judge the reply, runs server tools, and asks again. */
+/** The turns of one answer: calls the model, lets plugins judge the reply, runs server tools, and calls again. */
 import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'

@@ -1,5 +1,5 @@
 /**
- * Patterns of users: the check that a pattern runs in linear time, and their search in texts. Pure. RE2 syntax, time
+ * User-defined patterns: the check that a pattern runs in linear time, and the search in texts. Pure. RE2 syntax, time
  * linear in the text. Patterns for which V8 is proved linear run there, one by one. For the others one automaton finds
  * those that occur, and only these are then matched one by one; two of them cost hardly more than one.
  */

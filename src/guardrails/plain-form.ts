@@ -1,7 +1,7 @@
 /**
- * The plain form of a text, in which detectors and patterns find text in other characters: compatible forms and digits
- * become ASCII, dashes become hyphens, invisible characters disappear, JSON escapes become their characters. Positions
- * map back to the text. Pure; time is linear.
+ * Normalizes a text so that detectors and patterns also find disguised characters: compatibility forms and digits
+ * become ASCII, dashes become hyphens, invisible characters disappear, JSON escapes are decoded. Positions map back to
+ * the text. Pure; time is linear.
  */
 
 import type { Hit, Shape } from './detector.ts'

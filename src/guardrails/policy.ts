@@ -1,5 +1,5 @@
 /**
- * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule comes from. Pure.
+ * Merges several guardrails into one policy: restrictions, rules, and the guardrail that each rule came from. Pure.
  * Merging never loosens a rule, and the order of the guardrails does not matter.
  */
 import type {

@@ -1,5 +1,5 @@
 /**
- * Compiles rules into a Scanner, which finds in a text what they name: the door of this room. Pure: no I/O, no clock;
+ * Compiles rules into a Scanner, which finds their matches in a text. Entry point of this room. Pure: no I/O, no clock;
  * the same on serve threads and in workers. Built-in rules take time linear in the text; patterns of users take linear
  * time for each match.
  */

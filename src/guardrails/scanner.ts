@@ -1,4 +1,4 @@
-/** Finds what compiled rules name in a text, as a whole or in windows. Hot path for short texts. Pure. */
+/** Finds matches of compiled rules in a text, as a whole or in windows. Hot path for short texts. Pure. */
 
 import { INJECTION_SLUG } from '../protocol/management/guardrails.ts'
 import type { CustomPatterns } from './custom.ts'

@@ -1,5 +1,6 @@
 /**
- * Scans a text that comes in pieces, and releases the parts that have been scanned. Pure. Hot path of guarded streams.
+ * Scans a text that arrives in pieces, and releases the parts that have been scanned. Pure. Hot path of guarded
+ * streams.
  *
  * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so the result does not depend on
  * the pieces. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its

@@ -1,4 +1,4 @@
-/** Counts of an endpoint's replies with tool calls: those whose calls a client can run, and faulty ones. Pure. */
+/** Counts an endpoint's replies with tool calls: those whose calls a client can run, and faulty ones. Pure. */
 
 /** After this time a reply counts half: an endpoint that nobody asks is judged anew after some minutes. */
 const HALF_LIFE_MS = 150_000

@@ -1,6 +1,6 @@
 /**
- * The callers of one endpoint: each API key has a breaker and counts of its own there, so that requests of one key
- * cannot take the endpoint from all others. Bounded: eight keys by name, those that fail before others, and all the
+ * Per-caller state of one endpoint: each API key has its own breaker and counts there, so that one key's requests
+ * cannot close the endpoint for all others. Bounded: eight keys by name, those that fail before others, and all the
  * rest together. Pure. Hot path.
  */
 import { Breaker, NEVER } from './breaker.ts'

@@ -1,6 +1,6 @@
 /**
- * The breakers of one endpoint in one thread: the one for all callers, and that of each key. Changes nothing but its
- * own fields. Hot path.
+ * The breakers of one endpoint in one thread: one for all callers, and one for each key. Changes nothing but its own
+ * fields. Hot path.
  *
  * The failures of one key open the breaker of this key. The breaker for all opens when a second key fails too, or when
  * no other key had a success lately.

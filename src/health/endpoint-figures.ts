@@ -1,6 +1,6 @@
 /**
- * Figures of an endpoint for listings: success, latency and throughput over minutes, half an hour and a day. Takes some
- * kilobytes for each endpoint that is used. Pure.
+ * Endpoint statistics for listings: success rate, latency and throughput over minutes, half an hour and a day. Takes
+ * some kilobytes for each endpoint that is used. Pure.
  */
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'

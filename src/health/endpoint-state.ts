@@ -1,5 +1,5 @@
 /**
- * State of one endpoint in one thread: its breakers, the waits that its provider asked for, and its counts. Changes
+ * State of one endpoint in one thread: its breakers, the delays that its provider asked for, and its counts. Changes
  * nothing but its own fields. Hot path.
  */
 

@@ -1,5 +1,5 @@
 /**
- * Health notes: outcomes and breaker changes that one thread reports to all others and to other instances. Plain data.
+ * Health updates: outcomes and breaker changes that one thread reports to other threads and instances. Plain data.
  * Times are spans, because the clocks of two threads have different zeros.
  */
 

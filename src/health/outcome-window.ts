@@ -1,4 +1,4 @@
-/** Counts of the attempts at one endpoint over the last 30 s. Pure. Hot path. */
+/** Counts attempts at one endpoint over the last 30 s. Pure. Hot path. */
 
 /** Milliseconds that count: an endpoint that works again has left its failures behind after this time. */
 export const WINDOW_MS = 30_000

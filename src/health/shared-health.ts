@@ -1,5 +1,5 @@
 /**
- * Endpoint health of one instance: passes the notes of each thread to all other threads, and to other instances if
+ * Endpoint health of one instance: forwards the updates of each thread to all other threads, and to other instances if
  * there are any. Main thread.
  */
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** A health note while it is being filled: what one thread has not told the others yet. Hot path. */
+/** A health update that is being collected and has not been sent to the other threads yet. Hot path. */
 import type { BreakerEvent, CallerNote, Cause, HealthNote } from './notes.ts'
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] }

@@ -1,6 +1,6 @@
 /**
- * Sends invalidations to other instances, by Redis or else by PostgreSQL, and receives theirs. Main thread. Requests
- * never wait for it. After an outage every cache reads its records again, because messages may have been lost. A failed
+ * Sends invalidations to other instances through Redis or PostgreSQL, and receives theirs. Main thread. Requests never
+ * wait for it. After an outage every cache reads its records again, because messages may have been lost. A failed
  * message is made up for by an invalidation of everything, as soon as something can be sent.
  */
 import { randomBytes } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Single flight: concurrent loads of one name share one promise, so that the store is asked once. */
+/** Single flight: concurrent loads of the same name share one promise, so that the store is read once. */
 
 interface Flight<Value> {
   readonly owner: string | null

@@ -1,7 +1,7 @@
 /**
- * Counters between threads. They are in the main thread, so that all serve threads count together; `CounterClient` is
- * the end in a serve thread, `CounterServer` the end in the main thread. Each end sends one message per turn of its
- * event loop.
+ * Carries limit counters between threads. They are in the main thread, so that all serve threads count together;
+ * `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread. Each end sends one message
+ * per turn of its event loop.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

@@ -1,4 +1,7 @@
-/** The demand of a request on limits: the possible ways to serve it, and the highest cost of each. Pure. Hot path. */
+/**
+ * What a request may cost against its limits: the possible ways to serve it, and the highest cost of each. Pure. Hot
+ * path.
+ */
 import type { PicoUsd } from '../money.ts'
 
 /** One way to serve a request: a price that grows with what is written. */

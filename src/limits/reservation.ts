@@ -1,4 +1,4 @@
-/** The reservation of one request: its start, its growth while the request runs, and its end. */
+/** The reservation of one request: how it starts, grows while the request runs, and ends. */
 import type { PicoUsd } from '../money.ts'
 import type { Allowance, Reservation, Spent } from '../protocol/records.ts'
 import { isPending } from '../ready.ts'

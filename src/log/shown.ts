@@ -1,5 +1,5 @@
 /**
- * Words of clients that a log line may show: names of models and parts of paths. A star replaces anything that could be
+ * Client-supplied strings that a log line may show: model names and path parts. A star replaces anything that could be
  * a key, an address or free text. Pure. Leaf.
  */
 

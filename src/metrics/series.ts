@@ -1,6 +1,6 @@
 /**
- * Counters and histograms that are very cheap to add to. prom-client builds a key from the labels for each value and
- * checks them; here a caller on the hot path looks its series up once, and adding is a sum. A registry of prom-client
+ * Counters and histograms with a very cheap increment. prom-client builds a key from the labels and checks them for
+ * each value; here the hot path looks its series up once, and an increment is an addition. A registry of prom-client
  * accepts them like its own. Leaf. Hot path.
  */
 import type { Metric, Registry } from 'prom-client'

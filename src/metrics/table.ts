@@ -1,6 +1,6 @@
 /**
- * The table of all metrics of threads, one row each. Label values come from closed sets only: route templates,
- * configured providers and models, enumerations. A test keeps docs/metrics.md equal to the table. Leaf.
+ * The table of all thread metrics, one row each. Label values come from closed sets only: route templates, configured
+ * providers and models, enumerations. A test keeps docs/metrics.md equal to the table. Leaf.
  */
 import { getHeapStatistics } from 'node:v8'
 

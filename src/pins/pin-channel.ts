@@ -1,7 +1,7 @@
 /**
- * Pins between threads. `PinClient` is the end in a serve thread, `PinServer` the end in the main thread, which has the
- * pins. All questions of one iteration of the event loop are one message. A new pin is sent at once, so that it is
- * stored before its client can send the next request.
+ * Carries session affinity between threads. `PinClient` is the end in a serve thread, `PinServer` the end in the main
+ * thread, which has the pins. All questions of one iteration of the event loop are one message. A new pin is sent at
+ * once, so that it is stored before its client can send the next request.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { isPending } from '../ready.ts'

@@ -1,6 +1,6 @@
 /**
- * Pins: the endpoint at which a conversation stays. The contract of their stores, and the store of one process. It is
- * in the main thread, so that all serve threads know the same pins.
+ * Pins: session affinity, the endpoint at which a conversation stays. The contract of their stores, and the store of
+ * one process. It is in the main thread, so that all serve threads know the same pins.
  */
 import type { Clock } from '../clock.ts'
 import { SharedCache } from '../fairness/shared-cache.ts'

@@ -1,5 +1,5 @@
 /**
- * The message that alignment judges, and the requests to the evaluator and to the model about it. Pure. It holds only
+ * The message that alignment evaluates, and the requests to the evaluator and the model about it. Pure. It holds only
  * output of the model: no tool results, nothing of the conversation; reasoning only if it is judged too.
  */
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'

@@ -1,6 +1,6 @@
 /**
- * Auto routers: `gateway/auto` and `gateway/auto-beta` choose by the type of task, from the models that are used for
- * it, in a band of cost. Each reads the settings of its own plugin only.
+ * Auto routers: `gateway/auto` and `gateway/auto-beta` choose by task type from the models most used for it, within a
+ * cost tier. Each reads the settings of its own plugin only.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

@@ -1,7 +1,6 @@
 /**
- * Body builder: `gateway/bodybuilder` turns a text in plain words into requests that a client can send,
- * `{"requests": [...]}`. A model of the catalogue writes them, at the expense of the service; anything else that it
- * says is withheld.
+ * Body builder: `gateway/bodybuilder` turns plain language into requests that a client can send, `{"requests": [...]}`.
+ * A model of the catalogue writes them, at the expense of the service; anything else that it says is withheld.
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

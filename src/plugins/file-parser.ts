@@ -1,6 +1,7 @@
 /**
- * File parser: turns PDFs into text for models that take no files; other models get the files unchanged. The text goes
- * back to the caller with the answer, and a document that comes back with its text is not read again. Serve threads.
+ * File parser: converts PDFs to text for models that do not accept files; other models get the files unchanged. The
+ * text goes back to the caller with the answer, and a document that comes back with its text is not read again. Serve
+ * threads.
  */
 
 import { createHash } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Documents in a request: finds them, finds contents that were read before, and replaces documents by parts. Pure. */
+/** Documents in a request: finds them, recognizes ones that were read before, and replaces them with parts. Pure. */
 import type { InputItem } from '../protocol/items.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -1,7 +1,7 @@
 /**
- * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` stand for a model that has the
- * server tool fusion, and the plugin gives the tool to the model of the request. The plugin's own settings are those of
- * the tool, which reads them itself.
+ * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` select a model with the server
+ * tool fusion, and the plugin adds the tool to the requested model. The plugin's own settings are those of the tool,
+ * which reads them itself.
  */
 import { GatewayError } from '../errors.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

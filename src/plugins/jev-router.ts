@@ -1,6 +1,6 @@
 /**
- * Jev router: `typesafe/jev-router` chooses by how much a task asks of a model, within a tier of cost. Its lists narrow
- * the choice: what they exclude is never chosen.
+ * Jev router: `typesafe/jev-router` chooses by the difficulty of the task, within a cost tier. Its lists narrow the
+ * choice: what they exclude is never chosen.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import { toUsd } from '../money.ts'

@@ -1,5 +1,5 @@
 /**
- * Moderation: a configured model checks the input before any other model is asked. Refuses flagged input, and input
+ * Moderation: a configured model checks the input before any other model is called. Refuses flagged input, and input
  * that cannot be checked. The service pays, so it runs only for requests within the limits of their caller.
  */
 import type { Config } from '../config/config.ts'

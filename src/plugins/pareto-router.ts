@@ -1,6 +1,6 @@
 /**
- * Pareto router: `gateway/pareto-code` chooses a model that writes code, by its score and its price: the cheapest of a
- * tier of scores, or the best at or under a price.
+ * Pareto router: `gateway/pareto-code` chooses a coding model by score and price: the cheapest in a score tier, or the
+ * best at or below a price.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import { UNITS_PER_USD } from '../money.ts'

@@ -1,6 +1,6 @@
 /**
- * The contract of plugins: a plugin may change a request before it is routed, judge a reply before it is delivered, and
- * change the items that are delivered. One file per id; table.ts lists them. Types only.
+ * The contract of plugins: a plugin may change a request before routing, judge a reply before delivery, and change the
+ * delivered items. One file per id; table.ts lists them. Types only.
  */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'

@@ -1,5 +1,5 @@
 /**
- * Structured output: checks answers against the requested JSON schema if the provider does not. A built-in rule for
+ * Structured output: validates answers against the requested JSON schema if the provider does not. A built-in rule for
  * every request with a schema. Withholds a whole answer that breaks a strict schema; for streams, and without `strict`,
  * it only reports.
  */

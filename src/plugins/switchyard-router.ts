@@ -1,6 +1,6 @@
 /**
- * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model, turn by turn, by a judge and by the
- * results of tools. Its candidates are the `models` of the request.
+ * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model for each turn, from the verdict of a
+ * judge model and from tool results. Its candidates are the `models` of the request.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

@@ -1,5 +1,5 @@
 /**
- * All plugins, in the order in which they work on a request. A new plugin is its file and a row here. Plugins that
+ * All plugins, in the order in which they process a request. A new plugin is its file and a row here. Plugins that
  * refuse come before those that cost; those that repair an answer come before those that check it.
  */
 import { createAlignment } from './alignment.ts'

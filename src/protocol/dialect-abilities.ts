@@ -1,6 +1,6 @@
 /**
- * Abilities of dialects: what clients of each API can send, be sent and be asked. A difference between dialects outside
- * `dialects/` is a column here; a new dialect has to say each. Pure.
+ * Abilities of dialects: what the clients of each API can send, receive and be asked for. A difference between dialects
+ * outside `dialects/` is a column here; a new dialect has to say each. Pure.
  */
 import type { DialectName } from './request.ts'
 

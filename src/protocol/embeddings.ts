@@ -1,6 +1,6 @@
 /**
- * Embeddings in the vocabulary of the gateway: their request, the settings that only they have, and their result. Pure.
- * Each input is a user message, so that guardrails, routing and limits read it as they read any other request.
+ * Embeddings in the vocabulary of the gateway: the request, its specific settings, and the result. Pure. Each input is
+ * a user message, so that guardrails, routing and limits read it as they read any other request.
  */
 import type { InputImage, InputText } from './parts.ts'
 import type { ResponsesRequest } from './request.ts'

@@ -1,6 +1,6 @@
 /**
- * A request that is over, as its serve thread tells it to the main thread while somebody watches the console: the log
- * line without address and key, and the times of the stages. Types only.
+ * A completed request, reported by its serve thread to the main thread while a console is open: the log line without
+ * address and key, and the stage times. Types only.
  */
 import type { ExchangeLine } from '../log/log.ts'
 import type { Stage } from '../metrics/stages.ts'

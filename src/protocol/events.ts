@@ -1,5 +1,5 @@
 /**
- * All 49 kinds of stream events of POST /responses, and their names. Types only, since the gateway makes these values.
+ * All 49 event types of a POST /responses stream, and their names. Types only, since the gateway makes these values.
  * The assembler holds the rules of their order.
  */
 import type { Annotation, Logprob, OutputItem, OutputPart, SummaryTextPart } from './items.ts'

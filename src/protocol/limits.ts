@@ -1,4 +1,4 @@
-/** All numbers of the public interface that bound a request, each with its reason. Pure. */
+/** All limits that the public interface puts on a request, each with its reason. Pure. */
 
 /** `session_id` and `user`, in characters (code points, as JSON Schema counts). */
 export const IDENTIFIER_MAX_CHARS = 256

@@ -1,5 +1,5 @@
 /**
- * Content that only its maker can read: encrypted reasoning, signatures of thoughts and of calls. It is marked with
+ * Content that only its provider can read: encrypted reasoning, and signatures of thoughts and calls. It is marked with
  * its maker (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other
  * way it is left out, because others refuse it. Content without a mark was not made through this gateway, and goes on
  * as it came. Pure.

@@ -1,4 +1,4 @@
-/** A limit per minute as clients are told of it. Pure. */
+/** A per-minute limit in the form that clients see. Pure. */
 export interface RateRoom {
   readonly limit: number
   /** After this request. */

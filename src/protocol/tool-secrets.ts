@@ -1,6 +1,6 @@
 /**
- * Secrets that a request carries for servers of others: the credentials of MCP servers, at the top and within the
- * tools that ask models. Pure.
+ * Secrets in a request for third-party servers: the credentials of MCP servers, at the top level and inside tools that
+ * call models. Pure.
  */
 import { parseJson } from './json/json.ts'
 import { isObject } from './json/schema.ts'

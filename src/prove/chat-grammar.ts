@@ -1,4 +1,4 @@
-/** The grammar of a stream of chat completions, as the public reference describes its chunks. Pure. */
+/** The grammar of a chat completions stream, as the public reference describes its chunks. Pure. */
 import type { Violation } from './responses-grammar.ts'
 import { DONE, fields, list, type SeenEvent, string } from './sse.ts'
 

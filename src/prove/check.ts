@@ -1,4 +1,4 @@
-/** The contract of a check: one promise of a public interface, how it is put to the test, and what was seen. */
+/** The contract of a check: one promise of a public interface, how it is tested, and what was observed. */
 import type { Proved, ProvedName } from './dialects.ts'
 import type { Asked, Tester } from './tester.ts'
 

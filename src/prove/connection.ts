@@ -1,4 +1,4 @@
-/** One connection to a gateway, byte by byte: what is sent is exactly what is written here. */
+/** One raw connection to a gateway: it sends exactly the bytes that it is given. */
 import { connect as connectPlain, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** The two interfaces that are proved: how each is asked, and how its replies and streams are read. Pure. */
+/** The two interfaces under test: how to send each a request, and how to read its replies and streams. Pure. */
 import { chatViolations } from './chat-grammar.ts'
 import { isTerminal, responsesViolations, textIn, type Violation } from './responses-grammar.ts'
 import { type ShapeRow, shapeFaults } from './shape.ts'

@@ -1,4 +1,4 @@
-/** What may go wrong while a gateway is asked, and what it means. */
+/** What can go wrong while a gateway is tested, and what each fault means. */
 import { NoConnection } from './connection.ts'
 import { NoHttp } from './raw-reply.ts'
 import { NoReply } from './tester.ts'

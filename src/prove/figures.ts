@@ -1,6 +1,6 @@
 /**
- * Figures beside the checks: the time to the first event through the gateway and, turn about, without it; and the CPU
- * time of the gateway's processes for each event. They judge nothing.
+ * Measurements next to the checks: time to the first event, alternately through the gateway and without it, and CPU
+ * time of the gateway's processes per event. They judge nothing.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Proved } from './dialects.ts'

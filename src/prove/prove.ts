@@ -1,4 +1,4 @@
-/** Proves a gateway: surveys it, makes the checks one after the other within the ration, and reports. The door. */
+/** Tests a gateway: explores it, runs the checks one after another within the request budget, and reports. The door. */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Check, CheckVerdict } from './check.ts'
 import { CHECKS } from './checks/table.ts'

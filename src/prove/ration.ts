@@ -1,4 +1,4 @@
-/** What may be sent: a number of requests, so many connections at a time, and until when. Nothing is sent past it. */
+/** The request budget: how many requests may be sent, how many at a time, and until when. Nothing is sent past it. */
 import type { Clock } from '../clock.ts'
 
 export interface ProveLimits {

@@ -1,4 +1,4 @@
-/** Commands by which a person repeats what a check has sent. `$KEY` stands for the key. Pure. */
+/** Shell commands that repeat what a check has sent. `$KEY` stands for the key. Pure. */
 import { type Header, isSecret } from './secrets.ts'
 
 /** A request as a command of curl. */

@@ -1,4 +1,7 @@
-/** The report: what was checked, expected and seen. It has no key in it, and nothing that changes a terminal. Pure. */
+/**
+ * The report: what was checked, what was expected, and what was observed. It has no key in it, and nothing that changes
+ * a terminal. Pure.
+ */
 import type { Check, CheckGroup } from './check.ts'
 import type { ProvedName } from './dialects.ts'
 import type { CpuFigure, FirstEventFigure } from './figures.ts'

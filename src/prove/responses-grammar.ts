@@ -1,5 +1,5 @@
 /**
- * The grammar of a stream of Responses: which event may follow which, and what has to add up. It checks what the public
+ * The grammar of a Responses stream: which event may follow which, and what must add up. It checks what the public
  * reference promises; events that it does not know may come anywhere. Pure.
  */
 import { fields, list, type SeenEvent, string } from './sse.ts'

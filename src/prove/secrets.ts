@@ -1,4 +1,4 @@
-/** Keeps keys out of all that is shown and stored, also where a gateway sends one back. Pure. */
+/** Keeps keys out of everything that is shown or stored, even if a gateway sends one back. Pure. */
 
 /** Shorter texts are no secrets, and may be parts of words. */
 const SECRET_MIN_CHARS = 4

@@ -1,4 +1,4 @@
-/** Reads an event stream as the HTML standard says, and keeps what a parser would forgive. Pure. */
+/** Parses an event stream by the HTML standard, and records deviations that a parser would forgive. Pure. */
 
 /** One event of a stream. */
 export interface SeenEvent {

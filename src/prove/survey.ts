@@ -1,4 +1,4 @@
-/** Finds out how a gateway can be asked: which of the two interfaces it has, and by which model. */
+/** Explores a gateway: which of the two interfaces it offers, and which model to use. */
 import { PROVED, type Proved } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { PROVIDER_MODEL } from './provider.ts'

@@ -1,6 +1,6 @@
 /**
- * Sends the requests of a check within the ration, bounded in size and time, and keeps a command that repeats the last
- * one. Samples are replies that several checks use.
+ * Sends the requests of a check within the request budget, bounded in size and time, and keeps a command that repeats
+ * the last one. Samples are replies that several checks use.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'

@@ -1,6 +1,6 @@
 /**
- * Addresses of providers with gaps, such as `{region}`, which a key or the provider's row fills. Pure.
- * A host from a key must match a pattern of the row: a key must not send requests to the host of a stranger.
+ * Provider addresses with placeholders, such as `{region}`, which a key or the provider's row fills in. Pure. A host
+ * from a key must match a pattern of the row: a key must not send requests to the host of a stranger.
  */
 import { GatewayError } from '../errors.ts'
 import type { AnyFormatName, Provider } from './provider.ts'

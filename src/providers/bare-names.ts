@@ -1,6 +1,6 @@
 /**
- * Names of models without their vendor, such as `claude-opus-4-5`: finds the ids that they mean. Rows of the
- * configuration alone give a bare name its meaning, so that imports and lists of providers never change it. Pure.
+ * Model names without a vendor, such as `claude-opus-4-5`: finds the matching ids. Rows of the configuration alone give
+ * a bare name its meaning, so that imports and lists of providers never change it. Pure.
  *
  * A name belongs to its family's author, by a row and then by a wildcard; any other is the end of one row. Dots and
  * dashes are alike in a version; the date of a version and `-latest` may be there or not.

@@ -1,6 +1,6 @@
 /**
- * The catalogue of providers and models, from the built-in table, the configuration's rows, imports, and the lists of
- * providers. The hot path reads it with one Map lookup. Pure.
+ * The catalogue of providers and models, built from the built-in table, the configuration, imports, and provider model
+ * lists. The hot path reads it with one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
 import { Faults, type ModelRow } from '../config/config.ts'

@@ -1,6 +1,6 @@
 /**
- * Joins the rows of models in the configuration with imports and lists of providers: fills in absent fields of a row,
- * and adds rows for further models. The configuration always wins. Pure.
+ * Merges configured models with imports and provider lists: fills in missing fields, and adds further models. The
+ * configuration always wins. Pure.
  */
 import type { EndpointRow, ModelRow } from '../config/config.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS, type KnownModel } from './known-models.ts'

@@ -1,4 +1,4 @@
-/** Measured figures of an endpoint, for listings of the catalogue. Types only. */
+/** Measured endpoint statistics, for catalogue listings. Types only. */
 import type { Endpoint } from './provider.ts'
 
 export interface Percentiles {

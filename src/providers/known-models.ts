@@ -1,6 +1,6 @@
 /**
- * Facts about models from outside the configuration: a file of the public shape, or a provider's own list. Both are
- * untrusted: each field is checked, and unreadable ones are left out or refused. Pure.
+ * Model data from outside the configuration: a file in the public format, or a provider's own list. Both are untrusted:
+ * each field is checked, and unreadable ones are left out or refused. Pure.
  */
 import type { PricingRow } from '../config/config.ts'
 import { formatUsd, UNITS_PER_USD } from '../money.ts'

@@ -1,4 +1,4 @@
-/** Models and their endpoints from rows, with the checks of a row. Pure. */
+/** Builds models and their endpoints from rows, and validates the rows. Pure. */
 import type { EndpointRow, Faults, ModelRow } from '../config/config.ts'
 import { didYouMean } from '../nearest.ts'
 import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'

@@ -1,4 +1,4 @@
-/** Prices from their rows. Pure. */
+/** Reads prices from rows. Pure. */
 import type { Faults, PricingRow } from '../config/config.ts'
 import { type PicoUsd, parseUsd } from '../money.ts'
 import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'

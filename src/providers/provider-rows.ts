@@ -1,4 +1,4 @@
-/** Providers: the built-in table with the rows of the configuration on top, and the checks of these rows. Pure. */
+/** Providers: the built-in table overlaid with the rows of the configuration, which it validates. Pure. */
 import { ConfigError, Faults, isProxyUrl, type ProviderRow } from '../config/config.ts'
 import { parseFactor } from '../money.ts'
 import { didYouMean } from '../nearest.ts'

@@ -1,4 +1,4 @@
-/** Suffixes that ask for a model in another way, such as `:free`. Pure. */
+/** Suffixes that request a variant of a model, such as `:free`. Pure. */
 
 /** `gateway/routing/names.ts` says what each asks for. */
 export const VARIANTS = ['exacto', 'extended', 'floor', 'free', 'nitro', 'online', 'thinking'] as const

@@ -1,5 +1,5 @@
 /**
- * The engine bubblewrap: each code runs in namespaces of its own, with a read-only `/usr` of this machine and without
+ * The engine bubblewrap: each program runs in its own namespaces, with a read-only `/usr` of this machine and without
  * network. Where the container has an allow-list, the socket of a proxy of ours is the way out. Main thread.
  */
 import { accessSync, constants } from 'node:fs'

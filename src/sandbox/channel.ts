@@ -1,6 +1,6 @@
 /**
- * The sandbox between threads. `SandboxClient` is the end in a thread that serves requests, `SandboxServer` the end in
- * the main thread, which has the containers. Plain data only.
+ * Carries sandbox calls between threads. `SandboxClient` is the end in a thread that serves requests, `SandboxServer`
+ * the end in the main thread, which has the containers. Plain data only.
  */
 import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'

@@ -1,5 +1,5 @@
 /**
- * All containers of this process: who may use which, how many there may be, when they end, and how many runs go at
+ * All containers of this process: who may use which, how many there may be, when they end, and how many programs run at
  * once. Main thread.
  */
 import type { Clock, Timer } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * The contract of the engines of the sandbox: where code of a model runs, and where the files of a container are. An
- * engine may trust nothing of what comes out of a run. Types only.
+ * The contract of sandbox engines: where a model's code runs, and where the files of a container are stored. An engine
+ * may trust nothing of what comes out of a run. Types only.
  */
 
 /** Code of a model. */

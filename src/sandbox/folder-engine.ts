@@ -1,6 +1,6 @@
 /**
- * Shared parts of the engines bubblewrap and docker: containers whose files are folders of this machine, and one
- * program for each code. Main thread.
+ * Code shared by the engines bubblewrap and docker: containers whose files are folders of this machine, and one program
+ * per run. Main thread.
  */
 import { chmod, lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

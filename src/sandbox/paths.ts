@@ -1,4 +1,4 @@
-/** Paths of files in a container. Pure. */
+/** File paths in a container. Pure. */
 import { DATA_FOLDER } from './engine.ts'
 
 const PATH_MAX_BYTES = 1_024

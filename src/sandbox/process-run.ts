@@ -1,6 +1,6 @@
 /**
- * Runs one untrusted program: writes its input, takes bounded output, and ends it with all its processes when it
- * passes a limit. Main thread.
+ * Runs one untrusted program: writes its input, reads bounded output, and kills it with all its processes when it
+ * exceeds a limit. Main thread.
  */
 import { spawn } from 'node:child_process'
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Watches memory and processor time of a process and of all that it has started, by `/proc`: limits of the engine do
- * not hold for WebAssembly, and those of the system hold for each process alone. Main thread.
+ * Watches the memory and CPU time of a process and its descendants through `/proc`: V8's limits do not cover
+ * WebAssembly, and system limits apply to each process separately. Main thread.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Clock, Timer } from '../clock.ts'

@@ -1,5 +1,5 @@
 /**
- * Lets a bounded number of runs go at once. Workspaces take turns, and none can fill the queue alone, nor run more than
+ * Limits how many runs are active at once. Workspaces take turns, and none can fill the queue alone, nor run more than
  * its part: a run may last as long as its code likes. Pure.
  */
 

@@ -1,4 +1,6 @@
-/** An HTTP request as its handler sees it: what is accepted of it, and its place among the requests of its key. */
+/**
+ * An HTTP request in the form that its handler sees: the accepted fields, and its place among the requests of its key.
+ */
 
 import type { Admission } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'

@@ -1,5 +1,5 @@
 /**
- * Counts the client connections of one thread, in all and for each address, and refuses those above the limits. Trusted
+ * Counts the client connections of one thread, in total and per address, and refuses those above the limits. Trusted
  * proxies have no cap for their address, because they carry many clients.
  */
 import { BlockList } from 'node:net'

@@ -1,4 +1,6 @@
-/** Graceful stop of a server: running requests get a grace time, the rest is aborted, then everything is closed. */
+/**
+ * Graceful shutdown of a server: running requests get a grace period, the rest is aborted, then everything is closed.
+ */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 

@@ -1,4 +1,4 @@
-/** The HTTP fronts by name, each loaded only where it serves. */
+/** The HTTP fronts by name, each loaded only if it is used. */
 import type { FRONT_CHOICES } from '../config/setting.ts'
 import type { CreateFront } from './front.ts'
 

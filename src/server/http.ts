@@ -1,6 +1,4 @@
-/**
- * The HTTP server of one thread: takes requests and sockets from its front, counts them, and ends them in a drain.
- */
+/** The HTTP server of one thread: takes requests and sockets from its front, counts them, and ends them in a drain. */
 
 import { AdmissionControl, type KeyedRequests } from '../admission/admission.ts'
 import type { EndedRequests } from '../admission/ended-requests.ts'

@@ -1,6 +1,7 @@
 /**
- * What may wait a little, so that running streams keep their pace: the starts of requests, and the long last frames of
- * streams. It is done in the order in which it came, and has a part of each turn of the event loop. Serve threads.
+ * Delays work that can wait a little, so that running streams keep their pace: starting requests, and the long last
+ * frames of streams. It is done in the order in which it came, and has a part of each turn of the event loop. Serve
+ * threads.
  */
 import type { Clock } from '../clock.ts'
 

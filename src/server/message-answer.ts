@@ -1,6 +1,6 @@
 /**
- * The answer to one message of a socket: frames of an event stream come in, and leave as messages. A failure before the
- * answer begins is one message. Serve threads. Hot path: `write`.
+ * The answer to one WebSocket message: turns the frames of an event stream into messages. A failure before the answer
+ * begins is one message. Serve threads. Hot path: `write`.
  */
 import type { MoreChunks } from '../api/operation.ts'
 import type { HttpRequest } from './http-request.ts'

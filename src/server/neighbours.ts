@@ -1,7 +1,6 @@
 /**
- * Answers for paths without an operation, or for a request that does not fit the one there: suggests the nearest
- * operation. The answer repeats nothing of the request.
- * Pure.
+ * Errors for unknown paths and wrong methods, with the nearest operation as a suggestion. The answer repeats nothing of
+ * the request. Pure.
  */
 import { GatewayError } from '../errors.ts'
 import { nearest } from '../nearest.ts'

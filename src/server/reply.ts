@@ -1,4 +1,4 @@
-/** Answers over HTTP: one JSON document, an error envelope, or a stream. */
+/** HTTP replies: one JSON document, an error envelope, or a stream. */
 import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'

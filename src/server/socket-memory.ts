@@ -1,6 +1,6 @@
 /**
- * Memory of sockets: the last response of each lane of a socket, with the conversation that led to it, so that the
- * next request names it and sends its new items only. A cache in memory: bounded for a socket, for a key and for the
+ * WebSocket conversation state: the last response of each lane with the conversation before it, so that the next
+ * request can refer to it and send only its new items. A cache in memory: bounded for a socket, for a key and for the
  * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
  */
 import { isObject } from '../protocol/json/schema.ts'

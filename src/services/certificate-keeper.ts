@@ -1,6 +1,6 @@
 /**
- * Watches the certificate of the public port: when its files change, checks them, and lets every thread serve with
- * them. A faulty pair changes nothing but a log line and a counter. Main thread.
+ * Watches the certificate files of the public port: when they change, validates them and has every thread use the new
+ * certificate. A faulty pair changes nothing but a log line and a counter. Main thread.
  */
 import { type Clock, isoInstant, type Timer, within } from '../clock.ts'
 import { ConfigError } from '../config/config.ts'

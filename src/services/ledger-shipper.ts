@@ -1,5 +1,5 @@
 /**
- * Ships spooled usage records into the Store, and removes them from disk. Main thread. After a crash a record may be
+ * Ships spooled usage records to the Store, and then deletes them from disk. Main thread. After a crash a record may be
  * shipped again, but the Store keeps one: it ignores an id that it has.
  */
 import type { Clock, Timer } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** The catalogue of one thread. It is replaced while requests run. */
+/** The current catalogue of one thread. It is replaced while requests run. */
 import { type Catalog, catalogOf, LiveCatalog } from '../providers/catalog.ts'
 import { type PackedCatalogue, type Unpacked, unpackBeside, unpackCatalogue } from '../providers/packed.ts'
 

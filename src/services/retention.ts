@@ -1,6 +1,6 @@
 /**
- * Removes records after their retention time, in small batches: serve threads can read meanwhile, and another writer
- * waits for one batch at most. Totals of usage stay. Main thread.
+ * Deletes records after their retention time, in small batches, so that serve threads can read meanwhile and another
+ * writer waits for one batch at most. Totals of usage stay. Main thread.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Config } from '../config/config.ts'

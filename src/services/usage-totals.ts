@@ -1,6 +1,6 @@
 /**
- * Counts the usage records of an older schema into the totals. Main thread, before the gateway takes requests: limits
- * and sums would be too low before. Bounded batches, so that the thread goes on between them.
+ * Adds usage records of an older schema to the totals. Main thread, before the gateway takes requests: limits and sums
+ * would be too low before. Bounded batches, so that the thread goes on between them.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'

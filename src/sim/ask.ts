@@ -1,4 +1,4 @@
-/** Reads requests to the simulated provider in any of the four formats into one form. Pure. */
+/** Parses requests to the simulated provider, in any of the four formats, into one form. Pure. */
 
 /** The formats the simulated provider speaks, named as in the configuration. */
 export type SimFormat = 'openai-responses' | 'openai-chat' | 'anthropic-messages' | 'google-gemini'

@@ -1,4 +1,4 @@
-/** Calls to the simulated batch services: what their APIs have in common. Pure, but for the jobs. */
+/** Request handling that the simulated batch services share. Pure, but for the jobs. */
 import { fieldsOf, type SimFields } from './ask.ts'
 import type { SimBatches, SimJob } from './batch-jobs.ts'
 

@@ -1,4 +1,4 @@
-/** The batches of the Gemini API, as the simulated provider speaks them. Pure, but for the jobs. */
+/** The simulated Gemini batch API. Pure, but for the jobs. */
 import { fieldsOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,4 +1,4 @@
-/** Anthropic's message batches, as the simulated provider speaks them. Pure, but for the jobs. */
+/** The simulated Anthropic batch API. Pure, but for the jobs. */
 import { fieldsOf, listOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,4 +1,4 @@
-/** OpenAI's batches and files, as the simulated provider speaks them. Pure, but for the jobs. */
+/** The simulated OpenAI batch and file APIs. Pure, but for the jobs. */
 import { fieldsOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,6 +1,6 @@
 /**
- * A small web of the simulator: a search engine that speaks SearXNG's API, and the pages that it finds. It says the
- * same each time, and each text says that it is simulated. Pure.
+ * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. It says the same each time,
+ * and each text says that it is simulated. Pure.
  */
 
 /** No DNS knows a name under `.invalid`. */

@@ -1,6 +1,6 @@
 /**
- * Replies of simulated models before any format, and the contract of a speaker, which writes a reply in one format.
- * Long texts come from generators while the provider sends them. Pure.
+ * Replies of simulated models, independent of format, and the contract of a speaker, which writes a reply in one
+ * format. Long texts come from generators while the provider sends them. Pure.
  */
 import type { SimAsk } from './ask.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The APIs of the simulated provider's batch services. Each row answers one kind of call; the base URL is the same for
- * all, so their ids tell them apart. Pure, but for the jobs.
+ * The batch APIs of the simulated provider. Each row answers one kind of call; the base URL is the same for all, so
+ * their ids tell them apart. Pure, but for the jobs.
  */
 import {
   cancelJob,

@@ -1,6 +1,4 @@
-/**
- * Speaker of the generateContent format: lines end in CRLF, calls come whole, thoughts have a count of their own. Pure.
- */
+/** Speaker of the generateContent format: CRLF line ends, complete calls, a separate count of thought tokens. Pure. */
 import { type Frame, type ReplyPart, type Speaker, type Speech, type Trouble, wholeText } from './reply.ts'
 
 const FINISH = { stop: 'STOP', calls: 'STOP', length: 'MAX_TOKENS', refusal: 'SAFETY' } as const

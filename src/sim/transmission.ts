@@ -1,4 +1,4 @@
-/** Sends one reply of the simulated provider with back-pressure and pace. Runs in the provider's own event loop. */
+/** Sends one reply of the simulated provider, paced and with back-pressure. Runs in the provider's own event loop. */
 import type { ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'
 import type { Frame, Speaker, Speech } from './reply.ts'

@@ -1,6 +1,6 @@
 /**
- * Batches in the store: records, lines, and the verbs on them. Every verb is one transaction. Leases and fencing tokens
- * keep a line from having two results when an owner of it was thought dead. Types only.
+ * Batches in the store: their records, their lines, and the operations on them. Every verb is one transaction. Leases
+ * and fencing tokens keep a line from having two results when an owner of it was thought dead. Types only.
  */
 import type {
   BatchEndpoint,

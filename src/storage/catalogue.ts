@@ -1,4 +1,4 @@
-/** Models that were imported, or that providers told: one list for each source. Types only. */
+/** Imported models and models listed by providers: one list per source. Types only. */
 
 /** A list of models and where it comes from. */
 export interface CatalogueSource {

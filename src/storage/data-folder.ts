@@ -1,4 +1,4 @@
-/** Places on the disk that follow from the storage URL. Light: a start needs them before it loads a storage. Leaf. */
+/** Paths on disk that follow from the storage URL. Light: a start needs them before it loads a storage. Leaf. */
 import { dirname, resolve } from 'node:path'
 
 /** The path of an embedded database in the URL; `:memory:` for one without a file; null for other URLs. */

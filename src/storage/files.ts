@@ -1,6 +1,6 @@
 /**
- * Files of workspaces in the Store: what is known of each, the passages by which their text is found, and the memory of
- * tools. The bytes of a file are elsewhere (files/contents.ts). Types only.
+ * Files of workspaces in the Store: metadata, text chunks for search, and the memory of tools. The bytes of a file are
+ * elsewhere (files/contents.ts). Types only.
  */
 
 /** Files and memory belong to one workspace; no other one sees them. */

@@ -1,4 +1,4 @@
-/** Opens the Store that a URL names: one implementation over any engine, with one file per group of verbs. */
+/** Opens the Store for a URL: one implementation over any engine, with one file per group of operations. */
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'

@@ -1,4 +1,4 @@
-/** Errors of a storage, by the caller's next step: wait, inform an operator, or give the record up. Leaf. */
+/** Storage errors, classified by what the caller should do: wait, inform an operator, or drop the record. Leaf. */
 
 /** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
 export class StoreError extends Error {

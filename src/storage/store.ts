@@ -1,5 +1,5 @@
 /**
- * The storage contract: domain records, the verbs on them, and their errors. Rows and SQL never leave `storage/`.
+ * The storage contract: domain records, the operations on them, and their errors. Rows and SQL never leave `storage/`.
  * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'

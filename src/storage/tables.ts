@@ -1,4 +1,4 @@
-/** The tables, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
+/** Table types, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { Generated } from 'kysely'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
 import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'

@@ -1,4 +1,4 @@
-/** Types of usage records: usage and cost of one admitted request, however it ended. */
+/** Types of usage records: the usage and cost of one admitted request, however it ended. */
 import type { PicoUsd } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 

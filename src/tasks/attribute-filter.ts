@@ -1,5 +1,5 @@
 /**
- * `filters` of a file search: comparisons of what is known of a file, and groups of them. Checked in the serve thread,
+ * The `filters` of a file search: comparisons of file attributes, and groups of them. Checked in the serve thread,
  * evaluated in the task worker. Plain data, pure.
  */
 import type { FileRecord } from '../storage/files.ts'

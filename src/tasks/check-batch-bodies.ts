@@ -1,6 +1,5 @@
 /**
- * Checks bodies of requests of a batch against the dialect of their endpoint, as the endpoint itself would. Task
- * worker.
+ * Validates request bodies of a batch with the dialect of their endpoint, as the endpoint itself would. Task worker.
  */
 import { BATCH_PARSERS, type BodyParser } from '../dialects/parsers.ts'
 import { type FailureCode, GatewayError } from '../errors.ts'

@@ -1,7 +1,7 @@
 /**
- * Checks the body of POST /batches, which is a file: its form as a whole, and that each request has what it needs, but
- * not the bodies of the requests (`check-batch-bodies.ts`). Works for a short time and tells how far it came, so that
- * the files of others get their turn. Task worker.
+ * Validates a POST /batches body, stored in a file: its structure, and the required fields of each request, but not the
+ * request bodies (`check-batch-bodies.ts`). Works for a short time and tells how far it came, so that the files of
+ * others get their turn. Task worker.
  */
 import { GatewayError } from '../errors.ts'
 import { type BatchCreation, checkBatchCreation } from '../protocol/management/batch-creation.ts'

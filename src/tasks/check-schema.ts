@@ -1,5 +1,5 @@
 /**
- * Checks a JSON text against a client's JSON schema. Schemas may be hostile: they are copied keyword by keyword into
+ * Validates JSON text against a client's JSON schema. Schemas may be hostile: they are copied keyword by keyword into
  * schemas that are safe to interpret (bounded in size and depth, references only within the schema, patterns only as
  * linear-time automata), nothing is compiled to code, and the deadline of the pool ends the rest. Pure; task worker.
  */

@@ -1,6 +1,6 @@
 /**
- * Scans texts with the rules of a guardrail, for texts that are too long for a serve thread. Each worker caches
- * compiled rules by their key, so that it compiles a rule set once. Pure but for that; task worker.
+ * Scans texts with guardrail rules, for texts that are too long for a serve thread. Each worker caches compiled rules
+ * by their key, so that it compiles a rule set once. Pure but for that; task worker.
  */
 import { LRUCache } from 'lru-cache'
 import {

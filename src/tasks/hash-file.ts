@@ -1,4 +1,4 @@
-/** SHA-256 of a file, which takes half a second for the largest body of a batch. Task worker. */
+/** Computes the SHA-256 of a file, which takes half a second for the largest batch body. Task worker. */
 import { createHash } from 'node:crypto'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import { readFully } from './batches/json-scanner.ts'

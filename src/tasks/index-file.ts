@@ -1,6 +1,6 @@
 /**
- * Makes the text of a new file searchable: reads it, cuts it into passages and writes them to the Store, far from the
- * event loops that serve. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
+ * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, away from
+ * serving event loops. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
 import type { FileText, NewPassage } from '../storage/files.ts'
 import { searchWords } from '../storage/search-words.ts'

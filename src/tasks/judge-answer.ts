@@ -1,7 +1,7 @@
 /**
- * Finds the verdict in an evaluator's answer: `{"probabilities":[…]}`, one number from 0 to 1 for each rule. A verdict
- * counts only if it is the end of the answer and nothing else there looks like one, because the judged message may
- * have made the evaluator quote it. Pure. Task worker, or inline for a short answer.
+ * Extracts the verdict from an evaluator's answer: `{"probabilities":[…]}`, one number from 0 to 1 per rule. A verdict
+ * counts only if it is the end of the answer and nothing else there looks like one, because the judged message may have
+ * made the evaluator quote it. Pure. Task worker, or inline for a short answer.
  */
 
 export interface JudgeAnswer {

@@ -1,5 +1,5 @@
 /**
- * Writes a document tree as Markdown, for models: no escapes before punctuation, rows of tables as lines with bars. The
+ * Writes a document tree as Markdown for models: no escapes before punctuation, table rows as lines with bars. The
  * depth of the tree is bounded before. Pure; task worker.
  */
 

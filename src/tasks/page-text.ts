@@ -1,6 +1,6 @@
 /**
- * Makes a fetched page readable: HTML becomes Markdown of its main content, other text stays as it is. Pages are
- * hostile: bytes, tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page
+ * Makes a fetched page readable: converts the main content of HTML to Markdown, and leaves other text unchanged. Pages
+ * are hostile: bytes, tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page
  * beyond the bounds is read without a document tree, and the deadline of the pool ends slow work. Pure; task worker,
  * bulk.
  */

@@ -1,5 +1,5 @@
 /**
- * The text of HTML without a document tree: one pass over the characters, whatever the tags say. For pages that are too
+ * Extracts the text of HTML in one pass, without a document tree and whatever the tags are. For pages that are too
  * large, too deep or too strange for the reader of page-text.ts. Pure; task worker, bulk.
  */
 

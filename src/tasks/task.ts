@@ -1,7 +1,6 @@
 /**
- * The types of tasks, the messages between a pool and its workers, and the closed set of ways in which a task can
- * fail. Only plain data travels between threads, because a copied error loses its class and fields: `toPlain` and
- * `fromPlain` convert. Pure.
+ * Task types, the messages between a pool and its workers, and the closed set of task failures. Only plain data travels
+ * between threads, because a copied error loses its class and fields: `toPlain` and `fromPlain` convert. Pure.
  */
 
 /** Evaluation tasks are short and requests wait for them; bulk tasks are long and have a pool of their own. */

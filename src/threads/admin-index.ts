@@ -1,4 +1,6 @@
-/** The page at `/` of the admin port: lists its other pages. It loads nothing and has no style or script. Pure. */
+/**
+ * The index page (`/`) of the admin port: links to its other pages. It loads nothing and has no style or script. Pure.
+ */
 
 interface AdminPage {
   readonly path: string

@@ -1,6 +1,6 @@
 /**
- * The admin port: an index, the console, the reference of the interface, metrics of all threads summed, liveness,
- * readiness. Main thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
+ * The admin port: an index, the console, the API reference, metrics summed over all threads, liveness, readiness. Main
+ * thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP, type Socket } from 'node:net'

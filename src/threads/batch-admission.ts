@@ -1,4 +1,4 @@
-/** Admission of the lines of batches: what a request over HTTP passes, without a socket. Batch thread. */
+/** Admission of batch lines: the same checks as for an HTTP request, without a socket. Batch thread. */
 
 import {
   Admission,

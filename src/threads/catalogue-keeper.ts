@@ -1,5 +1,5 @@
 /**
- * Keeps the catalogue of the process: the configuration, imported models, and the lists of providers. Asks providers
+ * Keeps the catalogue of the process up to date: the configuration, imported models, and provider lists. Asks providers
  * for their lists, stores these, and reports every change to all threads. Main thread.
  */
 import { createHash } from 'node:crypto'

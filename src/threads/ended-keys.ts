@@ -1,6 +1,6 @@
 /**
- * Ended keys: what runs by an API key ends soon after the key was deleted or disabled. Nothing is kept for it: when a
- * record changes, the open requests of this thread are looked through. Serve and batch threads.
+ * Stops running requests soon after their API key was deleted or disabled. Nothing is kept for it: when a record
+ * changes, the open requests of this thread are looked through. Serve and batch threads.
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { KeyedRequests } from '../admission/admission.ts'

@@ -1,4 +1,4 @@
-/** The kinds of threads that the supervisor starts and keeps running. A new kind is one row and its entry file. */
+/** The kinds of threads that the supervisor keeps running. A new kind is one row and its entry file. */
 import type { Config } from '../config/config.ts'
 
 export type ThreadKindName = 'serve' | 'batch'

@@ -1,6 +1,6 @@
 /**
- * Starts a whole gateway in this process: store, services of the main thread, threads, admin port. The command
- * `sluice start` uses it.
+ * Starts a complete gateway in this process: store, main-thread services, threads, admin port. The command `sluice
+ * start` uses it.
  */
 import { createBootstrap, type FirstKeys } from '../access/bootstrap.ts'
 import { type Clock, systemClock } from '../clock.ts'

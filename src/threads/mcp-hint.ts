@@ -1,5 +1,5 @@
 /**
- * Loads the client library of MCP in a quiet moment, where MCP was used before: its first call then stops nobody. A
+ * Loads the MCP client library in an idle moment if MCP was used before, so that the first MCP call blocks nobody. A
  * file in the data folder says so to the other threads, and to the next start. Serve threads.
  */
 import { access, writeFile } from 'node:fs/promises'

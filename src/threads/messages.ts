@@ -1,5 +1,5 @@
 /**
- * Messages between the supervisor and its threads, and the loop by which a thread follows them. Plain data and key
+ * Messages between the supervisor and its threads, and the loop in which a thread handles them. Plain data and key
  * objects only: anything else loses its fields.
  */
 import type { KeyObject } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Metrics of the process: its own series, and one page with the sums over all threads. Main thread. */
+/** Process metrics: the process's own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { AggregatorRegistry, Counter, Gauge, type MetricValue, Registry } from 'prom-client'

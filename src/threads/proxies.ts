@@ -1,4 +1,4 @@
-/** The proxies of the configuration, for whatever sends requests. */
+/** The configured egress proxies, for every part that sends requests. */
 import type { Config } from '../config/config.ts'
 import type { ProxySettings } from '../upstream/egress.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Collects garbage when a thread has become quiet. The engine keeps the room that a start or a load took, some 30 MB a
- * thread, as long as nothing is allocated; a collection in a quiet moment gives it back. Only that of the young
+ * Runs garbage collection when a thread has become idle. The engine keeps the room that a start or a load took, some 30
+ * MB a thread, as long as nothing is allocated; a collection in a quiet moment gives it back. Only that of the young
  * generation: a full one throws compiled code away, and the next load costs half as much again. Every thread.
  */
 import v8 from 'node:v8'

@@ -1,4 +1,4 @@
-/** Connections of sandboxes with servers of their allow-lists, by the rules of pages (`tools.webFetch`). */
+/** Connections from sandboxes to allow-listed servers, under the same rules as page fetches (`tools.webFetch`). */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { OpenTunnel } from '../sandbox/run-network.ts'

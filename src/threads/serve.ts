@@ -1,4 +1,4 @@
-/** Entry of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
+/** Entry point of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
 import { flushCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'

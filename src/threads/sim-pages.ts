@@ -1,6 +1,6 @@
 /**
- * Pages of the simulator for the tool web_fetch, under a host that no DNS knows: what a simulated model asks there goes
- * to the simulator by its fixed address, so the rules for private addresses stay as they are. Composition root.
+ * Simulated pages for the tool web_fetch, on a host name that DNS does not know: requests to it go to the simulator's
+ * fixed address, so the rules for private addresses stay unchanged. Composition root.
  */
 import { SIM_PAGES_HOST } from '../sim/pages.ts'
 import { type FetchPage, PageError } from '../upstream/pages/fetch-page.ts'

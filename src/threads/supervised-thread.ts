@@ -1,4 +1,4 @@
-/** A thread as its supervisor controls it: starts a worker, receives its messages, ends it. Main thread. */
+/** A supervised thread: starts a worker, receives its messages, stops it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
 import type { HealthNote } from '../health/health.ts'

@@ -1,4 +1,4 @@
-/** Reads the text of new files in the task pool, so that search finds it. */
+/** Extracts the text of new files in the task pool, so that search can find it. */
 import type { ReadText } from '../files/files.ts'
 import type { GatewayTasks } from '../tasks/pool/pool.ts'
 

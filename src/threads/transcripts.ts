@@ -1,4 +1,4 @@
-/** Builds the transcripts of one process, and their copy in Redis where there is one. */
+/** Creates the transcripts of one process, and their copy in Redis if it is configured. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { createTextSeal } from '../credentials/sealed-text.ts'

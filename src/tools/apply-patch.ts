@@ -1,5 +1,5 @@
 /**
- * Server tool apply_patch: checks the patch of a model, and leaves it to the client to apply. A patch that is wrong
+ * Server tool apply_patch: validates the model's patch, and leaves it to the client to apply. A patch that is wrong
  * goes back to the model with the reason. Responses only.
  */
 

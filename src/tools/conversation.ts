@@ -1,6 +1,6 @@
 /**
- * A conversation as another model may read it that has none of its tools: messages stay, calls and what they gave
- * become text, and what only its own model or provider could use is left out. Pure.
+ * Converts a conversation for another model that has none of its tools: messages stay, calls and results become text,
+ * and whatever only the original model or provider could use is dropped. Pure.
  */
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool file_search: finds passages in the files of the workspace, for `gateway:file_search`, and for the native
- * spelling where the endpoint has no such tool or the ids are ours.
+ * Server tool file_search: searches the workspace's files, for `gateway:file_search`, and for the native tool if the
+ * endpoint has none or the ids are ours.
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

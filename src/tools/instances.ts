@@ -1,4 +1,4 @@
-/** Names of tools of which a request may have several, each with a function of its own. Pure. */
+/** Names for tools that a request may list several times, each as its own function. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { ToolEntry } from './tool.ts'
 

@@ -1,4 +1,4 @@
-/** Server tool experimental__search_models: finds models of the catalogue. */
+/** Server tool experimental__search_models: searches the catalogue for models. */
 import type { Catalog } from '../providers/catalog.ts'
 import type { Model } from '../providers/provider.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'

@@ -1,5 +1,5 @@
 /**
- * Server tool web_search: the provider's own search where it has one, else an engine of the configuration. Results are
+ * Server tool web_search: the provider's own search if it has one, otherwise a configured search engine. Results are
  * hostile text: bounded, cleaned, held to the domain lists, and data for the model alone.
  */
 import type { Exchange } from '../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * Frame log: the frames of one stream as bytes, in chunks, and the places of readers in it. Frames are numbered from 0,
- * so a number is found without parsing an event. Pure.
+ * Frame log: the frames of one stream as bytes, in chunks, with the positions of its readers. Frames are numbered from
+ * 0, so a number is found without parsing an event. Pure.
  */
 
 const CHUNK_BYTES = 16 * 1024

@@ -1,6 +1,7 @@
 /**
- * Transcripts between threads. `TranscriptClient` is the end in a serve thread, `TranscriptServer` the end in the main
- * thread, which has the transcripts. All events of one turn of the event loop are one message, whatever their stream.
+ * Carries transcripts between threads. `TranscriptClient` is the end in a serve thread, `TranscriptServer` the end in
+ * the main thread, which has the transcripts. All events of one turn of the event loop are one message, whatever their
+ * stream.
  */
 import type { StoreWriter, TranscriptStore } from './transcript-store.ts'
 import type {

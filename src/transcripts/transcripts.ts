@@ -1,6 +1,6 @@
 /**
- * Transcripts: the events of streams that may be read again, from any event on. The contract of their stores, for the
- * writer of a stream and for its readers. The main thread has them, so that a reader may come to any serve thread.
+ * Transcripts: the stored events of resumable streams, readable from any event on. The contract of their stores, for
+ * the writer of a stream and for its readers. The main thread has them, so that a reader may come to any serve thread.
  */
 
 /** What the writer of a stream is told. */

@@ -1,5 +1,5 @@
 /**
- * Signatures of AWS (version 4) by the library of AWS, which is loaded for the first signature. Node hashes the body,
+ * AWS signatures (version 4), made by AWS's own library, which is loaded for the first signature. Node hashes the body,
  * several times faster than JavaScript would. Only the host and the headers of the signature itself are signed, so a
  * proxy may add headers. Serve and batch threads.
  */

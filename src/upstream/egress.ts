@@ -1,6 +1,5 @@
 /**
- * Egress: chooses the proxy of a URL and the transport of a request, by the provider's row and the environment.
- * Serve threads.
+ * Egress: chooses the proxy and the transport of a request, from the provider's row and the environment. Serve threads.
  */
 import { BlockList, isIP } from 'node:net'
 import type { Egress } from '../providers/provider.ts'

@@ -1,4 +1,4 @@
-/** Asks a provider for its own list of models, page by page. Main thread. */
+/** Fetches a provider's own model list, page by page. Main thread. */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { type KnownModel, LISTED_MAX, readList } from '../providers/known-models.ts'

@@ -1,10 +1,10 @@
 /**
- * Thinking, length and sampling of Anthropic's models, at Anthropic and in other clouds. Pure. Two generations differ:
+ * Thinking, length and sampling parameters of Anthropic models, at Anthropic and in other clouds. Pure. Two generations
+ * differ:
  * - up to Claude 4.6, thinking has a budget of tokens. With it, temperature and top_k must be absent, and top_p must be
  *   at least 0.95;
- * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters.
- * Sampling is a wish: it is dropped where the model does not take it. A name without a version counts as the older
- * generation.
+ * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters. Sampling is a wish: it is
+ *   dropped where the model does not take it. A name without a version counts as the older generation.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type Json, record, wholeNumber } from '../json.ts'

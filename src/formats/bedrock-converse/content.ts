@@ -1,6 +1,6 @@
 /**
- * Encodes content parts as blocks of Converse: text, images, documents and video, always inside the request, since the
- * API reads links to its own storage only. A cache mark becomes a cache point after its block. Pure.
+ * Encodes content parts as Converse blocks: text, images, documents and video, always inline, because the API accepts
+ * links to its own storage only. A cache mark becomes a cache point after its block. Pure.
  */
 import type { AssistantPart, InputFile, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'

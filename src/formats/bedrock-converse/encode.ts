@@ -1,6 +1,7 @@
 /**
- * Encodes a request as the body of Converse and ConverseStream, which take the same. Pure. Only fields named here go
- * out. Parameters that only tune a reply are dropped where the API lacks them (penalties, log probabilities, seeds).
+ * Encodes a request as the body of Converse and ConverseStream, which accept the same body. Pure. Only fields named
+ * here go out. Parameters that only tune a reply are dropped where the API lacks them (penalties, log probabilities,
+ * seeds).
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,6 +1,4 @@
-/**
- * Reads errors of Bedrock: a JSON body with a message, mostly without a code; exceptions inside a stream. Pure.
- */
+/** Reads Bedrock errors: a JSON body with a message, usually without a code, and exceptions inside a stream. Pure. */
 import type { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'
 import { filled, type Json, parseJson, record, wholeNumber } from '../json.ts'

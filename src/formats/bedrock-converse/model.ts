@@ -1,4 +1,4 @@
-/** Facts that depend on the name of a model at Bedrock: its path, its family, what the family takes. Pure. */
+/** What the name of a Bedrock model decides: its path, its family, and what the family accepts. Pure. */
 import { inexpressible } from '../failure.ts'
 
 /** Families whose requests differ. Names may begin with the region of an inference profile, or be in an ARN. */

@@ -1,4 +1,4 @@
-/** Reads the inputs of an embeddings request for encoders, and counts the vectors of replies. Pure. */
+/** Reads the inputs of an embeddings request for encoders, and checks the number of vectors in replies. Pure. */
 import { GatewayError } from '../../errors.ts'
 import type {
   EmbeddingItem,

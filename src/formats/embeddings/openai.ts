@@ -1,5 +1,5 @@
 /**
- * Embeddings as OpenAI has them: POST /embeddings. Most providers and local servers speak it; quirks of their rows say
+ * Embeddings in OpenAI's format: POST /embeddings. Most providers and local servers speak it; quirks of their rows say
  * how they differ. Accepted in replies: vectors as numbers or as base64, in any order with an index, in their order
  * without one. Pure.
  */

@@ -1,7 +1,7 @@
 /**
- * Decodes the output of tools that Google runs: code, images and searches as hosted items, and the citations that
- * searches give as annotations. Pure.
- * Code is one `code_interpreter_call`; the code, its result and the images it draws come in separate parts.
+ * Decodes the output of tools that Google runs: code, images and searches become hosted items, search citations become
+ * annotations. Pure. Code is one `code_interpreter_call`; the code, its result and the images it draws come in separate
+ * parts.
  */
 
 import type { Annotation } from '../../protocol/items.ts'

@@ -1,4 +1,4 @@
-/** The settings of pictures (`image_config`) as Gemini's `imageConfig`. Pure. */
+/** Translates image settings (`image_config`) to Gemini's `imageConfig`. Pure. */
 import { GatewayError } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Json } from '../json.ts'

@@ -1,7 +1,7 @@
 /**
- * Cache marks of our own, for a provider that caches only what is marked, and a conversation whose caller sets none. An
- * agent that sends the result of a tool comes again with all that it has sent, so that this pays; a single question
- * gets no mark, because writing to a cache costs more than the prompt. Pure.
+ * Cache breakpoints that the gateway adds, for a provider that caches only up to breakpoints and a conversation in
+ * which the caller sets none. An agent that sends the result of a tool comes again with all that it has sent, so that
+ * this pays; a single question gets no mark, because writing to a cache costs more than the prompt. Pure.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'

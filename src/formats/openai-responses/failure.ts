@@ -1,6 +1,6 @@
 /**
- * Reads errors of providers of the Responses format: an HTTP reply, an `error` event (flat or nested), a failed
- * response, or a JSON body under status 200. Pure.
+ * Reads errors of Responses providers: an HTTP reply, an `error` event (flat or nested), a failed response, or a JSON
+ * body with status 200. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../failure.ts'

@@ -1,6 +1,6 @@
 /**
- * The allowance of a request under the limits of its caller: before admission, for each model call, and while a reply
- * runs. Pure, except for the counters behind a reservation.
+ * What a request may still spend under its caller's limits: before admission, at each model call, and while a reply
+ * streams. Pure, except for the counters behind a reservation.
  */
 
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'

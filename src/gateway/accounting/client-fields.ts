@@ -1,4 +1,4 @@
-/** A client's words on itself and on its traces, as records and log lines keep them: bounded scalars. Pure. */
+/** Metadata that clients send about themselves and their traces, bounded for records and log lines. Pure. */
 
 import type { ClientFacts } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

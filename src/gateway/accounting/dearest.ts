@@ -1,6 +1,6 @@
 /**
- * The dearest prices that can apply to a request: what is reserved before anybody knows how much of the prompt a cache
- * takes, whether it is heard or read, and how long the provider says it is. Pure.
+ * The highest prices that can apply to a request: reserved while nobody knows how much of the prompt is cached, which
+ * media it has, and how long the provider counts it. Pure.
  */
 import type { PicoUsd } from '../../money.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

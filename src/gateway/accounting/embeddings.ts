@@ -1,6 +1,6 @@
 /**
- * Limits and estimates of embeddings calls: they read tokens and write none, so a call costs the same however it is
- * answered. Pure, except for the counters behind a reservation.
+ * Limits and estimates of embeddings calls: they have input tokens only, so the cost does not depend on the reply.
+ * Pure, except for the counters behind a reservation.
  */
 
 import type { Candidate } from '../../exchange/exchange.ts'

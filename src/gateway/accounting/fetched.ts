@@ -1,6 +1,6 @@
 /**
- * Tokens that may come to a request beside its own: what its provider fetches behind links, and what the tools that the
- * provider runs find. Pure.
+ * Bounds for tokens that are added to a request outside the gateway: content behind links that the provider fetches,
+ * and results of tools that it runs. Pure.
  */
 import { FORMATS } from '../../formats/table.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'

@@ -1,6 +1,5 @@
 /**
- * Corrects implausible usage of a provider: a broken or hostile provider must not empty a budget, nor give its work
- * away. Pure.
+ * Corrects implausible usage: a broken or hostile provider must neither drain a budget nor make its work free. Pure.
  */
 import type { Usage } from '../../formats/format.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

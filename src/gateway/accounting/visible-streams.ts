@@ -1,7 +1,7 @@
 /**
- * Visible streams: which endpoints have shown that all of a streamed reply is seen while it comes, so that a stream
- * under a limit may reserve piece by piece. What a caller asks for is no proof, and what others were shown is a weak
- * one: one stream of a key at a time may rely on it. One for each thread. Pure state.
+ * Visible streams: endpoints known to stream everything that they bill, so that a stream under a limit can reserve its
+ * cost piece by piece. What a caller asks for is no proof, and what others were shown is a weak one: one stream of a
+ * key at a time may rely on it. One for each thread. Pure state.
  */
 
 import type { StreamTrust } from '../../exchange/exchange.ts'

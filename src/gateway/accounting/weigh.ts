@@ -1,5 +1,5 @@
 /**
- * Estimates the tokens of a text, in quarters of a token. A token has about four Latin letters; a character of Chinese,
+ * Estimates the tokens of a text, in quarter tokens. A token has about four Latin letters; a character of Chinese,
  * Japanese or Korean, or an emoji, takes one token or more. Pure. Hot path.
  */
 

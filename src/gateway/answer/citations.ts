@@ -1,6 +1,6 @@
 /**
- * Finds the places where a text names results of our own web searches: Markdown links, bare addresses, and references
- * by number such as `[2]`. Reads each character once, however the text is cut into pieces. Pure.
+ * Finds citations of our own web results in a text: Markdown links, bare URLs, and numbered references such as `[2]`.
+ * Reads each character once, however the text is cut into pieces. Pure.
  */
 import type { Citable, UrlCitationAnnotation } from '../../protocol/parts.ts'
 

@@ -1,4 +1,4 @@
-/** The response object at its beginning: the fields of the request, null where unset. Pure. */
+/** The initial response object: the fields of the request, null where unset. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import { withoutSecrets } from '../../protocol/tool-secrets.ts'

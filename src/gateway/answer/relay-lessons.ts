@@ -1,6 +1,6 @@
 /**
- * Lessons of the relay: which frames of a provider can be relayed to clients of a dialect, and which frames leave in
- * their place. Provider and client may speak alike or not. Pure.
+ * Learned relay patterns: which frames of a provider can be relayed to a dialect's clients, and which frames are sent
+ * instead. Provider and client may speak alike or not. Pure.
  */
 
 import type { StreamEvent } from '../../protocol/events.ts'

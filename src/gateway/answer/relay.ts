@@ -1,7 +1,7 @@
 /**
- * Relay: passes delta frames on without decoding them, between any two dialects. Hot path.
- * A frame that matches a pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the
- * same text. All other frames take the general way through decoder and assembler.
+ * Relay: forwards delta frames without decoding them, between any two dialects. Hot path. A frame that matches a
+ * pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the same text. All other
+ * frames take the general way through decoder and assembler.
  *
  * Patterns are learned from frames that went the general way (relay-lessons.ts), so the output is the same but for
  * padding and the escapes of the text. The relay collects the texts of relayed frames, and passes them to decoder and

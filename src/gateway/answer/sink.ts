@@ -1,4 +1,4 @@
-/** Sink: takes the events of an exchange, for an event stream or one JSON body. Hot path. */
+/** Sink: receives the events of an exchange, for an event stream or one JSON body. Hot path. */
 import { randomUUID } from 'node:crypto'
 import type { GatewayError } from '../../errors.ts'
 import type { ExchangeLine } from '../../log/log.ts'

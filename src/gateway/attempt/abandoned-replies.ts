@@ -1,6 +1,6 @@
 /**
- * Abandoned replies: the gateway reads them on after the caller has left, because the end has their usage. How long
- * is a row for each policy: a caller who leaves must not hold more than one who stays.
+ * Abandoned replies: the gateway keeps reading them after the caller has disconnected, because the usage comes at the
+ * end. How long is a row for each policy: a caller who leaves must not hold more than one who stays.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'

@@ -1,5 +1,5 @@
 /**
- * Faulty tool calls of a reply: arguments that are no JSON, and names that the request does not declare. Runs after
+ * Faulty tool calls in a reply: arguments that are not JSON, and names that the request does not declare. Runs after
  * the end of an answer. Arguments are not compared with their schemas, because that would take a task for each call.
  */
 import type { Clock } from '../../clock.ts'

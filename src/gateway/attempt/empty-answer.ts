@@ -1,6 +1,6 @@
 /**
- * The answer to a request that asks for nothing (`generate: false`): clients open a conversation with it over a
- * WebSocket. The model has to be known, but nobody is asked, no limit of money is touched, and no usage is recorded.
+ * The empty answer to `generate: false`, with which WebSocket clients open a conversation. The model has to be known,
+ * but nobody is asked, no limit of money is touched, and no usage is recorded.
  */
 import { type Clock, unixSeconds } from '../../clock.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'

@@ -1,6 +1,7 @@
 /**
- * Metered deltas: stands between the decoder and the attempt of a caller with a limit of money. Reserves more of the
- * limit ahead of the need, holds deltas back while counters are asked, and has the reply end where there is no more.
+ * Metered deltas: counts the output between decoder and attempt, for callers with a spending limit. Reserves more of
+ * the limit ahead of the need, holds deltas back while counters are asked, and has the reply end where there is no
+ * more.
  */
 import type { Delta } from '../../formats/format.ts'
 import type { Meter } from '../accounting/account.ts'

@@ -1,5 +1,5 @@
 /**
- * Model call: asks the candidates in order until one has answered. After a failure that the client has not seen, it
+ * Model call: tries the candidates in order until one has answered. After a failure that the client has not seen, it
  * asks the next one. One road for each attempt: health, key, terms, encoded request, attempt, and back with its result.
  * Subclasses say what is asked, and who takes the reply: a turn, or a call for embeddings.
  */

@@ -1,4 +1,4 @@
-/** Failures of providers as their attempts meet them: error replies, and replies that cannot be understood. */
+/** Provider failures during an attempt: error replies, and replies that cannot be parsed. */
 import type { Clock } from '../../clock.ts'
 import { type FailureCode, GatewayError, rewritten, toGatewayError } from '../../errors.ts'
 import type { AttemptRecord } from '../../exchange/exchange.ts'

@@ -1,5 +1,5 @@
 /**
- * Bounds of one provider reply: size, nesting, parts and text, because every byte of it is foreign. Its memory counts
+ * Limits on one provider reply: size, nesting, parts and text, because every byte of it is untrusted. Its memory counts
  * as held bytes of the request. Hot path.
  */
 import { GatewayError, overloaded } from '../../errors.ts'

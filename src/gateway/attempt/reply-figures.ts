@@ -1,4 +1,4 @@
-/** Figures of one reply while it is read: what the model has said, and how the attempt went. Pure. Hot path. */
+/** Statistics of a reply while it is read: what the model has produced, and how the attempt went. Pure. Hot path. */
 
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { Delta, Usage } from '../../formats/format.ts'

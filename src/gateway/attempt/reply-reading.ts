@@ -1,6 +1,6 @@
 /**
- * Reading of one reply: from bytes to deltas, by way of frames or of one document. Frames may pass the decoder by, in a
- * relay, where the target of the attempt takes one. Hot path.
+ * Reads one reply: from bytes to deltas, through frames or as one document. Frames may pass the decoder by, in a relay,
+ * where the target of the attempt takes one. Hot path.
  */
 import type { Clock } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Tools of the client at formats that know less of them than the interface does: the request as the format can say it,
- * and calls of a reply as the client knows them. Hot path for such requests; others pass three looks at their tools.
+ * Adapts the client's tools to formats that support fewer kinds: rewrites the request, and translates calls in the
+ * reply back. Hot path for such requests; others pass three looks at their tools.
  */
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'

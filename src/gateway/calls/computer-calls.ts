@@ -1,6 +1,6 @@
 /**
- * Calls of a computer at formats where the model uses it by a function: they come back as items `computer_call`, whole
- * at their end. Hot path for such requests.
+ * Computer use in formats where the tool is a function: calls come back as complete `computer_call` items. Hot path for
+ * such requests.
  */
 import type { ComputerUse } from '../../formats/format.ts'
 import { isRecord, parseJson } from '../../formats/json.ts'

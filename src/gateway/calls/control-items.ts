@@ -1,6 +1,6 @@
 /**
- * Control items of an input, for formats that have no form for them: tools that it adds join those of the request, and
- * the last effort that it sets holds for the whole request. Pure.
+ * Control items in the input, for formats that do not have them: added tools join those of the request, and the last
+ * effort applies to the whole request. Pure.
  */
 import { type Ability, has } from '../../formats/special.ts'
 import type { InputItem } from '../../protocol/items.ts'

@@ -1,6 +1,6 @@
 /**
- * Custom tools at formats that have functions only: each goes out as a function with one text argument `input`, and its
- * calls come back as calls of a custom tool. Hot path for such requests.
+ * Custom tools in formats that have functions only: each is sent as a function with one text argument `input`, and its
+ * calls come back as custom tool calls. Hot path for such requests.
  */
 import { LongText } from '../../formats/long-text.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

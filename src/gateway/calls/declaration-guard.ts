@@ -1,4 +1,4 @@
-/** Guardrails on tool declarations that come from outside, such as those of MCP servers. Serve threads. */
+/** Guardrails on tool declarations from outside, such as those of MCP servers. Serve threads. */
 
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { FunctionDeclaration, ToolDeclaration } from '../../tools/tool.ts'

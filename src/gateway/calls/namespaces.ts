@@ -1,7 +1,7 @@
 /**
- * Namespaces of tools at formats that know functions only: a tool of a namespace goes out as `NAMESPACE__name`, and its
- * calls come back with `namespace` and `name`. Pure. A name depends on nothing but namespace and name, unless another
- * tool has taken it: a conversation finds its functions again when further tools join.
+ * Tool namespaces in formats that have functions only: a namespaced tool is sent as `NAMESPACE__name`, and its calls
+ * come back with `namespace` and `name`. Pure. A name depends on nothing but namespace and name, unless another tool
+ * has taken it: a conversation finds its functions again when further tools join.
  */
 import { createHash } from 'node:crypto'
 import type { InputItem } from '../../protocol/items.ts'

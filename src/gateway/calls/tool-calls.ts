@@ -1,4 +1,4 @@
-/** Calls of server tools: takes them out of a reply before the client sees it, and limits their number. Pure. */
+/** Server-tool calls: removes them from a reply before the client sees it, and limits their number. Pure. */
 
 import type { Bill } from '../../exchange/bill.ts'
 import type { Finish } from '../../exchange/exchange.ts'

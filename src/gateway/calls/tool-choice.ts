@@ -1,4 +1,4 @@
-/** `tool_choice` of a request as the model gets it: server tools by the names of their functions. Pure. */
+/** Translates the `tool_choice` of a request for the model: server tools become the names of their functions. Pure. */
 
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

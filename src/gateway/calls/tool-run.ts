@@ -1,4 +1,4 @@
-/** Runs the calls of server tools in one exchange: in parallel, each with its deadline, fee, item and guardrails. */
+/** Runs the server-tool calls of one exchange in parallel, each with its deadline, fee, item and guardrails. */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, overloaded } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,7 @@
 /**
- * Every way in which a request comes to a server tool: `tools`, tools added by an item, tools of tools, plugins, names
- * of models, and fields by which providers search. A tool that the workspace has disabled is refused on each of them.
+ * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools of tools, plugins,
+ * model names, and fields that make a provider search. A tool that the workspace has disabled is refused on each of
+ * them.
  */
 import type { ToolPermissions } from '../../access/tool-permissions.ts'
 import { GatewayError } from '../../errors.ts'

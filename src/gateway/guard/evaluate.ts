@@ -1,6 +1,6 @@
 /**
- * Evaluates rules on texts: inline if that is cheap for any text, otherwise in the task pool with a deadline. Scans of
- * replies above the budget of one event-loop turn run in the next turn. Serve threads.
+ * Evaluates rules on texts: inline if that is cheap in the worst case, otherwise in the task pool with a deadline.
+ * Scans of replies above the budget of one event-loop turn run in the next turn. Serve threads.
  */
 import type { Finding } from '../../guardrails/rules.ts'
 import type { Progress, Scanner } from '../../guardrails/scanner.ts'

@@ -1,5 +1,5 @@
 /**
- * Content rules of all guardrails of a caller, compiled for requests or for replies. For each rule they name its
+ * The content rules of all guardrails of a caller, compiled for requests or for replies. For each rule they name its
  * guardrail; for each guardrail, what happens if it cannot be evaluated. Pure.
  */
 import { createHash } from 'node:crypto'

@@ -1,6 +1,6 @@
 /**
- * Rules of attempts: the next candidate after a failure, the verdict on the endpoint, and the limit of second attempts
- * at one time. Hot path.
+ * Retry rules: the next candidate after a failure, what the failure means for the endpoint, and the limit of concurrent
+ * retries. Hot path.
  */
 import { GatewayError, PROVIDER_STATUSES } from '../../errors.ts'
 import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'

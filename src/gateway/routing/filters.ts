@@ -1,6 +1,6 @@
 /**
- * Filters of candidates: the caller's preferences, the data region, and the variant in the name of the model. Pure.
- * Hot path. If a credential declares a data policy, that policy counts and not the one of its endpoint.
+ * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
+ * credential declares a data policy, that policy counts and not the one of its endpoint.
  */
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { UNITS_PER_USD } from '../../money.ts'

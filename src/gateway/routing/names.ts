@@ -1,7 +1,4 @@
-/**
- * Model names of requests: finds the model of a name with a variant (`:nitro`), of a latest name
- * (`~vendor/family-latest`), and of a mode. Pure.
- */
+/** Resolves model names: names with a variant (`:nitro`), latest names (`~vendor/family-latest`), and modes. Pure. */
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Model } from '../../providers/provider.ts'
 import type { Variant } from '../../providers/variants.ts'

@@ -1,6 +1,6 @@
 /**
- * Needs of a request that the catalogue can compare: kinds of input, room for the prompt, length of the answer. Pure.
- * Hot path. Endpoints whose rows do not say what they take are never left out. Lengths of prompts are estimates: an
+ * Request requirements that are checked against the catalogue: kinds of input, prompt length, output length. Pure. Hot
+ * path. Endpoints whose rows do not say what they take are never left out. Lengths of prompts are estimates: an
  * endpoint is left out only if even the least length is too long, and comes after the others if the likely one is.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -1,5 +1,5 @@
 /**
- * Documented parameters: finds those that a request uses, and removes those that an endpoint does not support. Pure.
+ * Documented parameters: finds those that a request sets, and removes those that an endpoint does not support. Pure.
  * The names are those of `supported_parameters` in model listings.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'

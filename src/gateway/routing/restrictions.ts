@@ -1,4 +1,4 @@
-/** Restrictions of guardrails on candidates: which models and providers may serve, and where data may go. Pure. */
+/** Guardrail restrictions on candidates: allowed models and providers, and allowed data regions. Pure. */
 import { collectsNothing, retainsNothing } from '../../credentials/catalog.ts'
 import type { PolicyRestrictions, ZdrGroup } from '../../guardrails/policy.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'

@@ -1,5 +1,5 @@
 /**
- * The models among which routers choose: those that may serve a request, with the facts that routers compare. It works
+ * The models that routers choose from: those that may serve a request, with the figures that routers compare. It works
  * in short parts, because a catalogue has thousands of models and other requests wait meanwhile.
  */
 import { setImmediate as turn } from 'node:timers/promises'

@@ -1,8 +1,7 @@
 /**
- * Candidates of a request, in groups. Pure. Hot path.
- * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then
- * the shared endpoints; then own keys that are fallbacks. Within such a group the rankers order the endpoints. Several
- * keys for one endpoint keep their sort order.
+ * The candidates of a request, in groups. Pure. Hot path. Models keep the order of the request. Within a model, own
+ * keys come first, even before the caller's `order`; then the shared endpoints; then own keys that are fallbacks.
+ * Within such a group the rankers order the endpoints. Several keys for one endpoint keep their sort order.
  */
 import { NO_CREDENTIALS, type WorkspaceCredentials } from '../../credentials/catalog.ts'
 import { has } from '../../formats/special.ts'

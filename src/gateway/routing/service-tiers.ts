@@ -1,4 +1,4 @@
-/** Service tiers: the endpoints that a request may use, and those that go first. Pure. */
+/** Service tiers: the endpoints that a request may use, and which of them come first. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 

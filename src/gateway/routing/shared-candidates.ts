@@ -1,7 +1,4 @@
-/**
- * Shared candidates of models, made once for each model: the endpoints with the service's own key, and their order by
- * price. Hot path.
- */
+/** Shared candidates: endpoints with the gateway's own key in order of price, computed once per model. Hot path. */
 import type { Endpoint, Model, Provider } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isTiered } from './service-tiers.ts'

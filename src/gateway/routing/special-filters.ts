@@ -1,4 +1,4 @@
-/** Filters by the parts of a request that only some formats have a form for (formats/special.ts). Pure. Hot path. */
+/** Filters for request parts that only some formats can express (formats/special.ts). Pure. Hot path. */
 import { type Special, says, specialParts } from '../../formats/special.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import { textFormat } from '../../providers/provider.ts'

@@ -1,5 +1,5 @@
 /**
- * Numbers of payment cards and of social security. Pure.
+ * Payment card numbers and social security numbers. Pure.
  * - Card: range and length of an issuer, the check digit (Luhn), one kind of separator.
  * - Social security of the United States: hyphenated, or in another form after its name.
  */

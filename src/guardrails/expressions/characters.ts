@@ -1,4 +1,4 @@
-/** Sets of characters, as sorted ranges of code points that do not touch: `[97, 122]` is `a` to `z`. Pure. */
+/** Character sets, as sorted, non-adjacent ranges of code points: `[97, 122]` is `a` to `z`. Pure. */
 
 /** First and last code point of each range, one after the other. */
 export type Characters = readonly number[]

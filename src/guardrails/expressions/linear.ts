@@ -1,17 +1,17 @@
 /**
- * Proves that V8's backtracking engine searches a pattern in time linear in the text, and bounds that time. Pure.
+ * Proves that V8's backtracking engine matches a pattern in time linear in the text, and bounds that time. Pure.
  *
  * The engine tries each start once, and from it every way through the pattern. `tries` bounds how often one place of
  * the pattern is tried at one place of the text, over all starts and ways. If that is finite everywhere, the time is
- * the sum over the places of the pattern, each times the length of the text. It begins with 1. A character leaves it
- * as it is, a choice adds its branches up. What matters are repeats of a class C:
+ * the sum over the places of the pattern, each times the length of the text. It begins with 1. A character leaves it as
+ * it is, a choice adds its branches up. What matters are repeats of a class C:
  *
  * - `before` is what stands before a place. If no character of C stands directly before the repeat, it is only entered
  *   where a run of C begins. A place that it reaches then has one place where it was entered. So `tries` stays, and
  *   each run is read once for each of them. Examples: the `\s*` in `password\s*=`, the `[\w.-]+` in `@[\w.-]+\.com`,
  *   the `\w+` in `\b\w+@`.
- * - If one of the last n characters before the repeat is none of C, two places where one run is entered are less than
- *   n apart. So `tries` is multiplied by n. Example: the `[A-Z ]*` in `--BEGIN [A-Z ]*KEY`, with n = 7 by the hyphen.
+ * - If one of the last n characters before the repeat is none of C, two places where one run is entered are less than n
+ *   apart. So `tries` is multiplied by n. Example: the `[A-Z ]*` in `--BEGIN [A-Z ]*KEY`, with n = 7 by the hyphen.
  * - Otherwise a repeat of a to b times multiplies `tries` by b - a + 1 and reads b characters each time. An endless one
  *   is not proved: `x.*y` on `xxx…` is quadratic.
  * - A last repeat cannot fail once it has its least, and what it reads belongs to the match, behind which the search

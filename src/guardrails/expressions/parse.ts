@@ -1,6 +1,6 @@
 /**
- * Parses the part of RE2's syntax that means the same in every engine once its classes and flags are written out. Pure.
- * Null for anything else: classes of Unicode and POSIX, quotations, letters beyond ASCII in any case.
+ * Parses the part of RE2's syntax that every engine understands in the same way once classes and flags are expanded.
+ * Pure. Null for anything else: classes of Unicode and POSIX, quotations, letters beyond ASCII in any case.
  */
 import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negated, union } from './characters.ts'
 

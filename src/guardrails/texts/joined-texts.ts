@@ -1,6 +1,6 @@
 /**
- * Joins adjacent texts of a request, because a finding may be split over two parts of a message, over instructions and
- * input, or over two messages. Only findings that cross from one text into the next count here; each text is scanned
+ * Joins adjacent texts of a request, because a finding may be split across two message parts, across instructions and
+ * input, or across two messages. Only findings that cross from one text into the next count here; each text is scanned
  * by itself too, and a finding that it has whole ends with it. Pure.
  */
 import { type Author, CONTEXT_CHARS, type Finding } from '../detector.ts'

@@ -1,6 +1,6 @@
 /**
- * The texts of a request that a model reads, and the request with other texts in their places: the door of this room.
- * Pure. Hot path of guarded callers.
+ * Extracts the texts of a request that a model reads, and writes replaced texts back. Entry point of this room. Pure.
+ * Hot path of guarded callers.
  *
  * Example. Of this request
  *
@@ -15,9 +15,9 @@
  * 1. REQUEST_FIELDS (text-fields.ts) has a row for each field of a request. `input` is `conversation`: what somebody
  *    says, for guardrails and moderation. `tools` is `sent`: it goes to the provider too, so guardrails check it.
  *    `model` and `user` are `internal`: they hold no text for a model.
- * 2. `planOf` reads the TypeBox schema once, when the process starts, and makes a plan for every known field. A
- *    string is `text`, unless FIELDS or TOOL_FIELDS has a row for its name: `call_id` is an `id`, `arguments` is
- *    `json`, `parameters` is a JSON `schema`. A word that the schema enumerates (`function`) is no text.
+ * 2. `planOf` reads the TypeBox schema once, when the process starts, and makes a plan for every known field. A string
+ *    is `text`, unless FIELDS or TOOL_FIELDS has a row for its name: `call_id` is an `id`, `arguments` is `json`,
+ *    `parameters` is a JSON `schema`. A word that the schema enumerates (`function`) is no text.
  * 3. text-leaves.ts takes one string: an `id` or a `name` is no text as long as it has that form, `json` is read with
  *    and without its escapes. It also takes a JSON schema: `A name` is text, `object` and the key `to` are not.
  * 4. A field that the schema does not know (`mood`) is text, since unknown fields are passed on to providers.

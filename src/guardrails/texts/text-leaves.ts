@@ -1,5 +1,5 @@
 /**
- * The texts in one string or one JSON schema of a request, and the same value with other texts in their places. Pure.
+ * Extracts the texts in one string or JSON schema of a request, and writes replaced texts back. Pure.
  * - The kind of the field decides if a string is a text. Some formats decode a string that others pass on: then it has
  *   two texts, as it stands and decoded.
  * - A model is shown a JSON schema as it is, so every string in it is a text except those that make the schema work:

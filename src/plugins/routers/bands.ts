@@ -1,6 +1,6 @@
 /**
- * The order of models by a band of cost. Inside the band they follow by share; the others follow by their distance from
- * it. If nobody is inside, the nearest ones take their place. Pure.
+ * Orders models by cost tier. Inside the band they follow by share; the others follow by their distance from it. If
+ * nobody is inside, the nearest ones take their place. Pure.
  */
 export interface CostedModel {
   readonly id: string

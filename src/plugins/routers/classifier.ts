@@ -1,5 +1,5 @@
 /**
- * The type of task of a request: by a small model where one is configured, otherwise (or when it fails) by the linear
+ * Classifies the task of a request: with a small model if one is configured, otherwise (or if it fails) with the linear
  * classifier. A request never fails for it. The model is asked at the expense of the service.
  */
 import type { Config } from '../../config/config.ts'

@@ -1,4 +1,4 @@
-/** Parts of a request that routers read: texts of the user, results of tools, the model that answered last. Pure. */
+/** The parts of a request that routers read: user texts, tool results, and the model that answered last. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** Items that are looked at, from the end: a conversation may have thousands. */

@@ -1,6 +1,6 @@
 /**
- * The features of a prompt for the linear classifier: its words, pairs of words, and marks of its form. Deterministic:
- * the same text has the same features in every process. Pure.
+ * The features of a prompt for the linear classifier: words, word pairs, and formatting. Deterministic: the same text
+ * has the same features in every process. Pure.
  */
 
 /** Words that are read, from the beginning and from the end: a task is usually named in one of the two places. */

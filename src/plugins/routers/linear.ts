@@ -1,5 +1,5 @@
 /**
- * The linear classifier: the type of task whose weights, summed over the features of a prompt, are greatest. The
+ * The linear classifier: picks the task type whose weights, summed over the features of a prompt, are greatest. The
  * weights are data; scripts/task-classifier/train.ts makes them. Pure.
  */
 import { readFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
 /**
- * The pool of a router: the models that may serve the request and that its patterns allow; and the parts of a choice
+ * The candidate pool of a router: models that may serve the request and match its patterns, and steps of the choice
  * that routers share.
  */
 import { setImmediate as turn } from 'node:timers/promises'

@@ -1,5 +1,5 @@
 /**
- * Rankings: how much each model is used for each type of task, what such a task usually costs in tokens, and how well
+ * Rankings: how much each model is used for each task type, how many tokens such a task usually takes, and how well
  * models write code. Data of a JSON file; the shipped one is rankings.json. Pure.
  */
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'

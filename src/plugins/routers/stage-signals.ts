@@ -1,6 +1,6 @@
 /**
- * Signals in results of tools: errors, repeated failures and searching ask for the capable model; edits that landed and
- * tests that pass ask for the efficient one. Pure.
+ * Signals in tool results: errors, repeated failures and searching call for the capable model; successful edits and
+ * passing tests call for the efficient one. Pure.
  */
 import type { ToolResult } from './conversation.ts'
 

@@ -1,4 +1,4 @@
-/** The types of tasks, by which routers classify prompts. Pure. */
+/** The task types that routers assign to prompts. Pure. */
 export const TASK_TYPES = [
   'agent:multi_step_planning',
   'agent:tool_use',

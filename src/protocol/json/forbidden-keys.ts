@@ -1,6 +1,6 @@
 /**
- * Refuses own keys that become prototypes when an object is copied or merged. Pure. Hot path: every request passes it,
- * so the first pass only checks; a second pass finds the path where there is such a key.
+ * Rejects keys such as `__proto__`, which would change a prototype when an object is copied or merged. Pure. Hot path:
+ * every request passes it, so the first pass only checks; a second pass finds the path where there is such a key.
  */
 import { JSON_MAX_DEPTH } from '../limits.ts'
 import { elementPath, fieldPath } from './schema.ts'

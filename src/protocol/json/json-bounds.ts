@@ -1,6 +1,6 @@
 /**
- * Bounds of foreign JSON, checked on its bytes before it is parsed. JSON.parse accepts millions of parts and any depth,
- * but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Pure.
+ * Limits on untrusted JSON, checked on its bytes before it is parsed. JSON.parse accepts millions of parts and any
+ * depth, but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Pure.
  */
 import { isAscii } from 'node:buffer'
 import type { ListFinder } from './raw-list.ts'

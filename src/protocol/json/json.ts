@@ -1,4 +1,4 @@
-/** JSON of request bodies, bounded before it is parsed. Error messages never repeat the body. Pure. */
+/** Parses the JSON of request bodies, after checking its limits. Error messages never repeat the body. Pure. */
 import { GatewayError } from '../../errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
 import { countJson, type JsonBounds, structureBytes, textBytes } from './json-bounds.ts'

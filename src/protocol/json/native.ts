@@ -1,6 +1,6 @@
 /**
- * What only the client's own API has words for. Pure. In both directions it goes from one side of the gateway to the
- * other, where client and provider speak the same API, and nobody else sees it:
+ * Request data that only the client's own API can express. Pure. In both directions it goes from one side of the
+ * gateway to the other, where client and provider speak the same API, and nobody else sees it:
  * - of a request, the field `native` of a content part, an item or a tool. Guardrails read it like any other field. The
  *   provider's format merges it over what it makes of the rest; with a `type` it replaces that. All other formats never
  *   get it (formats/outgoing.ts);

@@ -1,7 +1,8 @@
 /**
- * The long list of a request body (`input` or `messages`) as its client wrote it. It goes to a provider in these bytes
- * where the encoded list says the same: to write a text takes some ten times as long as to copy it. Two parsers must
- * not see two lists, so no member name may be there twice, and no number, which the other may round otherwise. Pure.
+ * The long list of a request body (`input` or `messages`) exactly as the client wrote it. It goes to a provider in
+ * these bytes where the encoded list says the same: to write a text takes some ten times as long as to copy it. Two
+ * parsers must not see two lists, so no member name may be there twice, and no number, which the other may round
+ * otherwise. Pure.
  */
 import { isObject } from './schema.ts'
 

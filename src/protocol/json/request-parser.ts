@@ -1,6 +1,6 @@
 /**
- * The parser of requests: the check of the body, rules that span fields, and refusals of features that this gateway
- * does not offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
+ * Parses requests: validates the body, checks rules across fields, and rejects features that this gateway does not
+ * offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
  * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
  * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
  * provider's own. An engine that only a gateway could run is refused.

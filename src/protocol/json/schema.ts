@@ -1,8 +1,8 @@
 /**
- * Schema forms that the interface needs beside TypeBox's own: unions with a field for the kind, maps, texts counted in
- * characters, metadata. Also short spellings of common forms, and the field paths of errors. Pure. Hot path. A union
- * looks its kind up in a table of compiled checks, so its cost does not grow with the number of kinds, and an error can
- * descend into the kind that the client chose.
+ * Schema types that TypeBox lacks: discriminated unions, maps, texts with a length in characters, metadata. Also short
+ * spellings of common forms, and the field paths of errors. Pure. Hot path. A union looks its kind up in a table of
+ * compiled checks, so its cost does not grow with the number of kinds, and an error can descend into the kind that the
+ * client chose.
  */
 import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'

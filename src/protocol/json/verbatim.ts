@@ -1,7 +1,8 @@
 /**
- * Messages as a client of the Messages API wrote them, beside the items that they became. Where a provider speaks the
- * same API, a message whose items are all unchanged leaves in its own words, so that the prompt is the same on every
- * call: the provider finds it in its cache. Who rewrites an item makes a new one, which has no such words. Pure.
+ * Messages exactly as a client of the Messages API wrote them, next to the items they were translated to. Where a
+ * provider speaks the same API, a message whose items are all unchanged leaves in its own words, so that the prompt is
+ * the same on every call: the provider finds it in its cache. Who rewrites an item makes a new one, which has no such
+ * words. Pure.
  */
 export interface WrittenMessage {
   /** Null: the system prompt. */

@@ -1,5 +1,5 @@
 /**
- * The body of POST /batches without its requests, and the bounds of those. Pure. The body is never parsed as a whole:
+ * The body of POST /batches without its requests, and the limits of those. Pure. The body is never parsed as a whole:
  * `tasks/batches/` reads it request by request.
  */
 import { type Static, Type } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** Batches: their states, endpoints and sums, as the interface and the store both know them. Pure. */
+/** Batches: the states, endpoints and counts that the interface and the store share. Pure. */
 
 /** All states of a batch, as clients see them. `batches/states.ts` has the moves between them. */
 export const BATCH_STATUSES = [

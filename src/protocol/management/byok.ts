@@ -1,5 +1,5 @@
 /**
- * The bodies of POST and PATCH /byok as schemas, and the rules that span their fields. Pure.
+ * Schemas of the POST and PATCH /byok bodies, and the rules across their fields. Pure.
  * credentials/parse/provider-key.ts has the forms of keys at their providers, and their regions.
  */
 import { type Static, Type } from '@sinclair/typebox'

@@ -1,6 +1,5 @@
 /**
- * Bodies of the management operations on API keys, workspaces, end users and credits, and the times and days in them.
- * Pure.
+ * Bodies of the management operations on API keys, workspaces, end users and credits, and their dates and times. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../../money.ts'

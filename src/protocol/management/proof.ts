@@ -1,6 +1,6 @@
 /**
- * The signed proof of placement: what its statement says, and what of a reply it covers. Pure. The gateway signs it,
- * and `sluice verify` reads it; docs/proof.md tells readers how to check it without either.
+ * The signed proof of placement: what it states, and which part of a reply it covers. Pure. The gateway signs it, and
+ * `sluice verify` reads it; docs/proof.md tells readers how to check it without either.
  */
 import { hash } from 'node:crypto'
 import type { DataRegion } from './guardrails.ts'

@@ -1,4 +1,4 @@
-/** Checks with OpenAI's own client, if it is installed: beside the person's files, or beside this package. */
+/** Checks with OpenAI's own client, if it is installed in the user's project or next to this package. */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'

@@ -1,4 +1,4 @@
-/** Checks of what the gateway makes of its provider's replies, good and bad. They need the scripted provider. */
+/** Checks of how the gateway handles its provider's replies, good and bad. They need the scripted provider. */
 import { BASIS, BOTH, type Check, type CheckVerdict, fail, faultless, pass, statusOf } from '../check.ts'
 import type { Proved } from '../dialects.ts'
 import { piecesFor, type Script } from '../provider.ts'

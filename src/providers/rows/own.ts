@@ -1,4 +1,4 @@
-/** Providers with an API of their own, several addresses, quirks, or keys that are more than a text. Data. */
+/** Providers with their own API, several addresses, quirks, or structured keys. Data. */
 import {
   COMPATIBLE,
   chat,

@@ -1,4 +1,4 @@
-/** The form of a built-in row, and what many rows have in common. Pure. */
+/** The type of a built-in row, and values that many rows share. Pure. */
 import type { DataPolicy, Provider, Quirk } from '../provider.ts'
 
 /** A provider that cannot be asked: none of the formats is publicly its own. */

@@ -1,6 +1,6 @@
 /**
- * The child process of the embedded engine: reads one request, runs its code in a shell with files in memory and
- * without network, writes one reply, and ends. confine.ts was loaded before it. Child process of the sandbox.
+ * The child process of the embedded engine: reads one request, runs its code in a shell with in-memory files and no
+ * network, writes one reply, and exits. confine.ts was loaded before it. Child process of the sandbox.
  */
 import { Bash, type IFileSystem } from 'just-bash'
 import { type Code, DATA_FOLDER } from '../engine.ts'

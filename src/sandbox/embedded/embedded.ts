@@ -1,6 +1,6 @@
 /**
- * The embedded engine: each run is a Node process of its own with a shell and Python in it, files in memory, and no
- * right to anything of this machine. Files of a container are kept here between runs. Main thread.
+ * The embedded engine: each run is a separate Node process with a shell, Python and in-memory files, and no access to
+ * this machine. Files of a container are kept here between runs. Main thread.
  */
 import { existsSync, realpathSync } from 'node:fs'
 import { createRequire } from 'node:module'

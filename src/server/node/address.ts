@@ -1,4 +1,4 @@
-/** Addresses of clients in the form that fronts give: bytes, and IPv6 text without gaps. Pure. */
+/** Client addresses in the form that fronts report: bytes, and IPv6 text without `::`. Pure. */
 import { isIPv4 } from 'node:net'
 
 /** 4 or 16 bytes of an address as the system writes it. */

@@ -1,4 +1,4 @@
-/** One answer of `node:http`. Serve threads. */
+/** One HTTP reply on `node:http`. Serve threads. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { MoreChunks } from '../../api/operation.ts'
 import type { Timer } from '../../clock.ts'

@@ -1,4 +1,4 @@
-/** WebSockets of the HTTP library: the callbacks of handshakes and open sockets. Serve threads. */
+/** WebSockets of the HTTP library: handshake and socket callbacks. Serve threads. */
 import type {
   HttpResponse,
   HttpRequest as UwsRequest,

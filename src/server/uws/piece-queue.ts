@@ -1,4 +1,4 @@
-/** Bytes of a stream that wait for a slow reader, in pieces. Pure. Serve threads. */
+/** Pieces of a stream that wait for a slow reader. Pure. Serve threads. */
 
 /** Less than the room that any writable event makes. */
 const PIECE_BYTES = 16_384

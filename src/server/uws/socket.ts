@@ -1,4 +1,7 @@
-/** One answer of the HTTP library, made safe: it owns the callbacks of the answer. Serve threads. Hot path: `write`. */
+/**
+ * A safe wrapper around one response object of the HTTP library: it owns the callbacks. Serve threads. Hot path:
+ * `write`.
+ */
 import type { HttpResponse } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
 import type { Clock, Timer } from '../../clock.ts'

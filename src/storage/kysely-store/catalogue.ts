@@ -1,4 +1,4 @@
-/** Lists of models in the database, one row for each source. */
+/** Model lists in the database, one row per source. */
 import type { Kysely } from 'kysely'
 import type { CatalogueStore } from '../catalogue.ts'
 import type { Tables } from '../tables.ts'

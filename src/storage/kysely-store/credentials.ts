@@ -1,4 +1,4 @@
-/** Own provider credentials in the database. */
+/** Organizations' own provider credentials in the database. */
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import { ConflictError, type CredentialRecord, type CredentialStore, type SealedSecret } from '../store.ts'

@@ -1,6 +1,6 @@
 /**
- * The texts of files by their words: FTS5 in SQLite, text search vectors in PostgreSQL. Each passage also has a word of
- * its workspace, so that the index itself keeps workspaces apart and a search costs nothing for the texts of others.
+ * Full-text search over files: FTS5 in SQLite, text search vectors in PostgreSQL. Each passage also has a word of its
+ * workspace, so that the index itself keeps workspaces apart and a search costs nothing for the texts of others.
  */
 import { createHash } from 'node:crypto'
 import { type Kysely, type RawBuilder, sql } from 'kysely'

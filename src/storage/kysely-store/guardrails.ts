@@ -1,4 +1,4 @@
-/** Guardrails in the database: the records, their assignments, and those that apply to a request. */
+/** Guardrails in the database: the records, their assignments, and which of them apply to a request. */
 import { randomUUID } from 'node:crypto'
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'

@@ -1,4 +1,4 @@
-/** Parts that all groups of verbs share: transactions, pages of a list, and booleans as 0 and 1. */
+/** Code that all groups of operations share: transactions, list pages, and booleans as 0 and 1. */
 import { type Kysely, sql, Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { Page, PageRequest } from '../store.ts'

@@ -1,4 +1,4 @@
-/** Jobs at batch services in the database, and the lines that they have. */
+/** Provider batch jobs in the database, and their lines. */
 import { type Kysely, type Selectable, sql } from 'kysely'
 import type { ClaimedLine } from '../batches.ts'
 import type { Engine } from '../engine.ts'

@@ -1,7 +1,6 @@
 /**
- * Insertion of usage records: those whose id exists are left out, and what is returned counts only new ones. An
- * embedded database gets parameters, since its own reading of JSON takes longer; a server gets one JSON text, which
- * this thread need not read.
+ * Inserts usage records: skips ids that exist, and returns counts of new records only. An embedded database gets
+ * parameters, since its own reading of JSON takes longer; a server gets one JSON text, which this thread need not read.
  */
 import { type CompiledQuery, type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Tables, UsageTable } from '../tables.ts'

@@ -1,5 +1,5 @@
 /**
- * Migrates a database to the newest schema. New migrations are added to the table; released ones never change. All
+ * Migrates a database to the latest schema. New migrations are added to the table; released ones never change. All
  * pending ones run in one transaction, so a kill leaves the old schema. If several processes start at once, one
  * migrates and the others wait.
  */

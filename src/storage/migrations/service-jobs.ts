@@ -1,4 +1,4 @@
-/** Migration of the jobs that batch services of providers run for batches. */
+/** Migration of provider batch jobs. */
 import type { Migration } from 'kysely/migration'
 
 export const serviceJobs: Migration = {

@@ -1,4 +1,4 @@
-/** Migration of the server tools that a workspace disables. */
+/** Migration of the server tools that a workspace has disabled. */
 import type { Migration } from 'kysely/migration'
 
 export const workspaceTools: Migration = {

@@ -1,6 +1,6 @@
 /**
- * The spool of usage records: each serve thread writes a record to its file before the caller sees the end of the
- * answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
+ * The spool, a journal of usage records: each serve thread writes a record to its file before the caller sees the end
+ * of the answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
  * records into the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
  * the event loop; no sync. The format of a line is in `usage-line.ts`.
  *

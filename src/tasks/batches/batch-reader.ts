@@ -1,6 +1,6 @@
 /**
- * Reads the body of POST /batches request by request, its keys in any order. What it knows between two requests is
- * plain data, so that another worker can go on. Task worker.
+ * Reads a POST /batches body request by request, with keys in any order. What it knows between two requests is plain
+ * data, so that another worker can go on. Task worker.
  */
 
 import { fieldPath, isStorable, withinCharacters } from '../../protocol/json/schema.ts'

@@ -1,7 +1,4 @@
-/**
- * The pools of task workers. A task resolves or rejects within its deadline; small tasks may run inline.
- * Serve threads.
- */
+/** The task worker pools. A task resolves or rejects within its deadline; small tasks may run inline. Serve threads. */
 import type { Clock } from '../../clock.ts'
 import type { RequestSignal } from '../../signal.ts'
 import { TASKS } from '../table.ts'

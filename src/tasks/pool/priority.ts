@@ -1,4 +1,7 @@
-/** How far other threads stand back from event loops that serve, where cores are scarce. Task worker, batch thread. */
+/**
+ * How much lower the priority of other threads is than that of serving event loops, when cores are scarce. Task worker,
+ * batch thread.
+ */
 import { constants, getPriority, setPriority } from 'node:os'
 import type { PoolName } from '../task.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The jobs that wait for a worker, in one list for each key. Keys take turns, so a key with a thousand jobs does not
- * delay a key with one. Pure.
+ * Jobs that wait for a worker, in one list per key. Keys take turns, so a key with a thousand jobs does not delay a key
+ * with one. Pure.
  */
 
 /** A job as its place among the others sees it. */

@@ -1,4 +1,4 @@
-/** Builds the console out of the services of the main thread, and out of what its supervisor knows. Main thread. */
+/** Builds the console from main-thread services and the supervisor's state. Main thread. */
 import { systemClock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { Console, type DecisionCount, type ProcessFacts } from '../../console/console.ts'

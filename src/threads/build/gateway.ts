@@ -1,6 +1,6 @@
 /**
- * The gateway of one thread without any front: store, caches, upstream connections, plugins and pipeline. Makes
- * everything stateful and passes it on. Composition root.
+ * Builds the gateway of one thread without an HTTP front: store, caches, upstream connections, plugins and pipeline.
+ * Makes everything stateful and passes it on. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** Access to the batch services of providers, for one thread. Composition root. */
+/** Access to provider batch services, for one thread. Composition root. */
 
 import { accessService, type ServiceAccessDeps } from '../../batches/services/service-access.ts'
 import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts'

@@ -1,4 +1,4 @@
-/** Entry of a serve thread that loads its code before there are settings for it: see early-workers.ts. */
+/** Entry point of a serve thread that loads its code before its settings are known: see early-workers.ts. */
 import { enableCompileCache } from 'node:module'
 import { workerData } from 'node:worker_threads'
 import type { EarlyData } from './early-workers.ts'

@@ -1,4 +1,4 @@
-/** Decides before threads start by which HTTP front they serve, and how many of them can. Main thread. */
+/** Chooses the HTTP front and the number of threads that serve with it, before threads start. Main thread. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { Config } from '../../config/config.ts'

@@ -1,4 +1,4 @@
-/** Limits and priorities that the operating system gives this process. */
+/** Process limits and priorities set by the operating system. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 

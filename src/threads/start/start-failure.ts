@@ -1,4 +1,4 @@
-/** Checks before a gateway starts, and the lines that tell its operator why it did not. */
+/** Checks before a gateway starts, and the lines that explain to its operator why it did not. */
 import { BootstrapError, keyFaults } from '../../access/bootstrap.ts'
 import { systemClock } from '../../clock.ts'
 import { type Config, ConfigError, type FoundConfig } from '../../config/config.ts'

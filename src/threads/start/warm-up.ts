@@ -1,8 +1,7 @@
 /**
- * Warm-up of a serve thread once it takes traffic: requests through a gateway of its own, from a real client over real
- * sockets to the simulated provider, so that the engine compiles the code that requests need. It runs in the gaps that
- * callers leave. It leaves no trace: store, spool, counters, metrics and log are its own, and are deleted.
- * Composition root.
+ * Warm-up of a serve thread: sends requests to a private gateway with the simulated provider over real sockets, so that
+ * the engine compiles the code that requests need. It runs in the gaps that callers leave. It leaves no trace: store,
+ * spool, counters, metrics and log are its own, and are deleted. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
- * Operations of apply_patch with their diffs in the form V4A: checks them strictly, so that a client gets only what it
- * can apply. Pure.
+ * apply_patch operations with diffs in V4A format: validates them strictly, so that a client only gets what it can
+ * apply. Pure.
  */
 
 export type PatchOperation =

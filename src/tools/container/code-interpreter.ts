@@ -1,5 +1,5 @@
 /**
- * Server tool code_interpreter: runs Python of the model in a container of the sandbox. Also serves the native tool of
+ * Server tool code_interpreter: runs the model's Python code in a sandbox container. Also serves the native tool of
  * that name where the provider has none, with its items and events.
  */
 import { isFileId } from '../../ids.ts'

@@ -1,6 +1,6 @@
 /**
- * Shared part of the sandbox tools: reads which container an entry of the request wants, opens it at the first call,
- * and lists its files.
+ * Code that the sandbox tools share: reads which container a request wants, opens it at the first call, and lists its
+ * files.
  */
 import type { Config } from '../../config/config.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'

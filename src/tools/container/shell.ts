@@ -1,5 +1,5 @@
 /**
- * Server tool shell: runs commands of the model in a container of the sandbox. Also serves the native `shell` and
+ * Server tool shell: runs the model's commands in a sandbox container. Also serves the native `shell` and
  * `local_shell`, with items of their own kind.
  */
 

@@ -1,4 +1,4 @@
-/** Server tool text_editor: views and changes texts of the workspace. A change is a new file of the same name. */
+/** Server tool text_editor: views and edits text files of the workspace. A change is a new file of the same name. */
 import {
   replacedOnce,
   requiredArgument,

@@ -1,4 +1,4 @@
-/** The analyst of a fusion: what it is asked, and what counts as an analysis. Pure. */
+/** The fusion analyst: its prompt, and the validation of its analysis. Pure. */
 import { Type } from '@sinclair/typebox'
 import type { FusionAnalysis } from '../../protocol/events.ts'
 import type { InputItem } from '../../protocol/items.ts'

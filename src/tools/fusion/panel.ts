@@ -1,4 +1,4 @@
-/** The panel of a fusion: asks all members at the same time, and reports the progress of each. Serve threads. */
+/** The fusion panel: asks all members in parallel, and reports the progress of each. Serve threads. */
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

@@ -1,4 +1,7 @@
-/** Approvals of MCP calls: which tools need one, and what a replayed conversation says about those asked for. Pure. */
+/**
+ * Approvals of MCP calls: which tools need one, and what a replayed conversation says about earlier requests for
+ * approval. Pure.
+ */
 import { type McpTool, type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
 
 /** `require_approval` of a request. */

@@ -1,4 +1,7 @@
-/** The result of an MCP tool as a text for the model. Pure. The server is untrusted: any field may have any value. */
+/**
+ * Converts the result of an MCP tool to text for the model. Pure. The server is untrusted: any field may have any
+ * value.
+ */
 
 /** As much as the model gets of one call; server-tools.ts cuts there too, and says so. */
 const TEXT_MAX_CHARS = 200_001

@@ -1,4 +1,4 @@
-/** Failures of MCP servers, in the three kinds that an mcp_call item knows, or as a text. Pure. */
+/** MCP errors, in the three kinds of an mcp_call item, or as text. Pure. */
 import { PageError } from '../../upstream/pages/fetch-page.ts'
 import { scrub } from '../../upstream/pages/scrub.ts'
 import type { McpClient } from './library.ts'

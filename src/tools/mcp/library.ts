@@ -1,6 +1,6 @@
 /**
- * The client library of MCP, loaded when it is first used: it takes some tenths of a second, in which the thread does
- * nothing else, and some megabytes. One for each thread.
+ * The MCP client library, loaded on first use: loading takes some tenths of a second, which block the thread, and some
+ * megabytes. One for each thread.
  */
 export type McpClient = typeof import('@modelcontextprotocol/client')
 

@@ -1,6 +1,6 @@
 /**
- * The tools of an MCP server, as it lists them: bounded, cleaned, and filtered by `allowed_tools`. All of it is
- * untrusted text. Pure but for `listTools`.
+ * The tools that an MCP server lists: bounded, cleaned, and filtered by `allowed_tools`. All of it is untrusted text.
+ * Pure but for `listTools`.
  */
 import { forbiddenKey } from '../../protocol/json/forbidden-keys.ts'
 import { McpFailure } from './failure.ts'

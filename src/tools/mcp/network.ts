@@ -1,7 +1,8 @@
 /**
- * The network of the MCP client: a checked fetch, with what the client lacks. It has no stream for messages that the
- * server sends unasked; a reply that ends without an answer ends with an error, since the client would wait for ever;
- * and a server that answers the question for its protocol version late, badly or not at all is taken for an old one.
+ * Network access of the MCP client: a checked fetch function, plus what the client lacks. It has no stream for messages
+ * that the server sends unasked; a reply that ends without an answer ends with an error, since the client would wait
+ * for ever; and a server that answers the question for its protocol version late, badly or not at all is taken for an
+ * old one.
  */
 import type { Clock } from '../../clock.ts'
 import type { CheckedFetch } from '../../upstream/pages/checked-fetch.ts'

@@ -1,4 +1,4 @@
-/** The MCP servers that a request names: checks of their entries, and what is sent to each. Pure. */
+/** The MCP servers that a request names: validation of their entries, and what is sent to each. Pure. */
 import { isIP } from 'node:net'
 import { GatewayError } from '../../errors.ts'
 import { checkUrl, type LinkRules, PageError } from '../../upstream/pages/fetch-page.ts'

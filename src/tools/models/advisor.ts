@@ -1,5 +1,5 @@
 /**
- * Server tool advisor: the model asks another one for advice. An entry is one advisor, and several have names. Each
+ * Server tool advisor: the model asks another model for advice. An entry is one advisor, and several have names. Each
  * remembers what it advised before: in this request, and in items that the client sends back.
  */
 

@@ -1,4 +1,4 @@
-/** Replies to what tools ask of models: their text, how they failed, and their events as a text that grows. Pure. */
+/** Replies of models that tools call: their text, their errors, and their stream as a growing text. Pure. */
 import { GatewayError } from '../../errors.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

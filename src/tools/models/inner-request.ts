@@ -1,5 +1,5 @@
 /**
- * Requests of tools that ask models. Their settings are checked when the tool is opened, as those of a client are, so
+ * Requests of tools that call models. Their settings are checked when the tool is opened, as those of a client are, so
  * that an error names the entry of the client by its path. Pure.
  */
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * State of a suspended subagent: what its model was told and said, kept by the client until its functions have run.
- * The client gets it sealed, bound to its workspace. Pure but for the seal.
+ * State of a suspended subagent: its conversation so far, stored by the client until its functions have run. The client
+ * gets it sealed, bound to its workspace. Pure but for the seal.
  */
 import { Buffer } from 'node:buffer'
 import type { InputItem } from '../../protocol/items.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool subagent: the model gives a task to another one, which sees the task alone and may have tools.
- * A subagent that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
+ * Server tool subagent: the model gives a task to another model, which sees only the task and may have tools. A
+ * subagent that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
  */
 
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Lists of allowed and refused domains: `example.com` means it and its subdomains, `*.example.com` its subdomains
- * alone, `example.com/docs` what is below that path. No regular expressions: lists come from callers. Pure.
+ * Domain allow and block lists: `example.com` covers its subdomains, `*.example.com` only the subdomains,
+ * `example.com/docs` everything below that path. No regular expressions: lists come from callers. Pure.
  */
 
 /** Entries of one list. */

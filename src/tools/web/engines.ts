@@ -1,5 +1,5 @@
 /**
- * The engines of the configuration at work: which one a request means, one search, one page. Results are checked here,
+ * The configured engines: finds the one that a request names, searches, and fetches pages. Results are checked here,
  * whatever the engine was told: addresses, domains, number and length. Serve threads.
  */
 import type { Clock } from '../../clock.ts'

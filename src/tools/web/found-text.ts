@@ -1,4 +1,4 @@
-/** Search results as a model reads them, and as the answer may cite them. Pure. */
+/** Formats search results for a model, with what the answer may cite. Pure. */
 import type { Citable } from '../../protocol/parts.ts'
 import type { SearchResult } from './engine.ts'
 import { cutText } from './shown-text.ts'

@@ -1,4 +1,4 @@
-/** Engines that fetch a page for us, beside the gateway's own HTTP client: one row each. Pure. */
+/** External engines that fetch pages, as an alternative to the gateway's own HTTP client: one row each. Pure. */
 import { parseUsd } from '../../money.ts'
 import { type EngineKind, field, listField, type PageEngine, textField } from './engine.ts'
 

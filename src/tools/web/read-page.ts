@@ -1,4 +1,4 @@
-/** Makes a fetched page readable in the task pool: HTML, text, JSON and XML, or a PDF. Serve threads. */
+/** Converts a fetched page to readable text in the task pool: HTML, text, JSON, XML or PDF. Serve threads. */
 import { type GatewayTasks, PATIENCE_MS } from '../../tasks/pool/pool.ts'
 import { TaskError } from '../../tasks/task.ts'
 import type { FetchedPage } from '../../upstream/pages/fetch-page.ts'

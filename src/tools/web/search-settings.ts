@@ -1,5 +1,5 @@
 /**
- * Settings of one web search tool, from any of its spellings: under `parameters`, or inline with `filters`. Where the
+ * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Where the
  * search runs is decided for each model call: at the provider, or at an engine of ours. Pure.
  */
 import { GatewayError } from '../../errors.ts'

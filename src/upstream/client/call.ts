@@ -1,7 +1,7 @@
 /**
- * The common part of the calls of every transport: deadlines on the injected clock, back-pressure, and the rule that
- * each call ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each chunk costs one clock reading and one
- * call, without an allocation or a timer.
+ * Code that calls of every transport share: deadlines on the injected clock, back-pressure, and the rule that each call
+ * ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each chunk costs one clock reading and one call,
+ * without an allocation or a timer.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'

@@ -1,5 +1,5 @@
 /**
- * The streaming transport for direct connections: HTTP/1.1, one call at a time on a connection, no redirects. A request
+ * The streaming transport for direct connections: HTTP/1.1, one call at a time per connection, no redirects. A request
  * goes out once more only where the provider was closing the kept connection as it came. Hot path.
  */
 

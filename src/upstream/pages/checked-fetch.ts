@@ -1,7 +1,7 @@
 /**
- * A fetch function for one server that a caller names. Its name is resolved once and its addresses are checked as those
- * of links (fetch-page.ts); requests to another origin are refused. Bounded in requests, connections and bytes. Serve
- * threads.
+ * A fetch function restricted to one server that a caller names. Its name is resolved once and its addresses are
+ * checked as those of links (fetch-page.ts); requests to another origin are refused. Bounded in requests, connections
+ * and bytes. Serve threads.
  */
 import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'

@@ -1,5 +1,5 @@
 /**
- * Fetches a caller's link without reaching into our own network. The name is resolved once, every address of it must be
+ * Fetches a caller's link without exposing our own network. The name is resolved once, every address of it must be
  * public, the connection goes to a checked address (by a proxy too), and each redirect is checked again. Bounded in
  * bytes, time, hops and concurrent fetches. Serve threads.
  */

@@ -1,6 +1,6 @@
 /**
  * Removes secrets from text that a provider wrote, before it reaches a client, a log or a trace: first the keys of the
- * request, in whole and in pieces, then everything that looks like a key. Pure. Linear in the text.
+ * request, in full or in part, then everything that looks like a key. Pure. Linear in the text.
  */
 
 /** Length of the pieces of a key that are removed; shorter ones are too common. */

@@ -1,5 +1,5 @@
 /**
- * Pools of undici, one per origin and isolation, with a limit of calls at once and a queue that a call may leave. A
+ * undici pools, one per origin and isolation, with a limit of concurrent calls and a queue that a call may leave. A
  * pool is replaced when it is old, so that a changed address of the provider is seen. Serve threads.
  */
 import type { Socket } from 'node:net'

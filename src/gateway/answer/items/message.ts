@@ -1,4 +1,4 @@
-/** Builder of a message: text parts, refusals and their annotations. Hot path. */
+/** Builds a message: text parts, refusals and their annotations. Hot path. */
 import { LongText } from '../../../formats/long-text.ts'
 import { shortList } from '../../../lists.ts'
 import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'

@@ -1,4 +1,4 @@
-/** Builder of a reasoning item: raw thinking as content, summaries as summary. Hot path. */
+/** Builds a reasoning item: raw thinking as content, summaries as summary. Hot path. */
 import { LongText } from '../../../formats/long-text.ts'
 import { shortList } from '../../../lists.ts'
 import type { OutputItem, ReasoningItem } from '../../../protocol/items.ts'

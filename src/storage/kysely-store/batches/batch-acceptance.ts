@@ -1,4 +1,4 @@
-/** Acceptance of batches: rows that nobody sees until all lines are stored. */
+/** Accepting batches: rows stay hidden until all lines are stored. */
 import { type Kysely, sql } from 'kysely'
 import type {
   BatchAcceptance,

@@ -1,4 +1,4 @@
-/** The lines of batches as queues: claims with leases and fences, results, and lines that come back. */
+/** Batch lines as queues: claims with leases and fences, results, and lines that return to the queue. */
 import { type Kysely, sql } from 'kysely'
 import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchWork, HeldLine } from '../../batches.ts'

@@ -1,4 +1,4 @@
-/** Pruning of batches: what nobody sees is hidden first, then removed in bounded parts. */
+/** Pruning of batches: first hides them, then deletes them in bounded parts. */
 import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
 import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchWork } from '../../batches.ts'

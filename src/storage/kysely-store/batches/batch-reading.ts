@@ -1,4 +1,4 @@
-/** Reading and removing batches. */
+/** Reading and deleting batches. */
 import type { Kysely } from 'kysely'
 import type { BatchStatus } from '../../../protocol/management/batches.ts'
 import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'

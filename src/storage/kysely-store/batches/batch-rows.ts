@@ -1,4 +1,4 @@
-/** Parts that the verbs of batches share: records of rows, pages of long texts, and the results of lines. */
+/** Code that the batch operations share: row conversion, pages of long texts, and line results. */
 import {
   type Expression,
   type ExpressionBuilder,

@@ -1,4 +1,4 @@
-/** Work on batches as a whole: their states, the claims of a batch, and the check of its lines. */
+/** Work on whole batches: their states, the claim of a batch, and the validation of its lines. */
 import { type Kysely, sql } from 'kysely'
 import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchWork } from '../../batches.ts'
