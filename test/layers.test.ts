@@ -127,6 +127,7 @@ const LEAVES = [
   'nearest',
   'ready',
   'signal',
+  'telemetry',
 ]
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
@@ -143,6 +144,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   nearest: [],
   ready: [],
   signal: [],
+  telemetry: [],
 }
 
 /** Imports against the table that are still to be turned round. */

@@ -12,6 +12,8 @@ import { type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import { RequestAbort, type RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import { userAgentFamily } from '../telemetry/caller-names.ts'
+import type { CallerContext } from '../telemetry/trace-context.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import { type KeyLimits, type KeyPlace, KeyShares, type WeightsOfEndUsers } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
@@ -35,6 +37,12 @@ export interface AdmissionOwner {
   readonly path: string | undefined
   /** Address of the client's connection; undefined where there is none. */
   readonly client: string | undefined
+  /** As the caller gave it; absent: it gave none that is fit. */
+  readonly requestId?: string | undefined
+  /** The header that names the program. */
+  readonly userAgent?: string | undefined
+  /** The place in the caller's own trace; null: it names none. */
+  readonly callerContext?: CallerContext | null
   /** Null before the key was accepted, and where none is asked for. */
   readonly key: Pick<
     KeyRecord,
@@ -322,6 +330,9 @@ export class Admission implements Chained<Admission> {
     // Field by field, because a spread looks up each field by name.
     const line: ExchangeLine = {
       id: this.id,
+      requestId: this.#owner.requestId,
+      traceId: this.#owner.callerContext?.traceId,
+      spanId: undefined,
       method,
       route,
       path,
@@ -337,13 +348,17 @@ export class Admission implements Chained<Admission> {
       inputTokens: summary?.inputTokens,
       outputTokens: summary?.outputTokens,
       finish: summary?.finish,
+      cost: summary?.cost,
       error: error?.code ?? summary?.error ?? null,
       field: error === null ? undefined : fieldOf(error),
+      message: error === null || (summary?.attempts ?? 0) > 0 ? undefined : refusalText(error),
       cause: summary?.cause ?? (error === null ? undefined : (systemCode(error) ?? undefined)),
       trace: summary?.trace,
       session: summary?.session,
       agent: summary?.agent,
       parentAgent: summary?.parentAgent,
+      endUser: summary?.endUser,
+      userAgent: userAgentFamily(this.#owner.userAgent),
       key: key?.label,
       workspace: key?.workspaceId ?? undefined,
       organization: key?.organizationId,
@@ -374,6 +389,15 @@ export class Admission implements Chained<Admission> {
     if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'
   }
+}
+
+/** Characters of a message that a line has. */
+const MESSAGE_MAX_CHARS = 300
+
+/** The words of a 4xx of ours; undefined for other failures, and for words of a provider, which may quote a prompt. */
+function refusalText(error: GatewayError): string | undefined {
+  if (!isRefusal(error.status) || error.metadata?.['provider_name'] !== undefined) return undefined
+  return error.message.slice(0, MESSAGE_MAX_CHARS)
 }
 
 /** True for statuses that the client caused: not for a timeout, but for an unknown method. */

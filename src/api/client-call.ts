@@ -37,6 +37,7 @@ export function factsOf(
     held: request.held,
     signal: request.signal,
     client: clientOf(request.headers, request.body),
+    callerContext: request.callerContext,
   }
 }
 

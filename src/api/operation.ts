@@ -9,6 +9,7 @@ import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { CallerContext } from '../telemetry/trace-context.ts'
 
 /** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
 export interface ApiRequest<Body = unknown, Key = KeyRecord> {
@@ -27,6 +28,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly bodyDigest: string | null
   /** Null where the row asks for no key. */
   readonly key: Key
+  /** The place in the caller's own trace; null: it names none. */
+  readonly callerContext: CallerContext | null
   /** Address of the client's connection. */
   readonly address: string
   /** Times of the stages of the request; see stages.ts. */

@@ -547,6 +547,13 @@ export const Settings = group({
       quarterOfHeap,
     ),
   }),
+  log: group({
+    successShare: setting(
+      Type.Number({ minimum: 0, maximum: 1 }),
+      'share of the [log lines](operations.md#log-lines) of completed requests that are written, in even steps: `0.01` is each hundredth. Lines of requests that failed, were refused or ended early are always written',
+      { default: 1 },
+    ),
+  }),
   logLevel: setting(oneOf(LOG_LEVELS), 'the least important lines that are logged', {
     default: 'info',
     env: 'LOG_LEVEL',

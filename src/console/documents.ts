@@ -27,6 +27,7 @@ export async function documentOf(
     body: undefined,
     key,
     address: '',
+    callerContext: null,
     watch: new Stopwatch(clock.monotonicMs()),
     held: { bytes: 0, hold: () => true },
     bodyDigest: null,

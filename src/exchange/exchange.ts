@@ -13,6 +13,7 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import type { RequestSignal } from '../signal.ts'
+import type { CallerContext } from '../telemetry/trace-context.ts'
 import { Bill } from './bill.ts'
 
 /** Counts the memory of one request. */
@@ -101,6 +102,8 @@ export interface ClientRequest {
   readonly witness?: Witness | undefined
   /** Absent: the client did not say, or it is no client. */
   readonly client?: ClientFacts | undefined
+  /** The place in the caller's own trace; absent or null: it names none. */
+  readonly callerContext?: CallerContext | null
 }
 
 /** How a client names itself, in headers. */
@@ -231,6 +234,7 @@ export class Exchange implements ClientRequest {
   readonly batch: BatchTerms | undefined
   readonly witness: Witness | undefined
   readonly client: ClientFacts | undefined
+  readonly callerContext: CallerContext | null
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
@@ -287,6 +291,7 @@ export class Exchange implements ClientRequest {
     this.batch = asked.batch
     this.witness = asked.witness
     this.client = asked.client
+    this.callerContext = asked.callerContext ?? null
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request

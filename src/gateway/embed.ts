@@ -110,12 +110,12 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
       error: conclusion.error,
       ...details(deps, exchange, conclusion.error),
     }
-    return { ...outcome, summary: summarize(exchange, outcome) }
+    return { ...outcome, summary: summarize(deps, exchange, outcome) }
   }
   return {
     answered: true,
     result: resultOf(deps, exchange),
-    summary: summarize(exchange, { answered: true }),
+    summary: summarize(deps, exchange, { answered: true }),
   }
 }
 

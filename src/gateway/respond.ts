@@ -138,7 +138,7 @@ function closeParts({ metrics }: GatewayDeps, { tools, trust, plugins }: Running
 function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
   const outcome = tellEnd(deps, exchange, conclusion)
   if (conclusion === null) noteCalls(deps, exchange)
-  return { ...outcome, summary: summarize(exchange, outcome) }
+  return { ...outcome, summary: summarize(deps, exchange, outcome) }
 }
 
 /**

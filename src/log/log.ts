@@ -23,6 +23,11 @@ export interface FailedAttempt {
 /** The line of one exchange, written at its end. No bodies, prompts, header values or keys. */
 export interface ExchangeLine {
   readonly id: string
+  /** As the caller gave it in `X-Request-Id`. */
+  readonly requestId?: string | undefined
+  /** Of the caller's trace, or of our own: 32 and 16 hex digits. The span is the gateway's, and absent without traces. */
+  readonly traceId?: string | undefined
+  readonly spanId?: string | undefined
   readonly method: string
   /** Route template, never the raw URL. */
   readonly route: string
@@ -43,9 +48,13 @@ export interface ExchangeLine {
   readonly inputTokens?: number | null | undefined
   readonly outputTokens?: number | null | undefined
   readonly finish?: string | null | undefined
+  /** USD: what is charged for the request, with the calls that tools made for it. */
+  readonly cost?: number | null | undefined
   readonly error?: FailureCode | null | undefined
   /** Path of the field that a 400 or 422 of ours is about. */
   readonly field?: string | undefined
+  /** What the caller was told, if the request was refused here; texts of providers are left out. */
+  readonly message?: string | undefined
   /** Code of a system or protocol behind the failure, such as `ECONNREFUSED`. */
   readonly cause?: string | undefined
   /** Names and ids of the client's own trace, bounded. */
@@ -54,6 +63,10 @@ export interface ExchangeLine {
   readonly session?: string | undefined
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined
+  /** Keyed hash of the end user. */
+  readonly endUser?: string | undefined
+  /** The program that asks, without its version. */
+  readonly userAgent?: string | undefined
   /** Label of the API key. */
   readonly key?: string | undefined
   readonly workspace?: string | undefined
@@ -115,6 +128,8 @@ export interface BufferedLogOptions {
   readonly form?: LogForm
   /** An open file descriptor. Default: stdout. */
   readonly file?: number
+  /** Share of the lines of completed requests, from 0 to 1; all others are written. Default: 1. */
+  readonly successShare?: number
 }
 
 /** The log of a whole process. */
@@ -137,13 +152,14 @@ export interface ClosableLog extends ProcessLog {
  */
 export function createBufferedLog(
   level: LogLevel,
-  { form = 'json', file = 1 }: BufferedLogOptions = {},
+  { form = 'json', file = 1, successShare = 1 }: BufferedLogOptions = {},
 ): ClosableLog {
   const output = new LogOutput(file, lines => {
     log.notice('log', 'log lines were lost because they could not be written in time', { lines })
     output.flush()
   })
-  const log = form === 'json' ? createLog(level, output) : createTerminalLog(level, output)
+  const log =
+    form === 'json' ? createLog(level, output, successShare) : createTerminalLog(level, output, successShare)
   const flushed =
     <Arguments extends unknown[]>(write: (...args: Arguments) => void) =>
     (...args: Arguments): void => {
@@ -162,8 +178,12 @@ export function createBufferedLog(
 }
 
 /** Creates a log for people, with lines such as `12:00:01 info listening url=…` in place of JSON. */
-export function createTerminalLog(level: LogLevel, out: { write(text: string): unknown }): ProcessLog {
-  return createLog(level, {
+export function createTerminalLog(
+  level: LogLevel,
+  out: { write(text: string): unknown },
+  successShare = 1,
+): ProcessLog {
+  const destination: DestinationStream = {
     write(line: string) {
       const { level: shown, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
       const words = Object.entries(fields).map(
@@ -171,11 +191,12 @@ export function createTerminalLog(level: LogLevel, out: { write(text: string): u
       )
       out.write(`${[String(time).slice(11, 19), shown, msg, ...words].join(' ')}\n`)
     },
-  })
+  }
+  return createLog(level, destination, successShare)
 }
 
-/** Creates a log that writes to `destination`. */
-export function createLog(level: LogLevel, destination: DestinationStream): ProcessLog {
+/** Creates a log that writes to `destination`. `successShare`: see BufferedLogOptions. */
+export function createLog(level: LogLevel, destination: DestinationStream, successShare = 1): ProcessLog {
   const options = {
     level,
     base: null,
@@ -187,10 +208,20 @@ export function createLog(level: LogLevel, destination: DestinationStream): Proc
   // The `listening` line appears at every level but `silent`.
   const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
   const takesFaults = logger.isLevelEnabled('error')
+  // In even steps rather than by chance: each line that is written stands for the same number of requests.
+  let owed = 1 - successShare
+  const leavesOut = ({ outcome }: ExchangeLine): boolean => {
+    if (outcome !== 'completed') return false
+    owed += successShare
+    if (owed < 1) return true
+    owed -= 1
+    return false
+  }
   return {
     exchange(line) {
       const isOurs = isFault(line)
       if (isOurs ? takesFaults : wanted) {
+        if (successShare !== 1 && leavesOut(line)) return
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
     },
@@ -217,6 +248,9 @@ function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
     level,
     time: isoInstant(Date.now()),
     id: line.id,
+    requestId: line.requestId,
+    trace_id: line.traceId,
+    span_id: line.spanId,
     method: line.method,
     route: line.route,
     path: line.path,
@@ -232,13 +266,17 @@ function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
     inputTokens: line.inputTokens,
     outputTokens: line.outputTokens,
     finish: line.finish,
+    cost: line.cost,
     error: line.error,
     field: line.field,
+    message: line.message,
     cause: line.cause,
     trace: line.trace,
     session: line.session,
     agent: line.agent,
     parentAgent: line.parentAgent,
+    endUser: line.endUser,
+    userAgent: line.userAgent,
     key: line.key,
     workspace: line.workspace,
     organization: line.organization,

@@ -10,6 +10,7 @@ import type { Clock } from '../clock.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { CallerContext } from '../telemetry/trace-context.ts'
 import { decodeParams, type RouteMatch } from './router.ts'
 
 /** Has no reference to the connection. */
@@ -25,6 +26,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
   readonly signal: RequestSignal
   readonly watch: Stopwatch
   readonly held: HeldBytes
+  readonly callerContext: CallerContext | null
   readonly #query: string
   readonly #admission: Admission
   /** Null where the request has its place, or needs none. */
@@ -43,6 +45,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     address: string,
     place: KeyPlace | null,
     clock: Clock,
+    callerContext: CallerContext | null,
   ) {
     this.#admission = admission
     this.id = admission.id
@@ -59,6 +62,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     this.address = address
     this.#place = place
     this.#clock = clock
+    this.callerContext = callerContext
   }
 
   waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {

@@ -14,6 +14,8 @@ import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
 import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
+import { callerRequestId } from '../telemetry/caller-names.ts'
+import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, authorizationOf, type GateRules, inspect, type RequestHead } from './gate.ts'
@@ -89,6 +91,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly bodiless: boolean
   readonly reply: HttpReply
   readonly isAwaited = true
+  readonly requestId: string | undefined
+  readonly userAgent: string | undefined
+  readonly callerContext: CallerContext | null
   readonly #deps: HttpRequestDeps
   readonly #adapt: AdaptBody | null
   readonly #query: string
@@ -141,6 +146,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     const anyMedia = this.#operation?.accept === 'raw' && this.#operation.media === 'any'
     const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, anyMedia)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
+    const headers = this.#accepted?.headers
+    const requestId = headers?.get('x-request-id')
+    const parent = headers?.get('traceparent')
+    this.requestId = requestId === undefined ? undefined : callerRequestId(requestId)
+    this.userAgent = headers?.get('user-agent')
+    this.callerContext = parent === undefined ? null : callerContext(parent, headers?.get('tracestate'))
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
@@ -417,6 +428,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       this.#socket.address,
       this.#place?.isLate === true ? this.#place : null,
       this.#deps.admissions.deps.clock,
+      this.callerContext,
     )
   }
 

@@ -10,7 +10,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -49,6 +49,8 @@ export function statusLine(status: number): string {
 /** The request that a reply belongs to. */
 export interface ReplyOwner {
   readonly id: string
+  /** As the caller gave it; undefined: it gave none that is fit. */
+  readonly requestId?: string | undefined
   /** Every answer here carries the generation id. */
   readonly generates: boolean
   /** Writes the errors; null: the gateway's own envelope. */
@@ -75,7 +77,7 @@ export class HttpReply implements Reply {
     this.#socket = socket
     this.#owner = owner
     const { id, generates, dialect } = owner
-    this.#headers = [...CORS, 'X-Request-Id', id]
+    this.#headers = [...CORS, 'X-Request-Id', owner.requestId ?? id]
     if (dialect?.idHeader !== undefined) this.#headers.push(dialect.idHeader, id)
     if (generates) this.#headers.push('X-Generation-Id', id)
   }

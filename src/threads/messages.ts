@@ -162,7 +162,8 @@ export class ThreadLoop {
   constructor(kind: ThreadKindName, port: MessagePort | null, settings: unknown) {
     if (port === null) throw new Error(`${kind}.ts runs as a worker thread`)
     this.settings = settings as ThreadSettings
-    this.log = createBufferedLog(this.settings.config.logLevel, { form: this.settings.logForm })
+    const { config, logForm } = this.settings
+    this.log = createBufferedLog(config.logLevel, { form: logForm, successShare: config.log.successShare })
     this.counters = new CounterClient(request => this.send(request), systemClock)
     this.pins = new PinClient(request => this.send(request), systemClock)
     this.transcripts = new TranscriptClient((request, moved) => this.send(request, moved))

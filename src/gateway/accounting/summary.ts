@@ -2,13 +2,21 @@
 import { systemCode } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import { type FailedAttempt, shownModel } from '../../log/log.ts'
+import { toUsd } from '../../money.ts'
 import type { ExchangeSummary, Outcome } from '../answer/answer.ts'
 import { keptName, traceOf } from './client-fields.ts'
 
-export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary {
-  const { attempts, client, request } = exchange
+export interface SummaryDeps {
+  /** See ProviderRequests. */
+  readonly requests: { endUserOf(exchange: Exchange): string | null }
+}
+
+export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome: Outcome): ExchangeSummary {
+  const { attempts, bill, client, request } = exchange
   const last = attempts.at(-1)
-  const usage = exchange.bill.total?.usage
+  const usage = bill.total?.usage
+  const cost = bill.cost
+  const hasEndUser = request.user !== undefined || request.safety_identifier != null
   const model = last?.endpoint.modelId ?? null
   const asked = request.model ?? request.models?.[0]
   const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
@@ -23,12 +31,14 @@ export function summarize(exchange: Exchange, outcome: Outcome): ExchangeSummary
     inputTokens: usage?.inputTokens ?? null,
     outputTokens: usage?.outputTokens ?? null,
     finish: exchange.finish?.reason ?? null,
+    cost: cost === null ? null : toUsd(cost + bill.inner.cost),
     error: error?.code ?? null,
     cause: error === null ? undefined : (systemCode(error) ?? undefined),
     trace: request.trace === undefined ? undefined : loggedTrace(request),
     session: request.session_id === undefined ? undefined : keptName(request.session_id),
     agent: client?.agent === undefined ? undefined : keptName(client.agent),
     parentAgent: client?.parentAgent === undefined ? undefined : keptName(client.parentAgent),
+    endUser: hasEndUser ? (requests.endUserOf(exchange) ?? undefined) : undefined,
   }
 }
 

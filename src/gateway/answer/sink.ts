@@ -141,6 +141,8 @@ export type ExchangeSummary = Pick<
   | 'session'
   | 'agent'
   | 'parentAgent'
+  | 'cost'
+  | 'endUser'
 >
 
 /** Usage of model calls that count although the exchange failed and delivers nothing of them. */

@@ -202,13 +202,13 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 
   /** The request as it is sent; null: a batch service has taken it. */
   #requestOf(record: AttemptRecord, terms: Terms): UpstreamRequest | Promise<UpstreamRequest> | null {
-    const { held, signal } = this.exchange
+    const { held, signal, callerContext } = this.exchange
     signal.throwIfAborted()
     // Nothing is encoded where the thread has no room as it is.
     if (!held.hold(0)) throw overloaded()
     const wire = this.encode(record, terms)
     if (this.submits(record, terms, wire)) return null
-    return this.deps.requests.address(record, wire, held.bytes)
+    return this.deps.requests.address(record, wire, held.bytes, callerContext?.header)
   }
 
   /** The candidate is not asked. */

@@ -88,14 +88,16 @@ export class ProviderRequests {
   /**
    * The request as it is sent; a promise only where it has to be signed.
    * @param heldBytes memory that the exchange holds
+   * @param parent the `traceparent` header; undefined: none
    * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
    */
   address(
     attempt: AttemptRecord,
     wire: WireRequest,
     heldBytes: number,
+    parent?: string,
   ): UpstreamRequest | Promise<UpstreamRequest> {
-    const request = this.#plain(attempt, wire, heldBytes)
+    const request = this.#plain(attempt, wire, heldBytes, parent)
     const key = attempt.providerKey
     return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
   }
@@ -104,9 +106,11 @@ export class ProviderRequests {
     attempt: AttemptRecord,
     { path, headers, body, raw }: WireRequest,
     heldBytes: number,
+    parent: string | undefined,
   ): UpstreamRequest {
     const { endpoint, credential } = attempt
-    const usual = this.#headersOf(attempt)
+    const own = this.#headersOf(attempt)
+    const usual = parent === undefined ? own : { ...own, traceparent: parent }
     return {
       url: this.#urlOf(attempt, path),
       headers: headers === undefined ? usual : { ...usual, ...headers },
