@@ -125,7 +125,10 @@ const SCHEMES = {
 } satisfies Record<Operation['key'], object[]>
 
 const HEADERS = {
-  'X-Request-Id': { description: 'The id of the request, for logs and support: your own if you sent this header.', schema: { type: 'string' } },
+  'X-Request-Id': {
+    description: 'The id of the request, for logs and support: your own if you sent this header.',
+    schema: { type: 'string' },
+  },
   'X-Generation-Id': { description: 'The generation id; GET /generation?id= has its record.' },
   'Retry-After': { description: 'Seconds to wait before the next try, where they are known.' },
   ETag: { description: 'Changes with the document: send it as If-None-Match.' },
