@@ -25,7 +25,7 @@ export interface ExchangeLine {
   readonly id: string
   /** As the caller gave it in `X-Request-Id`. */
   readonly requestId?: string | undefined
-  /** Of the caller's trace, or of our own: 32 and 16 hex digits. The span is the gateway's, and absent without traces. */
+  /** Of the caller's trace or of our own; 32 and 16 hex digits. The span is the gateway's: absent without traces. */
   readonly traceId?: string | undefined
   readonly spanId?: string | undefined
   readonly method: string
