@@ -82,6 +82,7 @@ export const FAILURES = {
     isBusy: true,
     line: 'again',
   },
+  store_unavailable: { status: 503, errorType: 'server', retry: 'endpoint', line: 'again' },
   overloaded: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'waits' },
   guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'counts' },
   upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint', health: 'failed', line: 'again' },
@@ -208,7 +209,15 @@ export function rewritten(
   })
 }
 
-/** A dependency, usually the Store, is unavailable. The request is valid and safe to retry. */
+/** The database of the gateway is unavailable. The request is valid and safe to retry. */
+export function storeUnavailable(cause?: unknown): GatewayError {
+  return new GatewayError('store_unavailable', 'The database of the gateway cannot be used now; try again', {
+    retryAfterSeconds: COME_AGAIN_SECONDS,
+    cause,
+  })
+}
+
+/** A dependency beside the database is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
     retryAfterSeconds: COME_AGAIN_SECONDS,

@@ -5,7 +5,7 @@
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { GatewayError, serviceUnavailable, storeUnavailable } from '../errors.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'
@@ -327,7 +327,7 @@ function failureOfTask(thrown: unknown): unknown {
   if (outcome !== 'failed') return serviceUnavailable(thrown)
   if (failure?.code !== STORE_FAILED) return thrown
   const code = failure.message === '' ? null : failure.message
-  return serviceUnavailable(new StoreError('storage: a batch could not be stored', code))
+  return storeUnavailable(new StoreError('storage: a batch could not be stored', code))
 }
 
 /** @throws GatewayError `service_unavailable` for another outcome: the batch was taken for abandoned */

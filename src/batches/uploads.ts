@@ -5,7 +5,7 @@
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { GatewayError, storeUnavailable } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
@@ -113,7 +113,7 @@ export class Uploads {
       return { file: { descriptor: file.fd, bytes }, close }
     } catch (thrown) {
       await close()
-      throw isOfSystem(thrown) ? serviceUnavailable(thrown) : thrown
+      throw isOfSystem(thrown) ? storeUnavailable(thrown) : thrown
     }
   }
 
@@ -128,7 +128,7 @@ export class Uploads {
       await unlink(path).catch(() => undefined)
       return handle
     } catch (error) {
-      throw serviceUnavailable(error)
+      throw storeUnavailable(error)
     }
   }
 }

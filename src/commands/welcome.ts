@@ -1,10 +1,10 @@
 /** Output for whoever starts a gateway: addresses, first keys, and a request to try. */
-import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { FirstKeys } from '../access/bootstrap.ts'
 import type { Config } from '../config/config.ts'
 import type { Catalog } from '../providers/catalog.ts'
-import { sqlitePath } from '../storage/data-folder.ts'
+import { makeFolder, sqlitePath } from '../storage/data-folder.ts'
 
 /** The command that makes a key at any time. */
 export const MAKE_KEY = 'npx sluice keys create --name NAME'
@@ -85,7 +85,7 @@ export function firstKeysPath({ storage }: Pick<Config, 'storage'>): string {
 
 /** Writes a file that only its owner can read. One of an earlier installation is replaced. */
 export function writeFirstKeys(path: string, text: string): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   rmSync(path, { force: true })
   writeFileSync(path, text, { flag: 'wx', mode: 0o600, flush: true })
   // The mask of the process must not matter.

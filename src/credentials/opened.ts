@@ -7,7 +7,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, type Timer, within } from '../clock.ts'
-import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { GatewayError, serviceUnavailable, storeUnavailable } from '../errors.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../storage/store.ts'
@@ -167,7 +167,7 @@ export class OpenedKeys {
       const asked = store.credentials.find(credential.organizationId, credential.id)
       record = await within(clock, lookupMs, asked)
     } catch (error) {
-      throw serviceUnavailable(error)
+      throw storeUnavailable(error)
     }
     if (record === null || record.disabled) throw unusable('no longer exists')
     // The caller's record may be older than the last change.

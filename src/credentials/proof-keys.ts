@@ -12,12 +12,13 @@ import {
   sign,
 } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
-import { link, mkdir, open, rm } from 'node:fs/promises'
+import { link, open, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Clock } from '../clock.ts'
 import { systemCode } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import { PROOF_ALGORITHM, PROOF_TYPE, type ProofStatement } from '../protocol/management/proof.ts'
+import { makeFolder, unwritable } from '../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 /** A public key as GET /proof-keys lists it. */
@@ -194,7 +195,7 @@ async function makeKeyFile(path: string): Promise<void> {
   // Nobody may see half a file: it gets its name when it is whole.
   const draft = `${path}.${randomUUID()}`
   try {
-    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     const file = await open(draft, 'wx', 0o600)
     try {
       await file.writeFile(`${JSON.stringify({ keys: [{ kty, crv, x, d }] })}\n`)
@@ -206,7 +207,7 @@ async function makeKeyFile(path: string): Promise<void> {
     syncFolder(dirname(path))
   } catch (error) {
     const code = systemCode(error)
-    if (code !== 'EEXIST') throw new ProofKeyError(`${path}: cannot be created (${code ?? 'unknown'})`)
+    if (code !== 'EEXIST') throw new ProofKeyError(unwritable(path, code))
   } finally {
     await rm(draft, { force: true }).catch(() => undefined)
   }

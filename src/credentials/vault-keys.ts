@@ -4,10 +4,10 @@
  * way.
  */
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
-import { sqlitePath } from '../storage/data-folder.ts'
+import { makeFolder, sqlitePath, unwritable } from '../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 export interface VaultKey {
@@ -83,15 +83,15 @@ export function keyObject(bytes: Buffer): KeyObject {
 /** Reads a key file, which its owner alone may read. A missing one is created with one random key and mode 0600. */
 function readKeyFile(path: string): readonly VaultKey[] {
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(path))
     // A random id, so that a file created in place of a lost one is not mistaken for it.
     const id = `k${randomBytes(4).toString('hex')}`
     const line = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
     writeFileSync(path, `${line}\n`, { flag: 'wx', mode: 0o600, flush: true })
     syncFolder(dirname(path))
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code
-    if (code !== 'EEXIST') throw new VaultKeyError(`${path}: cannot be created (${code ?? 'unknown'})`)
+    const code = (error as NodeJS.ErrnoException).code ?? null
+    if (code !== 'EEXIST' || !existsSync(path)) throw new VaultKeyError(unwritable(path, code))
   }
   try {
     const fault = modeFault(path)

@@ -5,7 +5,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, within } from '../clock.ts'
-import { serviceUnavailable } from '../errors.ts'
+import { storeUnavailable } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import { SingleFlight } from './single-flight.ts'
 
@@ -178,7 +178,7 @@ export class StoreCache<Found, Value> {
   #lastKnown(name: string, cause?: unknown): Value {
     const entry = this.#entries.get(name)
     const nowMs = this.#clock.monotonicMs()
-    if (entry === undefined || nowMs >= entry.staleUntilMs) throw serviceUnavailable(cause)
+    if (entry === undefined || nowMs >= entry.staleUntilMs) throw storeUnavailable(cause)
     entry.freshUntilMs = Math.min(nowMs + RETRY_MS, entry.staleUntilMs)
     entry.failing = true
     return entry.value

@@ -100,22 +100,21 @@ export type Component =
   | 'tools'
   | 'upstream'
 
+/** Values beside a message: names and numbers of ours, never text of callers. */
+export type LogFields = Readonly<Record<string, string | number | boolean>>
+
 /** The log as other code sees it. */
 export interface Log {
   exchange(line: ExchangeLine): void
   /** `front`: the HTTP front that serves. */
   listening(url: string, adminUrl: string, front: string): void
   /** Logs a change of state for operators; `message` is a constant. */
-  notice(
-    component: Component,
-    message: string,
-    fields?: Readonly<Record<string, string | number | boolean>>,
-  ): void
+  notice(component: Component, message: string, fields?: LogFields): void
   /**
    * Logs an unexpected failure, by class and code only and with function names of the stack at debug level: messages
    * may contain text of callers or providers.
    */
-  fault(component: Component, message: string, error: unknown): void
+  fault(component: Component, message: string, error: unknown, fields?: LogFields): void
 }
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -137,7 +136,7 @@ export interface ProcessLog extends Log {
   /** Logs what will fail if nobody changes it; `message` names a setting and repeats no value. */
   warning(component: Component, message: string): void
   /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
-  error(component: Component, message: string): void
+  error(component: Component, message: string, fields?: LogFields): void
 }
 
 /** A log that must be closed before its thread ends. */
@@ -229,8 +228,9 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
       always.info({ component: 'process', url, adminUrl, front }, 'listening'),
     notice: (component, message, fields) => logger.info({ component, ...fields }, message),
     warning: (component, message) => logger.warn({ component }, message),
-    error: (component, message) => logger.error({ component }, message),
-    fault: (component, message, error) => logger.error({ component, ...faultFields(error, level) }, message),
+    error: (component, message, fields) => logger.error({ component, ...fields }, message),
+    fault: (component, message, error, fields) =>
+      logger.error({ component, ...fields, ...faultFields(error, level) }, message),
   }
 }
 

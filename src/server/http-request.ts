@@ -8,7 +8,7 @@ import type { KeyPlace } from '../admission/key-shares.ts'
 import { HeldBytes } from '../admission/load.ts'
 import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
-import { GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
+import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../errors.ts'
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
@@ -443,7 +443,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #fail(thrown: unknown): void {
-    const error = thrown instanceof StoreError ? serviceUnavailable(thrown) : toGatewayError(thrown)
+    const error = thrown instanceof StoreError ? storeUnavailable(thrown) : toGatewayError(thrown)
     if (!(thrown instanceof GatewayError))
       this.#deps.admissions.deps.log.fault('server', 'request failed', thrown)
     if (error.code === 'overloaded') this.#deps.admissions.deps.metrics.shed.inc({ reason: 'buffered' })

@@ -4,7 +4,7 @@
  */
 import { statfs } from 'node:fs/promises'
 import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log/log.ts'
+import type { ProcessLog } from '../log/log.ts'
 
 export interface DiskWatch {
   /** True if there is hardly any room left. */
@@ -16,21 +16,28 @@ export interface DiskWatchOptions {
   /** Folder in which usage records are spooled. */
   readonly folder: string
   readonly clock: Clock
-  readonly log: Pick<Log, 'notice'>
+  readonly log: Pick<ProcessLog, 'notice' | 'error'>
+  /** Default: asks the file system. */
+  readonly freeBytes?: (folder: string) => Promise<number>
 }
 
 const INTERVAL_MS = 2_000
 /** Less than a change of the database and its log may need. */
 const ROOM_MIN_BYTES = 256 * 1024
 
-export function watchDisk({ folder, clock, log }: DiskWatchOptions): DiskWatch {
+async function freeBytesOf(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskWatchOptions): DiskWatch {
   let isFull = false
   let closed = false
   let timer: Timer = clock.after(0, look)
 
   function look(): void {
-    void statfs(folder).then(
-      ({ bavail, bsize }) => note(bavail * bsize < ROOM_MIN_BYTES),
+    void freeBytes(folder).then(
+      free => note(free < ROOM_MIN_BYTES),
       // The folder may be gone; then writing to it fails, and that is told.
       () => note(false),
     )
@@ -38,7 +45,8 @@ export function watchDisk({ folder, clock, log }: DiskWatchOptions): DiskWatch {
 
   function note(full: boolean): void {
     if (closed) return
-    if (full !== isFull) log.notice('disk', full ? 'the disk is full' : 'the disk has room again')
+    if (full && !isFull) log.error('disk', 'the disk is full', { folder })
+    if (!full && isFull) log.notice('disk', 'the disk has room again')
     isFull = full
     timer = clock.after(INTERVAL_MS, look)
   }

@@ -25,6 +25,8 @@ export interface StoreWatchOptions<T> {
   readonly prepare: () => Promise<T>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
+  /** The place of the database, for the log: no user and no password. */
+  readonly place?: string
 }
 
 /** How long a start waits for a database that does not answer at all. */
@@ -141,7 +143,10 @@ class Watch<T> implements StoreWatch<T> {
 
   /** Once per outage. */
   #logOutage(error: unknown): void {
-    if (!this.#logged && !this.#closed) this.#options.log.fault('store', 'cannot use the store', error)
+    if (!this.#logged && !this.#closed) {
+      const { log, place } = this.#options
+      log.fault('store', 'cannot use the store', error, place === undefined ? undefined : { host: place })
+    }
     this.#logged = true
   }
 

@@ -1,4 +1,6 @@
 /** Paths on disk that follow from the storage URL. Light: a start needs them before it loads a storage. Leaf. */
+import { mkdirSync, statSync } from 'node:fs'
+import { userInfo } from 'node:os'
 import { dirname, resolve } from 'node:path'
 
 /** The path of an embedded database in the URL; `:memory:` for one without a file; null for other URLs. */
@@ -14,4 +16,58 @@ export function dataFolder(storageUrl: string): string {
   const path = sqlitePath(storageUrl)
   const hasFile = path !== null && path !== ':memory:'
   return hasFile ? dirname(resolve(path)) : resolve(DATA_FOLDER)
+}
+
+/**
+ * Creates a folder and those above it, each for its owner alone. Node's own way never ends where the system says that
+ * a folder of /proc does not exist.
+ * @throws the error of the file system
+ */
+export function makeFolder(path: string): void {
+  const missing: string[] = []
+  for (let at = resolve(path); !isFolder(at); at = dirname(at)) missing.unshift(at)
+  for (const folder of missing) {
+    try {
+      mkdirSync(folder, { mode: 0o700 })
+    } catch (error) {
+      // Another process was faster.
+      if (!isFolder(folder)) throw error
+    }
+  }
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+}
+
+/** Faults of a place that no retry mends; others are told by their code alone. */
+const WAYS_OUT: Readonly<Record<string, string>> = {
+  EACCES: 'may not write there',
+  EPERM: 'may not write there',
+  EROFS: 'cannot write there, because the disk is read-only',
+  ENOSPC: 'cannot write there, because the disk is full',
+  ENOENT: 'cannot create it there',
+  ENOTDIR: 'cannot create it there, because a part of the path is a file',
+  EEXIST: 'cannot create it there, because a part of the path is a file',
+}
+
+/**
+ * Why a file of the data folder cannot be made, for the operator: who may not, where, and what to do.
+ * @param code of the system
+ */
+export function unwritable(file: string, code: string | null): string {
+  const path = resolve(file)
+  const way = WAYS_OUT[code ?? '']
+  if (way === undefined) return `${path}: cannot be created (${code ?? 'unknown'})`
+  return `${path}: cannot be created (${code}): ${userName()} ${way}. Give that user the folder ${dirname(path)}, start in a folder it may write to, or name another by storage.url or DATABASE_URL`
+}
+
+function userName(): string {
+  try {
+    const { username, uid } = userInfo()
+    return uid < 0 ? `user ${username}` : `user ${username} (${uid})`
+  } catch {
+    // A container may run under a number that has no name.
+    return `user ${process.getuid?.() ?? ''}`.trim()
+  }
 }

@@ -1,8 +1,8 @@
 /** Opens the Store for a URL: one implementation over any engine, with one file per group of operations. */
-import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
-import { sqlitePath } from './data-folder.ts'
+import { makeFolder, sqlitePath, unwritable } from './data-folder.ts'
 import type { Engine } from './engine.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches/batches.ts'
@@ -54,6 +54,11 @@ async function openFile(path: string): Promise<Store> {
   const file = path === ':memory:' ? path : resolve(path)
   try {
     if (file !== ':memory:') prepareFile(file)
+  } catch (error) {
+    const code = codeOf(error)
+    throw new StoreError(`storage: ${unwritable(file, code)}`, code, { cause: error })
+  }
+  try {
     return await createKyselyStore(openSqlite(file), true)
   } catch (error) {
     if (error instanceof StoreError) throw error
@@ -64,7 +69,7 @@ async function openFile(path: string): Promise<Store> {
 
 /** Creates the file before the library, which would make it readable for everyone. Side files get its mode. */
 function prepareFile(file: string): void {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(file))
   closeSync(openSync(file, 'a', 0o600))
 }
 

@@ -43,10 +43,10 @@ const CANCELLED = '57014'
 const DUPLICATE = '23505'
 /** Reasons that an operator can act on, by SQL state. */
 const REASONS: Readonly<Record<string, string>> = {
-  '28000': 'not allowed to log in',
-  '28P01': 'wrong user or password',
-  '3D000': 'no such database',
-  '42501': 'missing permissions',
+  '28000': 'not allowed to log in; DATABASE_URL or storage.url names the user',
+  '28P01': 'wrong user or password; they stand in DATABASE_URL or storage.url',
+  '3D000': 'no such database; create it, or name another in DATABASE_URL or storage.url',
+  '42501': 'missing permissions; the user has to own the schema',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
   [CANCELLED]: 'a statement was cancelled',

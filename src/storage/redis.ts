@@ -6,6 +6,7 @@
 import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
+import { placeOf } from './place.ts'
 
 export interface RedisOptions {
   readonly url: string
@@ -185,7 +186,8 @@ class RedisConnection implements Redis {
   #fail(error: unknown): void {
     const wasReady = this.#ready
     this.#ready = false
-    if (!this.#logged) this.#options.log.fault('redis', 'redis is unavailable', error)
+    if (!this.#logged)
+      this.#options.log.fault('redis', 'redis is unavailable', error, { host: placeOf(this.#options.url) })
     this.#logged = true
     const waiting = [...this.#waiting]
     this.#waiting.clear()

@@ -31,6 +31,7 @@ import { type StoreWatch, watchStore } from '../services/store-watch.ts'
 import { fillTotals } from '../services/usage-totals.ts'
 import type { Sim } from '../sim/sim.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
+import { placeOf } from '../storage/place.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createProxyOf, createTransports } from '../upstream/egress.ts'
@@ -189,7 +190,7 @@ async function startServices(
     await fillTotals(store, clock, log)
     return await ensureKeys()
   }
-  const watch = await watchStore({ store, prepare, clock, log })
+  const watch = await watchStore({ store, prepare, clock, log, place: placeOf(storageUrl) })
   started.watch = watch
   const keyUsage = startKeyUsageGauge({ store, vault, keyIds: ring.keys.map(({ id }) => id), clock })
   started.keyUsage = keyUsage
@@ -222,7 +223,13 @@ async function startServices(
   started.retention = retention
   const disk = watchDisk({ folder: shipper.folder, clock, log })
   started.disk = disk
-  const feed = startInvalidationFeed({ config, clock, log, onInvalidation })
+  const feed = startInvalidationFeed({
+    config,
+    clock,
+    // The counters log the outages of Redis.
+    log: config.redis.url === null ? log : QUIET,
+    onInvalidation,
+  })
   started.feed = feed
   const catalogue = new CatalogueKeeper({
     config,

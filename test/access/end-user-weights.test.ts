@@ -45,7 +45,7 @@ t.test('who is not registered, or inactive, weighs 1', async t => {
 
 t.test('a store that fails, or is asked for too many at once, gives no weight', async t => {
   const { asked, weights } = start()
-  await t.rejects(Promise.resolve(weights.of('org_1', 'fails')), { code: 'service_unavailable' })
+  await t.rejects(Promise.resolve(weights.of('org_1', 'fails')), { code: 'store_unavailable' })
   const found = await Promise.allSettled(Array.from({ length: 50 }, (_, n) => weights.of('org_1', `u${n}`)))
   t.equal(found.filter(({ status }) => status === 'fulfilled').length, 16)
   t.equal(asked.length, 17)

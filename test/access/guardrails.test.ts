@@ -129,7 +129,7 @@ t.test('budgets are known with what holds, and asked for again after word of a c
   t.equal(asked.length, 2, 'the store is asked once, however many wait')
   t.match(guardrails.budgets(caller), [{ amount: 5 }])
   state.store = 'fails'
-  await t.rejects(Promise.resolve(guardrails.budgets(callerOf('unknown'))), { code: 'service_unavailable' })
+  await t.rejects(Promise.resolve(guardrails.budgets(callerOf('unknown'))), { code: 'store_unavailable' })
 })
 
 t.test('what was read before a change is not kept after word of it', async t => {
@@ -154,10 +154,10 @@ t.test('while the store is away, known callers go on as they were and unknown on
     'at once: a1',
     'and are not asked for with every request',
   )
-  t.equal(await names(guardrails.of(callerOf('new'))), 'service_unavailable', 'a guardrail may forbid it')
+  t.equal(await names(guardrails.of(callerOf('new'))), 'store_unavailable', 'a guardrail may forbid it')
   t.same(log, ['cannot read guardrails from the store'])
   clock.advance(60_000)
-  t.equal(await names(guardrails.of(callerOf('k'))), 'service_unavailable', 'not for ever')
+  t.equal(await names(guardrails.of(callerOf('k'))), 'store_unavailable', 'not for ever')
   state.store = 'works'
   t.equal(await names(guardrails.of(callerOf('k'))), 'a1')
   t.equal(log.at(-1), 'guardrails can be read from the store again')
@@ -181,9 +181,9 @@ t.test('a store that hangs counts as away, and only so many wait for it', async 
   const { guardrails, clock, state } = setup({ lookupMs: 500, maxLookups: 1 })
   state.store = 'hangs'
   const waiting = names(guardrails.of(callerOf('k')))
-  t.equal(await names(guardrails.of(callerOf('l'))), 'service_unavailable')
+  t.equal(await names(guardrails.of(callerOf('l'))), 'store_unavailable')
   clock.advance(500)
-  t.equal(await waiting, 'service_unavailable')
+  t.equal(await waiting, 'store_unavailable')
   t.equal(clock.armed, 0)
 })
 

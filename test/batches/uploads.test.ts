@@ -174,7 +174,7 @@ t.test('a folder that cannot be written to is told as unavailable', async t => {
   const { folder } = start(t)
   writeFileSync(folder, 'a file in its place')
   const uploads = new Uploads({ folder, maxBytes: 100 })
-  await t.rejects(uploads.receive(OWNER, send('x')), { code: 'service_unavailable', retryAfterSeconds: 1 })
+  await t.rejects(uploads.receive(OWNER, send('x')), { code: 'store_unavailable', retryAfterSeconds: 1 })
   t.equal(uploads.bytes, 0)
 })
 
@@ -194,7 +194,7 @@ t.test('a disk that fills is told as unavailable, and has its room again', async
   const piece = 'x'.repeat(100_000)
   for (const _ of [1, 2]) {
     await t.rejects(uploads.receive(OWNER, send(...Array.from({ length: 20 }, () => piece))), {
-      code: 'service_unavailable',
+      code: 'store_unavailable',
       cause: { code: 'ENOSPC' },
     })
     t.equal(uploads.bytes, 0)

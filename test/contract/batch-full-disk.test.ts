@@ -52,7 +52,7 @@ for (const [what, megabytes, bodyBytes] of [
       const refused = await call('POST', '/batches', large(bodyBytes))
       t.equal(refused.status, 503)
       t.match(refused.headers.get('retry-after'), /^\d+$/)
-      t.match(refused.document, { error: { code: 503, metadata: { error_type: 'provider_overloaded' } } })
+      t.match(refused.document, { error: { code: 503, metadata: { error_type: 'server' } } })
       t.same(readdirSync(join(disk, 'uploads')), [])
     }
     const list = await call('GET', '/batches')

@@ -151,7 +151,7 @@ t.test('while the store is away, known workspaces go on and unknown ones are ref
   t.equal(await ids(credentials.of('o', 'ws')), 'at once: one', 'and are not asked for with every request')
   t.equal(
     await ids(credentials.of('o', 'new')),
-    'service_unavailable',
+    'store_unavailable',
     'own keys may exist: no shared endpoint',
   )
   t.same(log, ['cannot read provider credentials from the store'])
@@ -161,7 +161,7 @@ t.test('while the store is away, known workspaces go on and unknown ones are ref
   await new Promise(resolve => setImmediate(resolve))
   t.equal(state.asked.length, before + 1, 'but it is asked')
   clock.advance(60_000)
-  t.equal(await ids(credentials.of('o', 'ws')), 'service_unavailable', 'not for ever')
+  t.equal(await ids(credentials.of('o', 'ws')), 'store_unavailable', 'not for ever')
   state.store = 'works'
   t.equal(await ids(credentials.of('o', 'ws')), 'one')
   t.equal(log.at(-1), 'provider credentials can be read from the store again')
@@ -173,11 +173,11 @@ t.test('a store that hangs counts as away', async t => {
   const waiting = ids(state.credentials.of('o', 'ws'))
   t.equal(
     await ids(state.credentials.of('o', 'other')),
-    'service_unavailable',
+    'store_unavailable',
     'no more than so many at once',
   )
   state.clock.advance(500)
-  t.equal(await waiting, 'service_unavailable')
+  t.equal(await waiting, 'store_unavailable')
   t.equal(state.clock.armed, 0)
 })
 

@@ -135,6 +135,7 @@ const KINDS: Partial<Record<FailureCode, readonly [type: string, kind: Kind]>> =
   internal: ['api_error', InternalServerError],
   provider_unavailable: ['api_error', InternalServerError],
   service_unavailable: ['overloaded_error', ServiceUnavailableError],
+  store_unavailable: ['api_error', ServiceUnavailableError],
   overloaded: ['overloaded_error', ServiceUnavailableError],
   upstream_timeout: ['timeout_error', InternalServerError],
   upstream_overloaded: ['overloaded_error', OverloadedError],

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createRequire } from 'node:module'
 import { type AddressInfo, createServer } from 'node:net'
 import t from 'tap'
+import type { Log } from '../../src/log/log.ts'
 import { openRedis } from '../../src/storage/redis.ts'
 import { until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -34,18 +35,22 @@ t.test('a long outage makes no new class of the library for each try', async t =
     library.factory = factory
   })
   const clock = new TestClock()
-  let faults = 0
-  const log = { fault: () => faults++, notice: () => undefined }
+  const hosts: unknown[] = []
+  const log = {
+    fault: (...[, , , fields]: Parameters<Log['fault']>) => void hosts.push(fields),
+    notice: () => undefined,
+  }
   // Of different options: the library keeps the class of the last ones only.
   const connections = [1_000, 2_000].map(silenceMs =>
-    openRedis({ url: `redis://127.0.0.1:${port}`, clock, log, silenceMs }),
+    openRedis({ url: `redis://:s3cret@127.0.0.1:${port}`, clock, log, silenceMs }),
   )
   await until('ten tries', () => {
     clock.advance(100)
     return tries >= 10
   })
   t.equal(made, 2)
-  t.equal(faults, 2, 'one error an outage')
+  const host = `127.0.0.1:${port}`
+  t.same(hosts, [{ host }, { host }], 'one error an outage, with the place and no password')
   for (const connection of connections) {
     t.equal(connection.isReady, false)
     connection.close()

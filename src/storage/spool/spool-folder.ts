@@ -9,7 +9,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmdirSync, unlinkSync } fr
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { randomText } from '../../ids.ts'
-import { dataFolder } from '../data-folder.ts'
+import { dataFolder, makeFolder } from '../data-folder.ts'
 import { isBusy } from '../sqlite.ts'
 
 const LOCK_SUFFIX = '.lock'
@@ -34,7 +34,7 @@ export function spoolRoot(storageUrl: string): string {
  * @throws the error of the file system.
  */
 export function claimSpoolFolder(root: string): SpoolFolder {
-  mkdirSync(root, { recursive: true, mode: 0o700 })
+  makeFolder(root)
   const path = join(root, `${process.pid}-${randomText(12)}`)
   closeSync(openSync(path + LOCK_SUFFIX, 'a', 0o600))
   // Locked before the folder exists, so that no process ever finds it unlocked.
