@@ -283,6 +283,25 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: `min by (instance) (${of('gateway_storage_up')})`, legend: '{{instance}}' }],
       },
       {
+        title: 'Time to read one key from the database',
+        description: 'As the probe of every two seconds measures it; beyond 250 ms a ticket.',
+        unit: 's',
+        queries: [
+          { expr: `max by (instance) (${of('gateway_storage_probe_seconds')})`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Degraded states',
+        description: '1 while an instance does without its store, redis, or room on its disk.',
+        unit: 'short',
+        queries: [
+          {
+            expr: `sum by (instance, what) (${of('gateway_degraded')})`,
+            legend: '{{instance}} {{what}}',
+          },
+        ],
+      },
+      {
         title: 'Buffered usage records',
         description:
           'Usage records that wait in memory because the disk refuses them; beyond 1,000 a thread the oldest are lost.',

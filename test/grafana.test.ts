@@ -1,4 +1,5 @@
 /** Holds the dashboard and the alert rules to the metrics that the gateway declares. */
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -9,7 +10,7 @@ import { FAILURES } from '../src/errors.ts'
 import { CREDENTIAL_EVICTIONS } from '../src/metrics/metrics.ts'
 import { STAGES } from '../src/metrics/stages.ts'
 import { BATCH_ENDPOINTS } from '../src/protocol/management/batches.ts'
-import { THREAD_STATES } from '../src/threads/process-metrics.ts'
+import { DEGRADED, THREAD_STATES } from '../src/threads/process-metrics.ts'
 import { allMetrics } from './support/metrics.ts'
 import { type Named, namesIn } from './support/promql.ts'
 
@@ -55,6 +56,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_overhead_seconds_count stage': STAGES,
   'gateway_overhead_seconds_bucket stage': STAGES,
   'gateway_threads state': THREAD_STATES,
+  'gateway_degraded what': DEGRADED,
   'gateway_requests_total route': BATCH_ENDPOINTS.map(endpoint => endpoint.replace('/v1', 'batch')),
   'gateway_requests_in_flight thread': ['batch-0'],
   'gateway_event_loop_lag_seconds thread': ['batch-0'],
@@ -200,6 +202,7 @@ for (const rule of rules) {
     t.match(rule.alert, /^Sluice[A-Z][A-Za-z]+$/)
     t.ok(['page', 'ticket'].includes(rule.labels?.['severity'] ?? ''), 'it has a severity')
     t.ok(rule.annotations?.['summary'] && rule.annotations['description'], 'it says what is wrong')
+    t.equal(rule.annotations?.['runbook_url'], `docs/runbook.md#${rule.alert.toLowerCase()}`)
     for (const text of Object.values(rule.annotations ?? {}))
       for (const [, label = ''] of text.matchAll(/\$labels\.(\w+)/g))
         t.ok(shows(named, label), `the result keeps ${label}`)
@@ -221,4 +224,41 @@ t.test('every alert has a test in which it fires, and one in which it does not',
   const expected = new Set(alerts.map(rule => rule.alert))
   t.same(names(true), expected)
   t.same(names(false), expected)
+})
+
+t.test('the runbook has a section for each alert, with meaning, place and way out, and no other', async t => {
+  const page = readFileSync(join(import.meta.dirname, '../docs/runbook.md'), 'utf8')
+  const sections = page.split(/^### /m).slice(1)
+  t.same(
+    sections.map(section => section.split('\n', 1)[0]).sort(),
+    alerts.map(rule => rule.alert).sort(),
+    'one each',
+  )
+  for (const section of sections) {
+    const [name = ''] = section.split('\n', 1)
+    const severity = alerts.find(rule => rule.alert === name)?.labels?.['severity']
+    t.match(section, new RegExp(`\\*\\*Means\\*\\* \\(${severity}\\): `), `${name}: means`)
+    t.match(section, /^\*\*Look\*\*: ./m, `${name}: look`)
+    t.match(section, /^\*\*Do\*\*: ./m, `${name}: do`)
+    // Metrics that it sends the reader to exist.
+    for (const [metric] of section.matchAll(/\bgateway_[a-z_]+/g))
+      t.ok(SERIES.has(metric) || SERIES.has(`${metric}_bucket`), `${name}: ${metric} exists`)
+  }
+})
+
+t.test('promtool finds every rule valid, and its tests pass', async t => {
+  const folder = join(import.meta.dirname, '../grafana')
+  for (const words of [
+    ['check', 'rules', 'alerts.yaml'],
+    ['test', 'rules', 'alerts.test.yaml'],
+  ]) {
+    const run = spawnSync('promtool', words, { cwd: folder, encoding: 'utf8' })
+    if (run.error !== undefined) {
+      t.comment(
+        `SKIPPED: promtool cannot be run (${run.error.message}); Debian has it in the package prometheus`,
+      )
+      return
+    }
+    t.equal(run.status, 0, `promtool ${words.join(' ')}: ${run.stdout}${run.stderr}`)
+  }
 })

@@ -12,6 +12,8 @@ export type StoreState = 'new' | 'there' | 'away'
 
 export interface StoreWatch<T> {
   readonly state: StoreState
+  /** How long the last probe took, with or without an answer. 0 before the first. */
+  readonly probeSeconds: number
   /** The error of the preparation, where the Store itself was available; null otherwise. */
   readonly wrong: unknown
   /** The result of the preparation; never settles when the watch is closed before. */
@@ -53,6 +55,7 @@ class Watch<T> implements StoreWatch<T> {
   readonly #options: StoreWatchOptions<T>
   readonly #prepared = Promise.withResolvers<T>()
   #state: StoreState = 'new'
+  #probeMs = 0
   #wrong: unknown = null
   #timer: Timer | null = null
   /** The outage is in the log. */
@@ -65,6 +68,10 @@ class Watch<T> implements StoreWatch<T> {
 
   get state(): StoreState {
     return this.#state
+  }
+
+  get probeSeconds(): number {
+    return this.#probeMs / 1000
   }
 
   get wrong(): unknown {
@@ -124,6 +131,7 @@ class Watch<T> implements StoreWatch<T> {
 
   #probe(): void {
     const { store, clock } = this.#options
+    const sinceMs = clock.monotonicMs()
     within(clock, PROBE_MS, store.keys.find(NO_HASH))
       .then(
         () => this.#noteAvailable(),
@@ -132,7 +140,10 @@ class Watch<T> implements StoreWatch<T> {
           this.#logOutage(error)
         },
       )
-      .then(() => this.#schedule(PROBE_MS, () => this.#probe()))
+      .then(() => {
+        this.#probeMs = clock.monotonicMs() - sinceMs
+        this.#schedule(PROBE_MS, () => this.#probe())
+      })
   }
 
   #noteAvailable(): void {

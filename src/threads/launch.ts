@@ -376,6 +376,7 @@ function supervisorOptions(
       ...(disk.isFull || isDiskFault(shipper.refusal) ? ['disk'] : []),
     ],
     spoolBytes: () => shipper.waitingBytes(),
+    storageProbeSeconds: () => watch.probeSeconds,
     // A preparation that failed for another reason has reached the store.
     storageUp: () => watch.state === 'there' || watch.wrong !== null,
     sealedCounts: () => keyUsage.current(),

@@ -9,6 +9,10 @@ export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 /** The states of a thread, as the label of `gateway_threads`. */
 export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
+/** What an instance may do without for a while, as `/readyz` and the label of `gateway_degraded` name it. */
+export const DEGRADED = ['store', 'redis', 'disk'] as const
+export type Degraded = (typeof DEGRADED)[number]
+
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 
 /** Series of the whole process, under the names that every Prometheus client library uses. */
@@ -38,6 +42,18 @@ export function createProcessMetrics() {
     help: '1 while the database can be reached, 0 while it cannot',
     registers,
   })
+  const storageProbe = new Gauge({
+    name: 'gateway_storage_probe_seconds',
+    help: 'How long the database took for the last reading of one key, asked every 2 s',
+    registers,
+  })
+  const degraded = new Gauge({
+    name: 'gateway_degraded',
+    help: '1 while the instance does without store, redis or disk, as /readyz tells',
+    labelNames: ['what'] as const,
+    registers,
+  })
+  for (const what of DEGRADED) degraded.set({ what }, 0)
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
     help: 'Usage records on disk that are not in the database yet',
@@ -125,6 +141,8 @@ export function createProcessMetrics() {
     restarts,
     quotaDegraded,
     storageUp,
+    storageProbe,
+    degraded,
     spoolBytes,
     resumableStreams,
     resumableBytes,

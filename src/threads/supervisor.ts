@@ -29,7 +29,7 @@ import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build/console.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { createProcessMetrics, Scraper } from './process-metrics.ts'
+import { createProcessMetrics, DEGRADED, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
 import type { EarlyWorkers } from './start/early-workers.ts'
 import { chooseFront } from './start/front-choice.ts'
@@ -89,6 +89,8 @@ export interface SupervisorOptions {
   readonly unreadyReason?: () => string | null
   /** Names of unavailable dependencies while traffic may still come. */
   readonly degraded?: () => readonly string[]
+  /** How long the Store took for the last probe. Default: no time. */
+  readonly storageProbeSeconds?: () => number
   /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
   /** Bytes of usage records on disk that are not in the Store. Default: none. */
@@ -227,6 +229,9 @@ class ThreadSupervisor {
         metrics: () => {
           this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
           this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
+          this.#process.storageProbe.set(this.#options.storageProbeSeconds?.() ?? 0)
+          const missing = this.#options.degraded?.() ?? []
+          for (const what of DEGRADED) this.#process.degraded.set({ what }, missing.includes(what) ? 1 : 0)
           this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
           this.#process.resumableStreams.set(this.#transcripts.count)
           this.#process.resumableBytes.set(this.#transcripts.bytes)

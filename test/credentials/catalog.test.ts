@@ -171,11 +171,7 @@ t.test('a store that hangs counts as away', async t => {
   const state = setup({ lookupMs: 500, maxLookups: 1 })
   state.store = 'hangs'
   const waiting = ids(state.credentials.of('o', 'ws'))
-  t.equal(
-    await ids(state.credentials.of('o', 'other')),
-    'store_unavailable',
-    'no more than so many at once',
-  )
+  t.equal(await ids(state.credentials.of('o', 'other')), 'store_unavailable', 'no more than so many at once')
   state.clock.advance(500)
   t.equal(await waiting, 'store_unavailable')
   t.equal(state.clock.armed, 0)
