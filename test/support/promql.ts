@@ -21,7 +21,7 @@ export interface Named {
 }
 
 const TOKEN =
-  /\s+|(?<string>"(?:[^"\\]|\\.)*")|(?<range>\[[^\]]*\])|(?<number>\d[\d.e+-]*)|(?<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])/y
+  /\s+|\boffset \d+[smhd]\b|(?<string>"(?:[^"\\]|\\.)*")|(?<range>\[[^\]]*\])|(?<number>\d[\d.e+-]*)|(?<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])/y
 
 const FUNCTIONS = new Set([
   ...['sum', 'max', 'min', 'avg', 'count', 'topk', 'rate', 'increase', 'changes', 'histogram_quantile'],
