@@ -2,7 +2,7 @@
 
 const UNREADABLE = 'an unreadable address'
 
-/** For example `127.0.0.1:6379` or `db.internal:5432/sluice`. A URL that cannot be read gives `an unreadable address`. */
+/** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` for a URL that is none. */
 export function placeOf(url: string): string {
   if (url.startsWith('sqlite:')) return url.slice('sqlite:'.length)
   try {
