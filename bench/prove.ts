@@ -75,6 +75,7 @@ async function proved(row: Row, folder: string): Promise<void> {
         limits: { requests: 1_000, concurrency: 8, seconds: 300 },
         provider,
         only: null,
+        client: null,
         restartCommand: null,
         directUrl: null,
         pid: subject.pids()[0] ?? null,

@@ -1,10 +1,10 @@
 /**
  * Runs heavy tests: all of them without a word behind it, the named groups of test/heavy/groups.ts, or with `--turn` the
- * group whose turn it is. `npm run test:heavy -- secrets kills`.
+ * group whose turn it is. `npm run test:heavy -- secrets kills`. `agents` runs only where it is named.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { join } from 'node:path'
-import { ALONE, GROUPS, groupOf } from '../test/heavy/groups.ts'
+import { ALONE, GROUPS, groupOf, ONLINE } from '../test/heavy/groups.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 /** Rounds of each kind of kill. */
@@ -18,8 +18,10 @@ export function wanted(words: readonly string[], commit: () => string): readonly
   if (words.length === 0) return null
   return words.map(word => {
     if (word === '--turn') return groupOf(commit())
-    if (Object.hasOwn(GROUPS, word)) return word
-    throw new Error(`${word}: no group of heavy tests; there are ${Object.keys(GROUPS).join(', ')}`)
+    if (Object.hasOwn(GROUPS, word) || Object.hasOwn(ONLINE, word)) return word
+    throw new Error(
+      `${word}: no group of heavy tests; there are ${[GROUPS, ONLINE].flatMap(Object.keys).join(', ')}`,
+    )
   })
 }
 
@@ -35,7 +37,9 @@ function head(): string {
 function main(words: readonly string[]): number {
   const groups = wanted(words, head)
   const files =
-    groups === null ? [...Object.values(GROUPS).flat(), ...ALONE] : groups.flatMap(name => GROUPS[name] ?? [])
+    groups === null
+      ? [...Object.values(GROUPS).flat(), ...ALONE]
+      : groups.flatMap(name => GROUPS[name] ?? ONLINE[name] ?? [])
   const others = Object.keys(GROUPS).filter(name => groups?.includes(name) === false)
   process.stdout.write(
     `# Heavy tests: ${groups?.join(', ') ?? 'all'}${others.length > 0 ? ` (not ${others.join(', ')})` : ''}\n`,

@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
+import { didYouMean } from '../nearest.ts'
+import { CLIENT_NAMES, type ClientName } from '../prove/clients/names.ts'
 import { type Command, CommandError, type Given, type Option, UsageError } from './command.ts'
 import { EXIT_FAILED, print } from './outcome.ts'
 import { planText, reportText } from './prove/view.ts'
@@ -36,6 +38,10 @@ export const prove: Command = {
       value: "'NAME: VALUE'",
       repeats: true,
       does: 'a further header of each request; may be repeated',
+    },
+    as: {
+      value: 'CLIENT',
+      does: `replay recorded traffic of a client instead: ${CLIENT_NAMES.join(', ')}`,
     },
     only: { value: 'IDS', does: 'make these checks alone, such as stream,upstream.cut; also figures' },
     json: { value: 'FILE', does: 'write the report there as JSON' },
@@ -108,6 +114,7 @@ function optionsOf(given: Given, argument: string) {
       seconds: bounded(given, 'seconds'),
     },
     only: onlyOf(text(given, 'only')),
+    client: clientOf(text(given, 'as')),
     restartCommand: text(given, 'restart-command'),
     directUrl: direct === null ? null : address(direct, '--direct'),
     pid: number(given, 'pid', 1, 2 ** 31),
@@ -141,6 +148,14 @@ function onlyOf(value: string | null): readonly string[] | null {
   const names = value.split(',').map(name => name.trim())
   if (names.every(name => /^[a-z]+(?:\.[a-z0-9-]+)?$/.test(name))) return names
   throw new UsageError('--only: expects ids of checks, such as stream,upstream.cut')
+}
+
+/** @throws UsageError */
+function clientOf(value: string | null): ClientName | null {
+  if (value === null) return null
+  const name = CLIENT_NAMES.find(one => one === value)
+  if (name !== undefined) return name
+  throw new UsageError(`--as: expects ${CLIENT_NAMES.join(', ')}${didYouMean(value, CLIENT_NAMES)}`)
 }
 
 /** A base URL; `/v1` is added to a bare host. */

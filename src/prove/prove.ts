@@ -1,15 +1,18 @@
 /** Tests a gateway: explores it, runs the checks one after another within the request budget, and reports. The door. */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Check, CheckVerdict } from './check.ts'
+import { clientChecks } from './checks/clients.ts'
 import { CHECKS } from './checks/table.ts'
-import { PROVED, type Proved } from './dialects.ts'
+import { provedClient } from './clients/clients.ts'
+import type { ClientName } from './clients/names.ts'
+import { PROVED, type Proved, responses } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { CPU_SENDS, cpuPerEvent, firstEventSends, firstEvents } from './figures.ts'
 import { FaultProvider } from './provider.ts'
 import { type ProveLimits, Ration, RationSpent } from './ration.ts'
 import { type CheckResult, cleaned, type ProveReport, REPORT_SCHEMA, statusFor, summaryOf } from './report.ts'
 import { type Header, scrubber } from './secrets.ts'
-import { ProveFault, type Surveyed, survey } from './survey.ts'
+import { ProveFault, type Surveyed, survey, surveyModel } from './survey.ts'
 import { SAMPLE_COUNT, Samples, Tester, type TesterDeps } from './tester.ts'
 
 export interface ProveOptions {
@@ -24,6 +27,8 @@ export interface ProveOptions {
   readonly provider: FaultProvider | null
   /** Ids of checks, or what stands before their dots; `figures` for the figures. Null: all. */
   readonly only: readonly string[] | null
+  /** The client whose traffic is replayed in place of all other checks. */
+  readonly client: ClientName | null
   readonly restartCommand: string | null
   /** Address of the provider behind the gateway. */
   readonly directUrl: string | null
@@ -71,7 +76,8 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
   const startMs = clock.nowMs()
   const scrub = scrubber(options.key, options.headers)
   const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
-  const found = await survey({
+  const client = options.client === null ? null : provedClient(options.client)
+  const found = await (client === null ? survey : surveyModel)({
     target: {
       url: options.url,
       key: options.key,
@@ -88,12 +94,12 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     // It has words of the gateway in it.
     throw error instanceof ProveFault ? new ProveFault(clean(error.message)) : error
   })
-  const plan = planOf(found, options)
+  const plan = planOf(client === null ? CHECKS : clientChecks(client), found, options)
   const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
   const samples = found.proved.length * SAMPLE_COUNT
   listener.begins({
     model: clean(found.deps.target.model),
-    dialects: found.proved.map(({ title }) => title),
+    dialects: client === null ? found.proved.map(({ title }) => title) : [client.title],
     checks: plan.filter(({ why }) => why === null).length,
     requests: sends + samples + figureSends(found, options),
   })
@@ -110,6 +116,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     at: isoInstant(startMs),
     url: clean(options.url),
     model: clean(found.deps.target.model),
+    ...(client === null ? {} : { client: client.title }),
     dialects: found.proved.map(({ name }) => name),
     ration: { ...options.limits, sent: ration.sent, spentMs: Math.round(ration.spentMs) },
     summary: summaryOf(checks),
@@ -122,22 +129,27 @@ function isWanted(id: string, { only }: ProveOptions): boolean {
   return only === null || only.some(name => id === name || id.startsWith(`${name}.`))
 }
 
-function planOf({ proved, absent, deps }: Surveyed, options: ProveOptions): Planned[] {
+function planOf(
+  checks: readonly Check[],
+  { proved, absent, deps }: Surveyed,
+  options: ProveOptions,
+): Planned[] {
   const missing = (check: Check): string | null => {
     if (check.needs === 'provider' && deps.provider === null) return 'not asked: start with --provider-port'
     if (check.needs === 'restart' && options.restartCommand === null)
       return 'not asked: give --restart-command'
     return null
   }
-  return CHECKS.filter(({ id }) => isWanted(id, options)).flatMap((check): Planned[] => {
-    const [first] = proved
-    if (check.dialects === null)
-      return first === undefined ? [] : [{ check, proved: first, why: missing(check) }]
-    return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(each => {
-      const why = absent.find(other => other.proved === each)?.why
-      return { check, proved: each, why: why === undefined ? missing(check) : `not offered here: ${why}` }
+  const [first = responses] = proved
+  return checks
+    .filter(({ id }) => isWanted(id, options))
+    .flatMap((check): Planned[] => {
+      if (check.dialects === null) return [{ check, proved: first, why: missing(check) }]
+      return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(each => {
+        const why = absent.find(other => other.proved === each)?.why
+        return { check, proved: each, why: why === undefined ? missing(check) : `not offered here: ${why}` }
+      })
     })
-  })
 }
 
 async function made({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {

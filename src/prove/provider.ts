@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { type Clock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import { READERS } from '../sim/ask.ts'
+import { READERS, type SimAsk } from '../sim/ask.ts'
 import {
   type Frame,
   openaiError,
@@ -149,7 +149,8 @@ export class FaultProvider {
     const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
     const [, script = 'plain', id = 'plain'] = /\[prove:([a-z-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
     const speaker = isChat ? chatSpeaker : responsesSpeaker
-    const reply = ask.tools.length > 0 ? CALLING : sayingAll(piecesFor(script as Script, id))
+    const isCall = ask.tools.length > 0 && ask.toolOutputs.length === 0
+    const reply = isCall ? calling(ask) : sayingAll(piecesFor(script as Script, id))
     const speech: Speech = {
       ask,
       reply,
@@ -229,17 +230,13 @@ const MODELS = {
   data: [{ id: PROVIDER_MODEL, object: 'model', created: 0, owned_by: 'prove' }],
 }
 
-const CALLING: SimReply = {
-  parts: [
-    {
-      kind: 'call',
-      name: FUNCTION_NAME,
-      custom: false,
-      pieces: piecesFrom(['{"loc', 'ation":', ' "San ', 'Francisco"}']),
-    },
-  ],
-  finish: 'calls',
-  paceMs: 0,
+/** Calls the function of the checks; of a client's own tools, that of the longest name, which may be in a namespace. */
+function calling({ tools }: SimAsk): SimReply {
+  const own = tools.some(({ name }) => name === FUNCTION_NAME)
+  const [longest] = [...tools].sort((one, other) => other.name.length - one.name.length)
+  const { name, custom } = own || longest === undefined ? { name: FUNCTION_NAME, custom: false } : longest
+  const pieces = piecesFrom(['{"loc', 'ation":', ' "San ', 'Francisco"}'])
+  return { parts: [{ kind: 'call', name, custom, pieces }], finish: 'calls', paceMs: 0 }
 }
 
 function sayingAll(pieces: readonly string[]): SimReply {

@@ -33,6 +33,8 @@ export interface ProveReport {
   readonly at: string
   readonly url: string
   readonly model: string
+  /** Whose traffic was replayed, with its version; absent: nobody's. */
+  readonly client?: string
   readonly dialects: readonly ProvedName[]
   readonly ration: {
     readonly requests: number

@@ -21,6 +21,17 @@ export interface Surveyed {
 /** At most so many requests find it out. */
 export const SURVEY_SENDS = 1 + 2 * PROVED.length
 
+/** For checks that ask in their own way: no more than the model is found out. @throws ProveFault, RationSpent */
+export async function surveyModel(given: TesterDeps): Promise<Surveyed> {
+  const model = given.target.model || (await firstModel(given))
+  return {
+    deps: { ...given, target: { ...given.target, model } },
+    samples: new Samples(),
+    proved: [],
+    absent: [],
+  }
+}
+
 /** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
 export async function survey(given: TesterDeps): Promise<Surveyed> {
   const model = given.target.model || (await firstModel(given))

@@ -50,7 +50,16 @@ export interface AskOptions extends ReadOptions {
   /** In place of the key; null: none is sent. */
   readonly key?: string | null
   readonly connection?: RawConnection
+  /** The path begins at the root of the gateway: its address without `/v1`. */
+  readonly isRoot?: boolean
+  /** Header that carries the key. */
+  readonly keyHeader?: KeyHeader
+  /** Further headers of this request. */
+  readonly headers?: readonly Header[]
 }
+
+type KeyHeader = 'authorization' | 'x-goog-api-key'
+type HeadOptions = Pick<AskOptions, 'key' | 'isRoot' | 'keyHeader' | 'headers'>
 
 export interface Asked {
   /** In the mark of its prompt. */
@@ -82,10 +91,11 @@ export const SAMPLE_COUNT = Object.keys(SAMPLES).length
 
 /** Replies by the names of their questions: each is asked once, whoever wants it. */
 export class Samples {
-  readonly #asked = new Map<string, Promise<Asked>>()
+  readonly #asked = new Map<string, Promise<unknown>>()
 
-  of(name: string, ask: () => Promise<Asked>): Promise<Asked> {
-    const asked = this.#asked.get(name) ?? ask()
+  /** The names of one type begin alike. */
+  of<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    const asked = (this.#asked.get(name) as Promise<T> | undefined) ?? ask()
     this.#asked.set(name, asked)
     return asked
   }
@@ -132,6 +142,11 @@ export class Tester {
     return asked
   }
 
+  /** Asks once, however many checks look at it. */
+  async once<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    return await this.#samples.of(name, ask)
+  }
+
   /** The body of a question, with a mark for the scripted provider. */
   body(proved: Proved, options: AskOptions, id: string): string {
     if (options.text !== undefined) return options.text
@@ -151,7 +166,7 @@ export class Tester {
   /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
   async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<Asked> {
     const body = this.body(proved, options, id)
-    const repeat = this.#curl(proved.path, 'POST', body, options.key)
+    const repeat = this.#curl(proved.path, 'POST', body, options)
     const reply = await this.request('POST', proved.path, body, options)
     const isStream = /^text\/event-stream/i.test(reply.headers.get('content-type') ?? '')
     const document = isStream ? undefined : objectOf(reply.text)
@@ -171,13 +186,13 @@ export class Tester {
     method: string,
     path: string,
     body: string | null,
-    options: Pick<AskOptions, 'key' | 'connection'> & ReadOptions = {},
+    options: Pick<AskOptions, 'connection'> & HeadOptions & ReadOptions = {},
   ): Promise<SeenReply> {
-    this.repeat = this.#curl(path, method, body, options.key)
+    this.repeat = this.#curl(path, method, body, options)
     const connection = options.connection ?? (await this.open())
     try {
       this.deps.ration.take(1)
-      connection.send(this.bytes(method, path, body, options.key))
+      connection.send(this.#bytes(method, path, body, '', options))
       return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
     } finally {
       if (options.connection === undefined) this.close(connection)
@@ -186,15 +201,24 @@ export class Tester {
 
   /** A request as it goes over the wire. @param more further header lines, with their ends */
   bytes(method: string, path: string, body: string | null, key?: string | null, more = ''): Buffer {
+    return this.#bytes(method, path, body, more, keyed(key))
+  }
+
+  #bytes(method: string, path: string, body: string | null, more: string, options: HeadOptions): Buffer {
     const length = body === null ? '' : `Content-Length: ${Buffer.byteLength(body)}\r\n`
-    return Buffer.from(`${this.head(method, path, key)}${length}${more}\r\n${body ?? ''}`)
+    return Buffer.from(`${this.#head(method, path, options)}${length}${more}\r\n${body ?? ''}`)
   }
 
   /** A head without length and without its end. */
   head(method: string, path: string, key?: string | null): string {
+    return this.#head(method, path, keyed(key))
+  }
+
+  #head(method: string, path: string, options: HeadOptions): string {
     const { url } = this
-    const headers = this.#headers(method === 'POST', key).map(([name, value]) => `${name}: ${value}\r\n`)
-    return `${method} ${url.pathname.replace(/\/$/, '')}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
+    const headers = this.#headers(method === 'POST', options).map(([name, value]) => `${name}: ${value}\r\n`)
+    const base = baseOf(url.pathname, options)
+    return `${method} ${base}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
   }
 
   /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws RationSpent */
@@ -222,17 +246,36 @@ export class Tester {
     this.#open.clear()
   }
 
-  #headers(isPost: boolean, key: string | null = this.deps.target.key): Header[] {
+  #headers(isPost: boolean, { key = this.deps.target.key, keyHeader, headers = [] }: HeadOptions): Header[] {
+    const keyed: Header | null =
+      key === null
+        ? null
+        : keyHeader === 'x-goog-api-key'
+          ? [keyHeader, key]
+          : ['authorization', `Bearer ${key}`]
     return [
-      ...(key === null ? [] : [['authorization', `Bearer ${key}`] as const]),
+      ...(keyed === null ? [] : [keyed]),
       ...(isPost ? [['content-type', 'application/json'] as const] : []),
+      ...headers,
       ...this.deps.target.headers,
     ]
   }
 
-  #curl(path: string, method: string, body: string | null, key?: string | null): string {
-    return asCurl(`${this.deps.target.url}${path}`, method, this.#headers(method === 'POST', key), body)
+  #curl(path: string, method: string, body: string | null, options: HeadOptions): string {
+    const address = baseOf(this.deps.target.url, options)
+    return asCurl(`${address}${path}`, method, this.#headers(method === 'POST', options), body)
   }
+}
+
+/** Undefined: the key of the target. */
+function keyed(key: string | null | undefined): HeadOptions {
+  return key === undefined ? {} : { key }
+}
+
+/** An address or a path without a slash at its end, and without the version where requests begin at the root. */
+function baseOf(address: string, { isRoot }: HeadOptions): string {
+  const base = address.replace(/\/$/, '')
+  return isRoot === true ? base.replace(/\/v1$/, '') : base
 }
 
 /** @throws NoReply */

@@ -29,7 +29,7 @@ t.test(
       const lines = linesOf(name)
       t.match(lines, FACTS.url, name)
       t.match(lines, FACTS.model.id, name)
-      if (name !== 'cline') t.match(lines, /\bKEY\b/, name)
+      t.match(lines, /\bKEY\b/, name)
       t.ok(page.includes(`## ${title}\n`) && page.includes(`\n${lines}\n`), `docs/clients.md has ${name}`)
     }
   },

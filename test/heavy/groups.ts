@@ -51,6 +51,9 @@ export const ALONE: readonly string[] = [
   'heavy/stream-memory.test.ts',
 ]
 
+/** They install real programs from npm: only by name, `npm run test:heavy -- agents`. */
+export const ONLINE: Readonly<Record<string, readonly string[]>> = { agents: ['heavy/agents.test.ts'] }
+
 /** Files of other folders that their suites leave out. */
 export const HEAVY_FILES: ReadonlySet<string> = new Set(
   Object.values(GROUPS)

@@ -22,6 +22,7 @@ function options(url: string, more: Partial<ProveOptions>): ProveOptions {
     limits: { requests: 1_000, concurrency: 4, seconds: 600 },
     provider: null,
     only: null,
+    client: null,
     restartCommand: null,
     directUrl: null,
     pid: null,

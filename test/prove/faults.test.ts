@@ -88,6 +88,7 @@ async function proving(
       limits: { requests: 1_000, concurrency: 5, seconds: 600 },
       provider,
       only: null,
+      client: null,
       restartCommand: `'${process.execPath}' -e '${restart}'`,
       directUrl: null,
       pid: null,

@@ -148,6 +148,7 @@ export const CLIENTS: readonly Client[] = [
       `    apiBase: ${url}/v1`,
       '    apiKey: ${{ secrets.KEY }}',
       '    roles: [chat, edit, apply]',
+      ...continueLimits(model),
     ],
     notes: () => ['`secrets.KEY` is read from ~/.continue/.env, a line KEY=…'],
   },
@@ -155,14 +156,38 @@ export const CLIENTS: readonly Client[] = [
     name: 'cline',
     title: 'Cline',
     api: 'chat completions',
-    place: 'its settings',
+    place: 'shell',
     lines: ({ url, model }) => [
-      'API provider: OpenAI Compatible',
-      `Base URL: ${url}/v1`,
-      'API key: the key',
-      `Model ID: ${model.id}`,
+      `cline auth -p openai -k $KEY -m ${model.id} -b ${url}/v1`,
+      `cline -P openai -m ${model.id}`,
     ],
-    notes: () => NONE,
+    notes: ({ url, model }) => [
+      `In an editor: API provider "OpenAI Compatible", base URL ${url}/v1, the key, and model ID ${model.id}.`,
+    ],
+  },
+  {
+    name: 'pi',
+    title: 'pi',
+    api: 'chat completions',
+    place: '~/.pi/agent/models.json',
+    lines: ({ url, model }) =>
+      JSON.stringify(
+        {
+          providers: {
+            sluice: {
+              baseUrl: `${url}/v1`,
+              api: 'openai-completions',
+              apiKey: 'KEY',
+              models: [{ id: model.id, ...piLimits(model) }],
+            },
+          },
+        },
+        null,
+        2,
+      ).split('\n'),
+    notes: ({ model }) => [
+      `Then: pi --provider sluice --model ${model.id}. KEY is the name of the variable that it reads.`,
+    ],
   },
   {
     name: 'openai-sdk',
@@ -202,4 +227,18 @@ export const CLIENTS: readonly Client[] = [
 function limitOf({ contextLength, maxOutputTokens }: ConnectModel): object {
   if (contextLength === null) return {}
   return { limit: { context: contextLength, output: maxOutputTokens ?? contextLength } }
+}
+
+function piLimits({ contextLength, maxOutputTokens }: ConnectModel): object {
+  if (contextLength === null) return {}
+  return { contextWindow: contextLength, maxTokens: maxOutputTokens ?? contextLength }
+}
+
+function continueLimits({ contextLength, maxOutputTokens }: ConnectModel): readonly string[] {
+  if (contextLength === null) return NONE
+  return [
+    '    defaultCompletionOptions:',
+    `      contextLength: ${contextLength}`,
+    ...(maxOutputTokens === null ? NONE : [`      maxTokens: ${maxOutputTokens}`]),
+  ]
 }

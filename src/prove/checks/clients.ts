@@ -1,0 +1,161 @@
+/** Checks by the recorded traffic of a client: its requests, and what it needs of the answers. */
+import { type Check, type CheckVerdict, fail, faultless, pass } from '../check.ts'
+import { type ClientReply, named, type ProvedClient } from '../clients/clients.ts'
+import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
+import type { SeenReply } from '../raw-reply.ts'
+import { fields, objectOf, readStream, string } from '../sse.ts'
+import { MAX_TOKENS, type Tester } from '../tester.ts'
+
+interface Replayed {
+  readonly reply: SeenReply
+  readonly read: ClientReply
+  /** Tools of the request, as the client names them. */
+  readonly declared: readonly string[]
+}
+
+/** Words for one of the replies: `request 2 of 4`. */
+type Each = (replayed: Replayed) => readonly string[]
+
+/** All checks of this client. */
+export function clientChecks(client: ProvedClient): readonly Check[] {
+  const asking = client.requests.filter(({ body }) => body !== null)
+  const row = {
+    group: 'conformance',
+    dialects: null,
+    basis: `what ${client.title} sends and reads`,
+    weight: 'must',
+  } as const
+
+  async function replay(tester: Tester, at: number, model: string, key?: string): Promise<Replayed> {
+    const request = asking[at]
+    const body = client.asked(request?.body ?? {}, model, MAX_TOKENS)
+    const reply = await tester.request(
+      request?.method ?? '',
+      named(request?.path ?? '', model),
+      JSON.stringify(body),
+      {
+        isRoot: true,
+        keyHeader: client.keyHeader,
+        headers: Object.entries(request?.headers ?? {}).map(([name, value]) => [
+          name,
+          named(String(value), model),
+        ]),
+        ...(key === undefined ? {} : { key }),
+      },
+    )
+    return { reply, read: client.read(readStream(reply.text)), declared: client.declared(body) }
+  }
+
+  /** Each request once, whatever many checks look at it. */
+  async function every(tester: Tester, each: Each, seen: string): Promise<CheckVerdict> {
+    const faults: string[] = []
+    for (const at of asking.keys()) {
+      const one = await tester.once(`${client.name} ${at}`, () =>
+        replay(tester, at, tester.deps.target.model),
+      )
+      faults.push(...each(one).map(fault => `request ${at + 1} of ${asking.length}: ${fault}`))
+    }
+    return faultless(faults, seen)
+  }
+
+  /** Looks at proper replies only: the others are a finding already. */
+  const answered =
+    (each: Each): Each =>
+    replayed =>
+      replayed.reply.status === 200 ? each(replayed) : []
+
+  async function refusal(wanted: readonly number[], ask: () => Promise<Replayed>): Promise<CheckVerdict> {
+    const { reply } = await ask()
+    if (!wanted.includes(reply.status)) return fail(`status ${reply.status}`)
+    const fault = client.errorFault(objectOf(reply.text))
+    return fault === null ? pass(`status ${reply.status}`) : fail(fault)
+  }
+
+  return [
+    {
+      ...row,
+      id: 'client.accepted',
+      asserts: 'each request of a recorded session is answered with 200 and a stream',
+      matters: 'one that is refused ends the session, or is sent again and again',
+      sends: asking.length,
+      run: tester =>
+        every(
+          tester,
+          ({ reply }) => {
+            const type = reply.headers.get('content-type') ?? 'none'
+            if (reply.status !== 200) return [`status ${reply.status}${messageOf(reply)}`]
+            return /^text\/event-stream\b/i.test(type) ? [] : [`Content-Type is ${type}`]
+          },
+          `${asking.length} requests`,
+        ),
+    },
+    {
+      ...row,
+      id: 'client.stream',
+      asserts: 'the streams have the events that the client waits for, and none that it stumbles over',
+      matters: 'it stops in the middle of its work, or asks again and pays twice',
+      sends: 0,
+      run: tester =>
+        every(
+          tester,
+          answered(({ read }) => read.faults),
+          'all streams can be read to their end',
+        ),
+    },
+    {
+      ...row,
+      id: 'client.calls',
+      asserts: 'calls name tools that the request declares, as it declares them, with an id and JSON',
+      matters: 'a call by another name, or without its namespace, cannot be run',
+      sends: 0,
+      run: tester =>
+        every(
+          tester,
+          answered(({ read: { calls }, declared }) =>
+            calls.flatMap(({ id, name, arguments: text }) => [
+              ...(declared.includes(name) ? [] : [`the tool ${name} was never declared`]),
+              ...(id === '' ? [`the call of ${name} has no id`] : []),
+              ...(objectOf(text) === undefined ? [`the arguments of ${name} are no JSON object`] : []),
+            ]),
+          ),
+          'all calls can be run',
+        ),
+    },
+    {
+      ...row,
+      id: 'client.usage',
+      asserts: 'each reply tells its input and output tokens where the client looks for them',
+      matters: 'it compacts its conversation, and shows costs, by these numbers',
+      sends: 0,
+      run: tester =>
+        every(
+          tester,
+          answered(({ read: { usage } }) =>
+            usage === null ? ['there is no usage'] : usage[0] > 0 ? [] : ['the prompt has no tokens'],
+          ),
+          'all replies have usage',
+        ),
+    },
+    {
+      ...row,
+      id: 'client.unknown-model',
+      asserts: 'a model that is not there is refused with 400 or 404, in the form that the client shows',
+      matters: 'otherwise the user is told nothing, or the wrong thing',
+      sends: 1,
+      run: tester => refusal([400, 404], () => replay(tester, 0, UNKNOWN_MODEL)),
+    },
+    {
+      ...row,
+      id: 'client.wrong-key',
+      asserts: 'a wrong key is refused with 401 or 403, in the form that the client shows',
+      matters: 'otherwise it tries again, or says that the network is down',
+      sends: 1,
+      run: tester => refusal([401, 403], () => replay(tester, 0, tester.deps.target.model, UNKNOWN_KEY)),
+    },
+  ]
+}
+
+function messageOf(reply: SeenReply): string {
+  const message = string(fields(fields(objectOf(reply.text))['error'])['message'])
+  return message === '' ? '' : `: ${message}`
+}

@@ -1,0 +1,359 @@
+/**
+ * One gateway with two scripted providers, and real agents that run against it one after the other: each in a home of
+ * its own, without any network but the gateway, with a time limit.
+ */
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, request as httpRequest } from 'node:http'
+import { connect, createServer as createTcpServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, isAbsolute, join } from 'node:path'
+import { CLIENTS } from '../../../src/commands/connect/clients.ts'
+import type { Config } from '../../../src/config/config.ts'
+import { openStore } from '../../../src/storage/open.ts'
+import { DEFAULT_ORGANIZATION_ID, type Store } from '../../../src/storage/store.ts'
+import { startGateway, type TestGateway } from '../../support/gateway.ts'
+import { tempFolder } from '../../support/temp-folder.ts'
+import { CONTEXT_LENGTH, type Place, type Program, SMALL_CONTEXT_LENGTH, TASK } from './programs.ts'
+import {
+  AGENT_FORMATS,
+  type AgentFormat,
+  type AgentProvider,
+  Play,
+  startAgentProvider,
+  type Trouble,
+} from './provider.ts'
+
+/** Packages stay here between runs. */
+const CACHE = join(tmpdir(), 'sluice-agents')
+const RUN_MAX_MS = 120_000
+/** A provider cannot have counted more tokens than the prompt has bytes. */
+const FILLING =
+  'Cups stand in rows on the long shelf, and each of them has a number of its own below.\n'.repeat(500)
+const PRICE = { prompt: '0.0000001', completion: '0.0000004' }
+
+/** Installs the program once. @returns the path of its executable */
+export function installed({ package: name, version, bin }: Program): string {
+  const folder = join(CACHE, `${name.replace('/', '+')}@${version}`)
+  const file = join(folder, 'node_modules/.bin', bin)
+  if (existsSync(file)) return file
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'package.json'), '{"private":true}')
+  execFileSync('npm', ['install', '--no-audit', '--no-fund', '--save-exact', `${name}@${version}`], {
+    cwd: folder,
+    env: plainEnvironment({}),
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  return file
+}
+
+export interface AgentRun {
+  readonly program: Program
+  readonly format: AgentFormat
+  readonly trouble: Trouble
+  /** The folders of a run before it, which goes on. */
+  readonly place?: Place
+  /** Pressed Ctrl-C as soon as a reply hangs. */
+  readonly isInterrupted?: boolean
+  /** With a model of a small context, and a file that fills most of it. */
+  readonly isSmall?: boolean
+}
+
+export interface AgentResult {
+  readonly status: number
+  readonly output: string
+  readonly play: Play
+  readonly place: Place
+  /** Log lines of requests that were answered with 400 and more. */
+  readonly refused: readonly string[]
+  readonly ledger: Tokens
+  readonly wire: Tokens
+  file(name: string): string | null
+}
+
+export interface Tokens {
+  readonly requests: number
+  readonly input: number
+  readonly output: number
+}
+
+export class AgentWorld {
+  readonly gateway: TestGateway
+  readonly #store: Store
+  readonly #providers: readonly AgentProvider[]
+  readonly #door: Server
+  readonly #doorFile: string
+
+  private constructor(
+    gateway: TestGateway,
+    store: Store,
+    providers: readonly AgentProvider[],
+    door: { readonly server: Server; readonly file: string },
+  ) {
+    this.gateway = gateway
+    this.#store = store
+    this.#providers = providers
+    this.#door = door.server
+    this.#doorFile = door.file
+  }
+
+  static async open(): Promise<AgentWorld> {
+    const nothing = new Play({ steps: [], answer: '', proofs: [], mark: '' }, {})
+    const first = await startAgentProvider('first', nothing)
+    const second = await startAgentProvider('second', nothing)
+    const gateway = await startGateway(rowsOf(first.url, second.url))
+    const store = await openStore(gateway.storageUrl)
+    const file = join(tempFolder('agents'), 'gateway.sock')
+    const folder = process.env['AGENTS_RECORD']
+    const server =
+      folder === undefined ? passing(gateway.port) : recording(gateway.port, folder, gateway.apiKey)
+    server.listen(file)
+    await once(server, 'listening')
+    return new AgentWorld(gateway, store, [first, second], { server, file })
+  }
+
+  async close(): Promise<void> {
+    this.#door.close()
+    await this.#store.close()
+    await this.gateway.close()
+    for (const provider of this.#providers) provider.close()
+  }
+
+  async run(wanted: AgentRun): Promise<AgentResult> {
+    const { program, format, trouble } = wanted
+    const folder = tempFolder('agent')
+    const place: Place = wanted.place ?? {
+      home: join(folder, 'home'),
+      work: join(folder, 'work'),
+      url: 'http://127.0.0.1:8080',
+      key: this.gateway.apiKey,
+      model: `agent/${format}`,
+      contextLength: wanted.isSmall === true ? SMALL_CONTEXT_LENGTH : CONTEXT_LENGTH,
+    }
+    const play = new Play(
+      {
+        mark: TASK.mark,
+        answer: TASK.answer,
+        proofs: TASK.proofs,
+        steps: program.steps.map(step => (tools: readonly string[]) => step(tools, place.work)),
+      },
+      trouble,
+    )
+    for (const provider of this.#providers) provider.play = play
+    const prepared = program.prepare(place, linesOf(program, place))
+    if (wanted.place === undefined) {
+      for (const [name, content] of Object.entries(TASK.files))
+        write(
+          join(place.work, name),
+          wanted.isSmall === true && name === 'more.txt' ? content + FILLING : content,
+        )
+      mkdirSync(place.home, { recursive: true })
+      for (const [name, content] of Object.entries(prepared.files))
+        write(isAbsolute(name) ? name : join(place.home, name), content)
+    }
+    const before = { lines: this.gateway.lines.length, ledger: await this.#ledger() }
+    const bin = installed(program)
+    const { env } = prepared
+    if (prepared.before !== undefined && wanted.place === undefined)
+      await this.#spawned(bin, prepared.before, place, env, null)
+    const { status, output } = await this.#spawned(
+      bin,
+      prepared.words,
+      place,
+      env,
+      wanted.isInterrupted === true ? play.hangs() : null,
+    )
+    const wire = sumOf(play)
+    const ledger = await this.#settled(before.ledger, wire.requests)
+    return {
+      status,
+      output,
+      play,
+      place,
+      refused: this.gateway.lines
+        .slice(before.lines)
+        .filter(({ status: told }) => typeof told === 'number' && told >= 400)
+        .map(line => JSON.stringify(line).slice(0, 600)),
+      ledger,
+      wire,
+      file: name =>
+        existsSync(join(place.work, name)) ? readFileSync(join(place.work, name), 'utf8') : null,
+    }
+  }
+
+  async #spawned(
+    bin: string,
+    words: readonly string[],
+    place: Place,
+    env: Readonly<Record<string, string>>,
+    interrupted: Promise<void> | null,
+  ): Promise<{ readonly status: number; readonly output: string }> {
+    const inside = join(import.meta.dirname, 'inside.ts')
+    const child = spawn(
+      'unshare',
+      [
+        '-rn',
+        process.execPath,
+        '--disable-warning=ExperimentalWarning',
+        inside,
+        '8080',
+        this.#doorFile,
+        bin,
+        ...words,
+      ],
+      { cwd: place.work, env: plainEnvironment({ HOME: place.home, ...env }), detached: true },
+    )
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (piece: Buffer) => {
+        if (output.length < 200_000) output += piece.toString()
+      })
+    const kill = (signal: 'SIGINT' | 'SIGKILL'): void => {
+      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, signal)
+    }
+    const limit = setTimeout(() => {
+      output += '\n[ran too long]'
+      kill('SIGKILL')
+    }, RUN_MAX_MS)
+    let isOver = false
+    void interrupted?.then(() => {
+      if (isOver) return
+      kill('SIGINT')
+    })
+    const [status] = (await once(child, 'close')) as [number | null]
+    isOver = true
+    clearTimeout(limit)
+    return { status: status ?? -1, output }
+  }
+
+  async #ledger(): Promise<Tokens> {
+    await this.gateway.shipper.ship()
+    const sums = await this.#store.ledger.usageSince({ organizationId: DEFAULT_ORGANIZATION_ID, since: '' })
+    return {
+      requests: sums.requests,
+      input: Number(sums.inputTokens),
+      output: Number(sums.outputTokens),
+    }
+  }
+
+  /** The ledger since then, once it has as many records as there were replies; or after some looks. */
+  async #settled(since: Tokens, requests: number): Promise<Tokens> {
+    let now = await this.#ledger()
+    for (let look = 0; look < 50 && now.requests - since.requests < requests; look++) {
+      await new Promise(done => setImmediate(done))
+      now = await this.#ledger()
+    }
+    return {
+      requests: now.requests - since.requests,
+      input: now.input - since.input,
+      output: now.output - since.output,
+    }
+  }
+}
+
+function sumOf({ told }: Play): Tokens {
+  return {
+    requests: told.length,
+    input: told.reduce((sum, { input }) => sum + input, 0),
+    output: told.reduce((sum, { output }) => sum + output, 0),
+  }
+}
+
+function linesOf(program: Program, { url, model, contextLength }: Place): readonly string[] {
+  const client = CLIENTS.find(({ name }) => name === program.connect)
+  if (client === undefined) throw new Error(`sluice connect knows no ${program.connect}`)
+  return client.lines({ url, model: { id: model, contextLength, maxOutputTokens: 16_384 } })
+}
+
+function write(file: string, content: string): void {
+  mkdirSync(dirname(file), { recursive: true })
+  writeFileSync(file, content)
+}
+
+function rowsOf(first: string, second: string): { providers: Config['providers']; models: Config['models'] } {
+  const row = { apiKey: 'k', format: 'openai-chat' as const }
+  return {
+    providers: [
+      { slug: 'first', ...row, baseUrl: first },
+      { slug: 'second', ...row, baseUrl: second },
+    ],
+    models: models() as Config['models'],
+  }
+}
+
+/** Models `agent/FORMAT`: first at the first provider, then in the next format at the second. */
+function models(): readonly object[] {
+  return AGENT_FORMATS.map((format, at) => ({
+    id: `agent/${format}`,
+    contextLength: CONTEXT_LENGTH,
+    endpoints: [
+      { provider: 'first', upstreamModel: 'anthropic.claude-x', format, pricing: PRICE },
+      {
+        provider: 'second',
+        upstreamModel: 'anthropic.claude-x',
+        format: AGENT_FORMATS[(at + 1) % AGENT_FORMATS.length],
+        pricing: PRICE,
+      },
+    ],
+  }))
+}
+
+/** Nothing of this process: the test runner hooks itself into children. */
+function plainEnvironment(more: Readonly<Record<string, string>>): Record<string, string> {
+  return {
+    PATH: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+    HOME: process.env['HOME'] ?? tmpdir(),
+    LANG: 'C.UTF-8',
+    TERM: 'dumb',
+    NO_COLOR: '1',
+    DO_NOT_TRACK: '1',
+    ...more,
+  }
+}
+
+/** Bytes go to the gateway as they come. */
+function passing(port: number): Server {
+  return createTcpServer(client => {
+    const gateway = connect(port, '127.0.0.1')
+    const end = (): void => {
+      client.destroy()
+      gateway.destroy()
+    }
+    client.on('error', end).on('close', end).pipe(gateway)
+    gateway.on('error', end).on('close', end).pipe(client)
+  })
+}
+
+/** The same, but each HTTP request is also written into a file of the folder. */
+function recording(port: number, folder: string, key: string): Server {
+  mkdirSync(folder, { recursive: true })
+  let count = 0
+  return createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', chunk => chunks.push(chunk))
+    request.on('end', () => {
+      const body = Buffer.concat(chunks)
+      const { method, url: path, headers } = request
+      const record = { method, path, headers, body: body.length === 0 ? null : jsonOr(body) }
+      const number = String(++count).padStart(3, '0')
+      writeFileSync(join(folder, `${number}.json`), JSON.stringify(record, null, 1).replaceAll(key, 'KEY'))
+      const upstream = httpRequest({ port, host: '127.0.0.1', method, path, headers }, reply => {
+        writeFileSync(join(folder, `${number}.status`), String(reply.statusCode))
+        response.writeHead(reply.statusCode ?? 500, reply.headers)
+        reply.pipe(response)
+      })
+      upstream.on('error', () => response.destroy())
+      response.on('close', () => upstream.destroy())
+      upstream.end(body)
+    })
+  })
+}
+
+function jsonOr(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString())
+  } catch {
+    return body.toString()
+  }
+}
