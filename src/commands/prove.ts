@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
 import { didYouMean } from '../nearest.ts'
-import { CLIENT_NAMES, type ClientName } from '../prove/clients/names.ts'
+import { CLIENT_NAMES, type ProvedClientName } from '../prove/clients/names.ts'
 import { type Command, CommandError, type Given, type Option, UsageError } from './command.ts'
 import { EXIT_FAILED, print } from './outcome.ts'
 import { planText, reportText } from './prove/view.ts'
@@ -151,7 +151,7 @@ function onlyOf(value: string | null): readonly string[] | null {
 }
 
 /** @throws UsageError */
-function clientOf(value: string | null): ClientName | null {
+function clientOf(value: string | null): ProvedClientName | null {
   if (value === null) return null
   const name = CLIENT_NAMES.find(one => one === value)
   if (name !== undefined) return name

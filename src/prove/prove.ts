@@ -4,7 +4,7 @@ import type { Check, CheckVerdict } from './check.ts'
 import { clientChecks } from './checks/clients.ts'
 import { CHECKS } from './checks/table.ts'
 import { provedClient } from './clients/clients.ts'
-import type { ClientName } from './clients/names.ts'
+import type { ProvedClientName } from './clients/names.ts'
 import { PROVED, type Proved, responses } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { CPU_SENDS, cpuPerEvent, firstEventSends, firstEvents } from './figures.ts'
@@ -28,7 +28,7 @@ export interface ProveOptions {
   /** Ids of checks, or what stands before their dots; `figures` for the figures. Null: all. */
   readonly only: readonly string[] | null
   /** The client whose traffic is replayed in place of all other checks. */
-  readonly client: ClientName | null
+  readonly client: ProvedClientName | null
   readonly restartCommand: string | null
   /** Address of the provider behind the gateway. */
   readonly directUrl: string | null

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
-import { CLIENT_NAMES, type ClientName } from '../../src/prove/clients/names.ts'
+import { CLIENT_NAMES, type ProvedClientName } from '../../src/prove/clients/names.ts'
 import { FaultProvider, prove } from '../../src/prove/prove.ts'
 import type { ProveReport } from '../../src/prove/report.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
@@ -32,7 +32,7 @@ t.teardown(async () => {
   await provider.close()
 })
 
-async function proven(client: ClientName, url: string, format: string): Promise<ProveReport> {
+async function proven(client: ProvedClientName, url: string, format: string): Promise<ProveReport> {
   const report = await prove(
     {
       url,
@@ -117,7 +117,7 @@ const error =
   seen =>
     seen.status === of ? { status: of, text } : seen
 
-const PLANTED: readonly (readonly [ClientName, string, Spoil, string])[] = [
+const PLANTED: readonly (readonly [ProvedClientName, string, Spoil, string])[] = [
   ['claude-code', 'tools are refused', refused(400), 'client.accepted'],
   ['claude-code', 'the last event is missing', without('message_stop'), 'client.stream'],
   ['claude-code', 'events have no names', texts(/^event: .*\n/gm, ''), 'client.stream'],

@@ -5,11 +5,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fields, list, type SeenStream, string } from '../sse.ts'
-import type { ClientName } from './names.ts'
+import type { ProvedClientName } from './names.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-export interface ClientRequest {
+export interface RecordedRequest {
   readonly method: string
   /** From the root of the gateway; `MODEL` stands for the model. */
   readonly path: string
@@ -35,10 +35,10 @@ export interface ClientReply {
 }
 
 export interface ProvedClient {
-  readonly name: ClientName
+  readonly name: ProvedClientName
   /** As its makers write it, with the version that was recorded. */
   readonly title: string
-  readonly requests: readonly ClientRequest[]
+  readonly requests: readonly RecordedRequest[]
   readonly keyHeader: 'authorization' | 'x-goog-api-key'
   /** The same body with the model, and so many output tokens at most. */
   asked(body: Fields, model: string, maxTokens: number): Fields
@@ -54,12 +54,12 @@ type Grammar = Omit<ProvedClient, 'name' | 'title' | 'requests'>
 const MODEL = /\bMODEL\b/g
 
 /** @throws Error of the file system; a package without its recordings is broken */
-export function provedClient(name: ClientName): ProvedClient {
+export function provedClient(name: ProvedClientName): ProvedClient {
   const file = join(import.meta.dirname, 'recordings', `${name}.json`)
   const { client, version, requests } = JSON.parse(readFileSync(file, 'utf8')) as {
     readonly client: string
     readonly version: string
-    readonly requests: readonly (ClientRequest & { readonly dropped?: readonly string[] })[]
+    readonly requests: readonly (RecordedRequest & { readonly dropped?: readonly string[] })[]
   }
   let whole: Fields = {}
   return {
@@ -229,7 +229,7 @@ function chatReply(stream: SeenStream): ClientReply {
 
 const toolNames = (tools: unknown): readonly string[] => list(tools).map(tool => string(fields(tool)['name']))
 
-const GRAMMARS: Readonly<Record<ClientName, Grammar>> = {
+const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
   'claude-code': {
     keyHeader: 'authorization',
     asked: (body, model, maxTokens) => ({ ...body, model, max_tokens: maxTokens }),
