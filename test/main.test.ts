@@ -281,7 +281,7 @@ t.test('a bad key file of proofs ends with code 2 and says what to do', async t 
   ] as const) {
     const { code, stderr } = await finished(folder, entry, words)
     t.equal(code, 2)
-    t.match(stderr, /^sluice: proof\.keyFile: \.\/data\/proof\.key: is no JWK set with an Ed25519 key/)
+    t.match(stderr, /^sluice: proof\.keyFile: \.\/data\/proof\.key: is not a JWK set with an Ed25519 key/)
   }
 })
 

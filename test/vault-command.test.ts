@@ -95,11 +95,11 @@ t.test('a gateway does not start without a master key that its credentials need'
   t.equal(missing.code, 2)
   t.match(
     missing.stderr,
-    /^sluice: GATEWAY_VAULT_KEYS: 3 credentials are sealed with the master key k1, which is not in it; add .*\n$/,
+    /^sluice: GATEWAY_VAULT_KEYS: 3 credentials are sealed with the master key k1, which is missing there; add .*\n$/,
   )
   const wrong = await run(folder, MAIN, [], key('k1'))
   t.equal(wrong.code, 2)
-  t.match(wrong.stderr, /^sluice: GATEWAY_VAULT_KEYS: the master key k1 in it is not the one .*\n$/)
+  t.match(wrong.stderr, /^sluice: GATEWAY_VAULT_KEYS: the master key k1 is not the key .*\n$/)
   const material = [k1, k2].map(text => text.split(':')[1] ?? '')
   for (const { stdout, stderr } of [missing, wrong])
     t.notOk([CANARY, ...material].some(secret => `${stdout}${stderr}`.includes(secret)))

@@ -44,7 +44,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
     // A key that was deleted because it leaked must not come back with the next start.
     if (await store.keys.wasRemoved(hashKey(key))) {
-      log.notice('keys', 'a configured key was deleted and stays invalid: set another one in this variable', {
+      log.notice('keys', 'a configured key was deleted and stays invalid; set a new key in this variable', {
         variable: name,
       })
     } else await store.keys.add(keyRecord(key, kind, { name, clock }))

@@ -43,7 +43,7 @@ export function wantsProof(headers: ReadonlyMap<string, string>): boolean {
 /** @throws GatewayError when a proof is asked for where none is made */
 export function refuseProof(headers: ReadonlyMap<string, string>, what: string): void {
   if (wantsProof(headers)) {
-    throw new GatewayError('invalid_request', `X-Gateway-Proof: ${what} have no proof`)
+    throw new GatewayError('invalid_request', `X-Gateway-Proof: ${what} cannot have a proof`)
   }
 }
 
@@ -79,7 +79,7 @@ function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
     })
     throw new GatewayError(
       'service_unavailable',
-      'Proofs cannot be signed now: the gateway has no key for them',
+      'Proofs cannot be signed at the moment: the gateway has no signing key',
       {
         retryAfterSeconds: 60,
         cause,

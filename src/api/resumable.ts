@@ -57,7 +57,9 @@ export function openResumable(
   let isKept = true
   let hasLeft = false
   const giveUp = (): void =>
-    abortion.abort(new GatewayError('client_closed', 'The client left, and nobody read the stream again'))
+    abortion.abort(
+      new GatewayError('client_closed', 'The client disconnected, and nobody resumed the stream'),
+    )
   const follow = (notice: TranscriptNotice): void => {
     if (notice === 'read') {
       sink.readAgain()

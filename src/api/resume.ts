@@ -61,7 +61,7 @@ function questionOf({ query, params, key }: ApiRequest): TranscriptQuestion {
 function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
   return new GatewayError(
     'not_found',
-    `There is no such stream to resume: it was not asked for with X-Gateway-Resumable: true and this API key, or it ended more than ${Math.round(resumeWindowMs / 1000)} seconds ago`,
+    `No such stream to resume: it was not requested with X-Gateway-Resumable: true and this API key, or it ended more than ${Math.round(resumeWindowMs / 1000)} seconds ago`,
   )
 }
 

@@ -162,7 +162,7 @@ class Acceptance {
     if (opening.bodyHash === this.#bodyHash) return opening.batch
     throw new GatewayError(
       'unprocessable',
-      'Idempotency-Key: was used for another body: send the same body, or another key',
+      'Idempotency-Key: already used with another body: send the same body, or use another key',
     )
   }
 
@@ -234,7 +234,7 @@ class Acceptance {
       if (added.outcome === 'repeated') {
         throw new GatewayError(
           'invalid_request',
-          `requests[${added.number}].custom_id: must be unique, but an earlier request of the batch has it`,
+          `requests[${added.number}].custom_id: must be unique, but an earlier request of the batch uses the same one`,
         )
       }
       const { next } = only('added', added)
@@ -300,7 +300,7 @@ function noRoom(lacking: keyof BatchRoom | 'removing', room: BatchRoom): Gateway
   if (lacking === 'removing') {
     return new GatewayError(
       'conflict',
-      'Too many batches of the workspace were deleted lately: send this one when they are removed from the disk',
+      'Too many batches of this workspace were deleted recently: retry once they have been removed from disk',
       { retryAfterSeconds: REMOVED_AFTER_SECONDS },
     )
   }

@@ -23,7 +23,7 @@ export class AcceptancePlaces {
     if (count >= PER_KEY) {
       throw new GatewayError(
         'rate_limit_exceeded',
-        `This API key is sending ${PER_KEY} batches already: send this one after one of them is answered`,
+        `This API key is sending ${PER_KEY} batches already: wait for one of them to be answered`,
         {
           retryAfterSeconds: COME_AGAIN_SECONDS,
         },

@@ -156,7 +156,7 @@ function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): v
 function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'This API key has as many large bodies on their way as it may: send this one after one of them is answered',
+    'This API key is already sending as many large bodies as it may: wait for one of them to finish',
     { retryAfterSeconds: RETRY_AFTER_SECONDS },
   )
 }

@@ -40,7 +40,7 @@ export const batchesList: Command = {
     const client = clientOf(given)
     const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
     if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
-    else if (batches.length === 0) complain(['there is no such batch in the workspace of this key'])
+    else if (batches.length === 0) complain(['no such batch in the workspace of this key'])
     else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
     const last = batches.at(-1)
     if (hasMore && last !== undefined) complain([`there are more: --after ${last.id}`])
@@ -124,7 +124,7 @@ function cancelling(batch: BatchView): string[] {
   const { id, status, total, completed, failed } = batch
   const done = completed + failed
   return [
-    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have a result, which stays`,
+    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have a result, which is kept`,
     `sluice batches watch ${id} shows when it has ended`,
   ]
 }

@@ -175,7 +175,7 @@ function optionFault({ written, name, value }: GivenOption, { name: command, opt
   const option = Object.hasOwn(options, name) ? options[name] : undefined
   if (option === undefined) {
     const names = [...Object.keys(options), ...Object.keys(COMMON)].map(each => `--${each}`)
-    return [`${safe(written)}: is no option of sluice ${command}${didYouMean(written, names)}`]
+    return [`${safe(written)}: unknown option of sluice ${command}${didYouMean(written, names)}`]
   }
   if (option.value === undefined) return value === undefined ? [] : [`--${name}: takes no value`]
   return value === undefined || value === '' || value.startsWith('--')

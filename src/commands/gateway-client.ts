@@ -76,7 +76,7 @@ export function gatewayOf(given: Given): Asked {
   }
   if (asked.key === '') {
     throw new UsageError(
-      'an API key is missing: give --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
+      'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
     )
   }
   if (!/^[\x21-\x7e]+$/.test(asked.key)) throw new UsageError('--key: expects a key without spaces')
@@ -94,7 +94,7 @@ export function addressOf({ url, config }: Given): string {
 
 function managementKey(): CommandError {
   return new CommandError(
-    'this is a management key, and batches belong to API keys: give another by --key KEY; sluice keys create --name NAME makes one',
+    'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
   )
 }
 
@@ -112,7 +112,7 @@ function checkedUrl(text: string): string {
 /** The address of a gateway of this configuration, as seen from its own machine. */
 function urlOf(config: Config | null): string {
   const { host = '127.0.0.1', port = 8080 } = config?.listen ?? {}
-  if (port === 0) throw new UsageError('--url: is required, because listen.port is 0: --url URL')
+  if (port === 0) throw new UsageError('--url: is required, because listen.port is 0')
   const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
   return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}/v1`
 }

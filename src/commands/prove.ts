@@ -90,7 +90,7 @@ export const prove: Command = {
       if (error instanceof ProveFault || error instanceof RationSpent)
         throw new CommandError(plain(error.message))
       if (systemCode(error) === 'EADDRINUSE')
-        throw new CommandError(`--provider-port: the port ${port} is taken`)
+        throw new CommandError(`--provider-port: port ${port} is already in use`)
       throw error
     } finally {
       await provider?.close()
@@ -100,7 +100,7 @@ export const prove: Command = {
 
 function optionsOf(given: Given, argument: string) {
   const key = text(given, 'key') ?? processEnvironment()['GATEWAY_API_KEY'] ?? ''
-  if (key === '') throw new UsageError('an API key is missing: give --key KEY, or set GATEWAY_API_KEY')
+  if (key === '') throw new UsageError('an API key is missing: pass --key KEY, or set GATEWAY_API_KEY')
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
   const direct = text(given, 'direct')
   return {

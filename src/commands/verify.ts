@@ -41,7 +41,7 @@ export const verify: Command = {
     const keys = await keysOf(given)
     const checked = await checkProof(reply, keys, body).catch((error: unknown) => {
       throw error instanceof ProofFault
-        ? new CommandError(`${plain(file)}: the proof does not hold: ${error.message}`)
+        ? new CommandError(`${plain(file)}: the proof is invalid: ${error.message}`)
         : error
     })
     if (given['json'] === true) print(JSON.stringify(checked.statement))
@@ -67,7 +67,7 @@ async function keysOf(given: Given): Promise<readonly ProofJwk[]> {
   const set = isUrl ? await fetchedKeys(given, source) : parsed(read(source, '--keys').toString('utf8'))
   const keys = publicKeysOf(set)
   if (keys === null || keys.length === 0) {
-    throw new UsageError('--keys: expects a JWK set with Ed25519 keys, as GET /v1/proof-keys answers it')
+    throw new UsageError('--keys: expects a JWK set with Ed25519 keys, as returned by GET /v1/proof-keys')
   }
   return keys
 }
@@ -78,7 +78,7 @@ function localKeys(given: Given): readonly ProofJwk[] {
     return readProofRing(keyFile).keys
   } catch (error) {
     if (!(error instanceof ProofKeyError)) throw error
-    throw new UsageError(`proof.keyFile: ${error.message}; or give the public keys by --keys FILE|URL`)
+    throw new UsageError(`proof.keyFile: ${error.message}; or pass the public keys with --keys FILE|URL`)
   }
 }
 
@@ -100,7 +100,7 @@ function parsed(text: string): unknown {
 function sentences({ statement, kid }: CheckedProof, isStream: boolean, hasRequest: boolean): string[] {
   const { answer, calls, gateway_region: region, iat, jti, model, provider, request } = statement
   return [
-    `the proof holds: ${plain(jti)}, signed ${new Date(iat * 1000).toISOString()} by key ${kid}`,
+    `the proof is valid: ${plain(jti)}, signed ${new Date(iat * 1000).toISOString()} by key ${kid}`,
     `  answer   ${isStream && answer.of === 'reply' ? 'in the last event ' : ''}as it was signed: ${plain(model)} at ${plain(provider)}`,
     hasRequest
       ? '  request  as it was signed'

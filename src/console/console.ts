@@ -138,7 +138,7 @@ export class Console {
     if (key.kind !== 'management') {
       throw new GatewayError(
         'permission_denied',
-        'A management key is required: an API key shows nothing here',
+        'A management key is required: an API key does not work here',
       )
     }
     return key
@@ -146,7 +146,7 @@ export class Console {
 
   async #watch(key: KeyRecord, response: ServerResponse): Promise<void> {
     if (this.#viewers.size >= VIEWERS_MAX) {
-      throw new GatewayError('rate_limit_exceeded', `At most ${VIEWERS_MAX} consoles can be open`)
+      throw new GatewayError('rate_limit_exceeded', `At most ${VIEWERS_MAX} consoles can be open at once`)
     }
     const viewer = { keyHash: key.hash, response }
     this.#viewers.add(viewer)
@@ -213,7 +213,7 @@ function refuseOtherSites({ headers }: IncomingMessage): void {
   const site = headers['sec-fetch-site']
   const isOther = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`
   if (isOther || (site !== undefined && site !== 'same-origin' && site !== 'none')) {
-    throw new GatewayError('permission_denied', 'Requests of other sites are refused')
+    throw new GatewayError('permission_denied', 'Requests from other sites are refused')
   }
 }
 

@@ -45,7 +45,9 @@ export class Trials {
       throw new GatewayError('invalid_request', 'x-api-key: an API key is required, from POST /keys')
     }
     if (this.#open >= TRIALS_MAX) {
-      throw new GatewayError('rate_limit_exceeded', 'Too many trials are running', { retryAfterSeconds: 5 })
+      throw new GatewayError('rate_limit_exceeded', 'Too many playground requests are running', {
+        retryAfterSeconds: 5,
+      })
     }
     this.#open++
     try {
@@ -122,7 +124,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer> {
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     bytes += chunk.length
     if (bytes > BODY_MAX_BYTES) {
-      throw new GatewayError('payload_too_large', `A trial has at most ${BODY_MAX_BYTES} bytes`)
+      throw new GatewayError('payload_too_large', `A playground request has at most ${BODY_MAX_BYTES} bytes`)
     }
     chunks.push(chunk)
   }

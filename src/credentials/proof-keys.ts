@@ -103,7 +103,7 @@ export class ProofKeys {
       return this.#ring
     } catch (thrown) {
       const reason = thrown instanceof ProofKeyError ? thrown.message : 'unknown'
-      log.notice('proof', 'proof keys not reloaded, the ones before stay', { reason })
+      log.notice('proof', 'proof keys not reloaded; still using the old ones', { reason })
       return last
     }
   }
@@ -126,7 +126,7 @@ export function readProofRing(path: string): ProofRing {
   const text = withCode(path, 'read', () => readFileSync(path, 'utf8'))
   const entries = entriesOf(text)
   if (entries === null) {
-    throw new ProofKeyError(`${path}: is no JWK set with an Ed25519 key: {"keys":[{"kty":"OKP",…}]}`)
+    throw new ProofKeyError(`${path}: is not a JWK set with an Ed25519 key: {"keys":[{"kty":"OKP",…}]}`)
   }
   const [first] = entries
   const rows = entries.map((entry, index) => readKey(entry, `${path}: key ${index + 1}`))
@@ -177,7 +177,7 @@ function readKey(entry: Record<string, unknown>, place: string) {
     const open = createPublicKey(secret ?? { key: { kty, crv, x }, format: 'jwk' })
     return { key: publicKey(open, x), secret }
   } catch {
-    throw new ProofKeyError(`${place} is no Ed25519 key`)
+    throw new ProofKeyError(`${place} is not an Ed25519 key`)
   }
 }
 

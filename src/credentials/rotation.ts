@@ -98,7 +98,7 @@ export async function checkRing(
 ): Promise<void> {
   for (const [keyId, count] of await missingKeyIds(store, vault)) {
     throw new VaultKeyError(
-      `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is not in it; add that key behind the first one, then run sluice vault rotate before it is left out`,
+      `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is missing there; add that key after the first one, and run sluice vault rotate before you remove it`,
     )
   }
   const opens = new Map<string, boolean>()
@@ -109,7 +109,7 @@ export async function checkRing(
   for (const [keyId, good] of opens) {
     if (good) continue
     throw new VaultKeyError(
-      `${source}: the master key ${printable(keyId)} in it is not the one that credentials were sealed with under this name; put the right one there`,
+      `${source}: the master key ${printable(keyId)} is not the key that credentials were sealed with under this name; restore the right one`,
     )
   }
 }

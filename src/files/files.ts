@@ -109,7 +109,7 @@ export class Files {
       throw thrown
     }
     await this.#discard(id, keyHash)
-    throw new GatewayError('conflict', 'The workspace was removed meanwhile')
+    throw new GatewayError('conflict', 'The workspace was deleted in the meantime')
   }
 
   find(place: WorkspacePlace, id: string): Promise<FileRecord | null> {

@@ -68,7 +68,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   async function enter(keyHash: string): Promise<() => void> {
     const leave = await places.enter(keyHash)
     if (leave !== null) return leave
-    throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many files on their way'))
+    throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
   }
 
   /** Resolves with the head of a good answer. */
@@ -198,7 +198,7 @@ function connect(base: URL, proxy: string | null): Dispatcher {
 function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'This API key has as many files on their way as it may: send this request after one of them is done',
+    'This API key is already transferring as many files as it may: wait for one of them to finish',
     { retryAfterSeconds: RETRY_AFTER_SECONDS },
   )
 }

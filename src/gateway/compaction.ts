@@ -85,15 +85,18 @@ function openSummary(content: string, at: number, caller: Caller, seal: SummaryS
   const path = `input[${at}].encrypted_content`
   if (!content.startsWith(MARK)) {
     if (OF_PROVIDER.test(content)) return null
-    throw new GatewayError('invalid_request', `${path}: is no compaction of this gateway`)
+    throw new GatewayError('invalid_request', `${path}: was not made by this gateway`)
   }
   const sealed = content.slice(MARK.length)
   if (!seal.knows(sealed)) {
-    throw new GatewayError('invalid_request', `${path}: its key is not in use any more: compact again`)
+    throw new GatewayError(
+      'invalid_request',
+      `${path}: its encryption key is no longer in use: compact again`,
+    )
   }
   const text = seal.open(sealed, ownerOf(caller))
   if (text === null) {
-    throw new GatewayError('invalid_request', `${path}: is no compaction of this workspace, or was changed`)
+    throw new GatewayError('invalid_request', `${path}: was made in another workspace, or was changed`)
   }
   return JSON.parse(text) as Summary
 }
@@ -150,7 +153,7 @@ export function summaryIn({ status, output }: ResponseResource): string {
   }
   const text = texts.join('\n').trim()
   if (status === 'completed' && text !== '') return text
-  throw new GatewayError('provider_unavailable', 'The model wrote no whole summary of the conversation')
+  throw new GatewayError('provider_unavailable', 'The model did not finish the summary of the conversation')
 }
 
 /** Tokens, about, of the messages that stay beside a summary. */

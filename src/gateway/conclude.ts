@@ -195,7 +195,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
 
 function pipelineOf({ pipeline, leftOut }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
   if (leftOut.length === 0) return pipeline.length === 0 ? {} : { pipeline }
-  const summary = `${leftOut.join(', ')} had no effect: the provider has no form for it`
+  const summary = `${leftOut.join(', ')} had no effect: the provider does not support it`
   return {
     pipeline: [...pipeline, { type: 'request', name: 'left-out', summary, data: { fields: leftOut } }],
   }

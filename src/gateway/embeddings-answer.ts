@@ -53,7 +53,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
       frame: (_event, data) => {
         const document = record(parseFrame(data))
         if (document === null) {
-          throw new GatewayError('provider_unavailable', 'The provider sent a reply that is no object')
+          throw new GatewayError('provider_unavailable', 'The provider sent a reply that is not an object')
         }
         const { format, inputs, onReply } = this.#deps
         const { upstreamId, vectors, usage } = format.decode(document, inputs)
@@ -109,7 +109,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
     throw new GatewayError(
       'provider_unavailable',
       asked === null
-        ? 'The provider sent vectors of several lengths'
+        ? 'The provider sent vectors of different lengths'
         : `The provider sent vectors of ${dimensions} dimensions, not of ${asked}`,
     )
   }

@@ -212,7 +212,7 @@ function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<Gate
 /** Nobody is told: the exchange that collects the reply answers. */
 const SUBMITTED: Outcome = {
   answered: false,
-  error: new GatewayError('service_unavailable', 'A batch service runs this request'),
+  error: new GatewayError('service_unavailable', 'This request was handed to a batch service'),
   metadata: null,
 }
 

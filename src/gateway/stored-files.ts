@@ -94,7 +94,7 @@ class Reader {
     if (bytes.subarray(0, 1_024).includes('%PDF-'))
       return { ...rest, filename: name, file_data: dataUrl('application/pdf', bytes) }
     const text = textOf(bytes)
-    if (text === null) throw refusal(path, 'the file holds neither text, nor a PDF, nor an image')
+    if (text === null) throw refusal(path, 'the file is neither text, nor a PDF, nor an image')
     return { ...rest, type: 'input_text', text: `File: ${name}\n\n${text}` }
   }
 
@@ -109,7 +109,7 @@ class Reader {
     const { caller, signal } = this.#exchange
     const file = await this.#read(caller, id, BYTES_MAX - this.#bytes)
     signal.throwIfAborted()
-    if (file === null) throw refusal(path, 'there is no such file in this workspace')
+    if (file === null) throw refusal(path, 'no such file in this workspace')
     this.#count(file.bytes.byteLength)
     this.#known.set(id, file)
     return file

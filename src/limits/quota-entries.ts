@@ -204,8 +204,8 @@ export function busyError(limit: SpendingRule): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     limit.kind === 'credits'
-      ? 'The remaining credits are reserved for requests that still run'
-      : `${nameOf(limit)} is reserved for requests that still run`,
+      ? 'The remaining credits are reserved for requests that are still running'
+      : `${nameOf(limit)} is reserved for requests that are still running`,
     { retryAfterSeconds: BUSY_SECONDS },
   )
 }

@@ -274,7 +274,7 @@ export const METRICS = {
   toolCallFaults: {
     kind: 'counter',
     name: 'gateway_tool_call_faults_total',
-    help: 'Tool calls of models that a client cannot run: arguments that are no JSON, or an unknown name',
+    help: 'Tool calls of models that a client cannot run: arguments that are not JSON, or an unknown name',
     labels: ['provider', 'fault'],
   },
   hedges: {
@@ -377,7 +377,7 @@ export const METRICS = {
   eventLoopLag: {
     kind: 'gauge',
     name: 'gateway_event_loop_lag_seconds',
-    help: 'How late the event loop of a thread lately was',
+    help: 'Recent event loop delay of a thread',
     labels: ['thread'],
   },
   inFlight: {

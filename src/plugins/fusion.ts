@@ -59,7 +59,7 @@ function activeFusion(
       if (slug === undefined) {
         throw new GatewayError(
           'invalid_request',
-          'models: a fusion cannot be a fallback: name it in model alone',
+          'models: a fusion cannot be a fallback: use it in model only',
         )
       }
       const preset = settings?.preset ?? slug
@@ -68,7 +68,7 @@ function activeFusion(
       if (model === undefined) {
         throw new GatewayError(
           'invalid_request',
-          'plugins: fusion needs model or analysis_models: the settings and the catalogue of this gateway have no panel',
+          'plugins: fusion needs model or analysis_models: neither the settings nor the catalogue of this gateway provide a panel',
         )
       }
       exchange.strategy = 'fusion'

@@ -95,7 +95,7 @@ class ActiveSwitchyard implements ActivePlugin {
     }
     for (const [at, name] of asked.entries()) {
       const kind = models.kindOf(name)
-      if (kind === null) throw refused(`models[${at}]`, 'is no model of text: GET /v1/models lists all ids')
+      if (kind === null) throw refused(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
         throw refused(`models[${at}]`, `${SLUG} takes ids of models, no aliases, variants or routers`)
       }

@@ -45,7 +45,7 @@ export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMeta
   return envelope
 }
 
-/** Why nobody could serve the request, beside the message; empty unless the caller asked for routing metadata. */
+/** Why no endpoint could serve the request, beside the message; empty unless the caller asked for routing metadata. */
 export function availabilityOf(
   { metadata, errorType, status }: GatewayError,
   gatewayMetadata: GatewayMetadata | null | undefined,

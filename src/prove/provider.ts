@@ -141,7 +141,7 @@ export class FaultProvider {
     const key = /^Bearer\s+(\S+)$/.exec(request.headers.authorization ?? '')?.[1]
     if (key === undefined || UNKNOWN_KEYS.has(key)) return refuse(401, 'Incorrect API key provided')
     const body = objectOf(text)
-    if (body === undefined) return refuse(400, 'The body is no JSON object')
+    if (body === undefined) return refuse(400, 'The body is not a JSON object')
     if (String(body['model']).includes(UNKNOWN_MODEL)) return refuse(404, 'The model does not exist')
     const fault = isChat ? chatFault(body) : responsesFault(body)
     if (fault !== null) return refuse(400, fault)

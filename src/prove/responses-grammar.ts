@@ -174,7 +174,7 @@ class Reading {
     const key = index === null ? string(event['item_id']) : partKey(event, index)
     const isPart = index === 'content_index' && !string(event['type']).startsWith('response.reasoning')
     if (verb === 'delta') {
-      if (typeof event['delta'] !== 'string') this.#tell('deltas', `a delta of ${key} is no text`)
+      if (typeof event['delta'] !== 'string') this.#tell('deltas', `a delta of ${key} is not text`)
       if (isPart && !this.#openParts.has(key))
         this.#tell('parts', `a delta belongs to part ${key}, which is not open`)
       this.#texts.set(key, (this.#texts.get(key) ?? '') + string(event['delta']))

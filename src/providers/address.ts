@@ -44,7 +44,7 @@ export function fillGaps(url: string, values: GapValues, provider: Pick<Provider
   if (gaps.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} is not one that its row allows`,
+      `The address of ${provider.name} is not allowed by its row`,
     )
   }
   return filled

@@ -82,7 +82,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
   for (const [index, { id, aliases: names = [] }] of rows.entries()) {
     for (const [at, name] of names.entries()) {
       const field = `models[${index}].aliases[${at}]`
-      if (isWildcard(id)) faults.add(field, 'a row with a star has no aliases')
+      if (isWildcard(id)) faults.add(field, 'a wildcard row cannot have aliases')
       else if (models.has(name) || aliases.has(name)) faults.add(field, `duplicate id ${quote(name)}`)
       else aliases.set(name, id)
     }

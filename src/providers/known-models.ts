@@ -47,11 +47,11 @@ export function readModels(text: string): readonly KnownModel[] {
   try {
     value = JSON.parse(text)
   } catch {
-    throw new ImportError('is no JSON: expected the answer of GET /models, {"data": [...]}')
+    throw new ImportError('is not JSON: expected the answer of GET /models, {"data": [...]}')
   }
   const list = Array.isArray(value) ? value : field(value, 'data')
   if (!Array.isArray(list)) throw new ImportError('has no list of models: expected {"data": [...]}')
-  if (list.length === 0) throw new ImportError('data: has no models')
+  if (list.length === 0) throw new ImportError('data: is empty')
   if (list.length > MODELS_MAX) throw new ImportError(`data: has more than ${MODELS_MAX} models`)
   const faults: string[] = []
   const models: KnownModel[] = []

@@ -62,7 +62,7 @@ export class SandboxServer {
 
   receive({ number, call }: SandboxQuestion): void {
     if (call === null) {
-      this.#running.get(number)?.abort(new GatewayError('client_closed', 'The call was given up'))
+      this.#running.get(number)?.abort(new GatewayError('client_closed', 'The call was cancelled'))
       return
     }
     const ending = new AbortController()

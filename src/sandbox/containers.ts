@@ -167,7 +167,7 @@ class HeldContainers implements Containers {
     if (below === null)
       throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
     const written = await this.#inTurn(held, () => held.engine.write(below, content))
-    if (!written) throw new GatewayError('payload_too_large', 'The container has no room for this file')
+    if (!written) throw new GatewayError('payload_too_large', 'The container is full: the file does not fit')
     this.#makeRoom(held.workspace, 0)
   }
 
@@ -372,7 +372,7 @@ function policyOf({ allowedDomains }: ContainerTerms): string {
 }
 
 function notFound(): GatewayError {
-  return new GatewayError('not_found', 'There is no container of this id; it may have been deleted')
+  return new GatewayError('not_found', 'No container has this id; it may have been deleted')
 }
 
 function busy(): GatewayError {

@@ -33,7 +33,7 @@ const OTHERS_MAY_READ = 0o004
 /** Reads the pair and checks it. @throws ConfigError that names the field of the faulty file */
 export function readCertificate({ cert, key }: CertificateFiles, nowMs: number): Certificate {
   const [chain, privateKey] = [read(cert, CERT), read(key, KEY)]
-  const leaf = attempt(() => new X509Certificate(chain), CERT, 'is no PEM file with a certificate')
+  const leaf = attempt(() => new X509Certificate(chain), CERT, 'is not a PEM file with a certificate')
   attempt(() => createSecureContext({ cert: chain }), CERT, 'has a chain that cannot be read to its end')
   checkKey(privateKeyOf(privateKey), leaf)
   const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
@@ -87,9 +87,9 @@ function privateKeyOf(pem: Buffer): KeyObject {
     return createPrivateKey({ key: pem, format: 'pem' })
   } catch (error) {
     if (codeOf(error) === 'ERR_MISSING_PASSPHRASE' || /BEGIN ENCRYPTED/.test(pem.toString('latin1'))) {
-      throw new ConfigError(`${KEY}: has a passphrase, and the gateway takes a key without one`)
+      throw new ConfigError(`${KEY}: has a passphrase; the gateway needs a key without one`)
     }
-    throw new ConfigError(`${KEY}: is no PEM file with a private key`)
+    throw new ConfigError(`${KEY}: is not a PEM file with a private key`)
   }
 }
 
@@ -106,7 +106,7 @@ function read(file: string, field: string): Buffer {
   let bytes: Buffer
   try {
     const found = statSync(file)
-    if (!found.isFile()) throw new ConfigError(`${field}: is no file`)
+    if (!found.isFile()) throw new ConfigError(`${field}: is not a file`)
     if (found.size > FILE_MAX_BYTES) throw new ConfigError(`${field}: is larger than ${FILE_MAX_BYTES} bytes`)
     bytes = readFileSync(file)
   } catch (error) {

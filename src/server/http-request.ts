@@ -253,7 +253,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (!this.#held.canHold(valueBytes + textBytes)) {
       throw new GatewayError(
         'payload_too_large',
-        'The request body needs more memory than one request may hold',
+        'The request body needs more memory than one request may use',
       )
     }
     this.#body?.release()

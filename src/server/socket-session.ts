@@ -350,7 +350,7 @@ function laneNamed(lane: unknown): string {
 function noPrevious(): GatewayError {
   return new GatewayError(
     'invalid_request',
-    'previous_response_id: this connection remembers no such response; send the full history in input',
+    'previous_response_id: this connection does not have that response; send the full history in input',
     { metadata: { reason: NO_PREVIOUS } },
   )
 }

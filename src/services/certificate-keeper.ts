@@ -104,7 +104,7 @@ export class CertificateKeeper {
     this.#judged = isFirst ? null : trace
     if (fault === null || isFirst) return
     this.reloads.refused++
-    log.error('tls', `certificate not reloaded, the one before stays: ${fault}`)
+    log.error('tls', `certificate not reloaded; still using the old one: ${fault}`)
   }
 
   /** True also for threads that do not answer in time. */

@@ -32,5 +32,5 @@ export async function fillTotals(
     }
     await turn()
   }
-  if (records > 0) log.notice('ledger', 'older usage records are in the totals', { records })
+  if (records > 0) log.notice('ledger', 'older usage records have been added to the totals', { records })
 }

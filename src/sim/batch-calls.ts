@@ -134,6 +134,6 @@ export function deleteFile(
   // Ids of OpenAI begin with `file-`; names of Gemini have `files/` before them, which the path has already.
   const isOpenai = id.startsWith('file-')
   const known = removeFile(batches, isOpenai ? id : `files/${id}`, /^file(?:-|s\/)/)
-  if (!known) return refused(404, 'No such file')
+  if (!known) return refused(404, 'There is no such file')
   return ok(isOpenai ? { id, object: 'file', deleted: true } : {})
 }

@@ -34,7 +34,7 @@ export function makeOperation(
   const batch = fieldsOf(parsed(text)['batch'])
   const inputFile = textOf(fieldsOf(batch['inputConfig'])['fileName'])
   const file = batches.files.get(inputFile.replace(/^files\//, ''))
-  if (file === undefined) return refused(400, 'No such file')
+  if (file === undefined) return refused(400, 'There is no such file')
   const path = `/models/${model}:generateContent`
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({ id: textOf(line['key']), path, body: fieldsOf(line['request']) }),
@@ -91,7 +91,7 @@ export function downloadFile(
 ): SimBatchReply {
   const job = batches.jobs.get(id.replace(/^out-/, ''))
   if (job === undefined || job.end === null || batches.removed.has(`files/${id}`)) {
-    return refused(404, 'No such file')
+    return refused(404, 'There is no such file')
   }
   return { status: 200, lines: geminiLines(batches, job), breaksAfter: breaksOf(job, true) }
 }

@@ -32,7 +32,7 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
   const body = parsed(text)
   const inputFile = textOf(body['input_file_id'])
   const file = batches.files.get(inputFile.replace(/^file-/, ''))
-  if (file === undefined) return refused(400, 'No such file')
+  if (file === undefined) return refused(400, 'There is no such file')
   if (body['completion_window'] !== '24h') return refused(400, 'completion_window must be 24h')
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({
@@ -92,7 +92,7 @@ export function outputFile(
   const [, kind, jobId = ''] = /^file-(out|err)-(\w+)$/.exec(id) ?? []
   const job = batches.jobs.get(jobId)
   const isGone = job === undefined || job.end === null || batches.removed.has(id)
-  if (isGone || kind === undefined) return refused(404, 'No such file')
+  if (isGone || kind === undefined) return refused(404, 'There is no such file')
   const isOutput = kind === 'out'
   return { status: 200, lines: openaiLines(batches, job, isOutput), breaksAfter: breaksOf(job, isOutput) }
 }

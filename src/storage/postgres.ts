@@ -75,7 +75,7 @@ export function openPostgres(url: string): Engine {
     dialect: new PostgresDialect({
       // After a failure, the next verb calls this again.
       async pool() {
-        if (closing !== null) throw new StoreError('storage: is closed')
+        if (closing !== null) throw new StoreError('storage: closed')
         await migrateSchema(url)
         return new Leases(pool)
       },

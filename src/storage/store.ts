@@ -165,7 +165,7 @@ export interface EndUserStore {
     page: PageRequest,
   ): Promise<Page<EndUserRecord>>
   find(organizationId: string, user: string): Promise<EndUserRecord | null>
-  /** Returns false if the user is registered already, active or not. */
+  /** Returns false if the user is already registered, active or not. */
   add(record: EndUserRecord): Promise<boolean>
   /** Absent fields keep their value. Null: there is no such user. */
   change(

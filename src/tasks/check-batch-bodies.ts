@@ -62,16 +62,13 @@ function faultOf(body: string, model: string, parse: BodyParser): GatewayError |
 /** @throws GatewayError `invalid_request` */
 function single(body: Record<string, unknown>, model: string): Record<string, unknown> {
   if (body['stream'] === true) {
-    throw new GatewayError(
-      'invalid_request',
-      'stream: must be false: a request of a batch has one whole answer',
-    )
+    throw new GatewayError('invalid_request', 'stream: must be false: batch requests are answered as a whole')
   }
   const secret = secretPath(body)
   if (secret !== null) {
     throw new GatewayError(
       'invalid_request',
-      `${secret}: must be absent: requests of a batch are stored until they run, and credentials of MCP servers are not; send this request by itself`,
+      `${secret}: must be absent: batch requests are stored until they run, and credentials of MCP servers must not be stored; send this request outside a batch`,
     )
   }
   return body['model'] == null ? { ...body, model } : body

@@ -54,7 +54,7 @@ async function readPages(document: Document, check: () => void): Promise<string[
     const text = await readPage(document, number)
     check()
     chars += text.length
-    if (chars > CHARS_MAX) throw new TaskFailure('too_large', 'the document holds too much text')
+    if (chars > CHARS_MAX) throw new TaskFailure('too_large', 'the document has too much text')
     pages.push(text)
   }
   return pages

@@ -65,7 +65,7 @@ export class TaskFailure extends Error {
 }
 
 const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
-  overloaded: 'the task pool has no room',
+  overloaded: 'the task pool is full',
   timeout: 'the task took too long',
   crashed: 'the worker of the task died',
   failed: 'the task failed',

@@ -158,7 +158,7 @@ export class CatalogueKeeper {
     } catch (error) {
       // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
-      this.#deps.log.notice('catalog', 'catalog not reloaded, the one before stays', { reason })
+      this.#deps.log.notice('catalog', 'catalog not reloaded; still using the old one', { reason })
     }
   }
 
@@ -249,7 +249,7 @@ export class CatalogueKeeper {
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
       if (leftOut > 0) {
-        log.notice('catalog', 'provider lists more models than the catalog takes; the rest is ignored', {
+        log.notice('catalog', 'provider lists more models than the catalog can hold; the rest is ignored', {
           provider: provider.slug,
           models: models.length,
           leftOut,
@@ -259,7 +259,7 @@ export class CatalogueKeeper {
     } catch (error) {
       if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
         this.#failing.add(provider.slug)
-        log.notice('catalog', 'cannot list the models of a provider; its last list stays', {
+        log.notice('catalog', 'cannot list the models of a provider; still using its last list', {
           provider: provider.slug,
           reason: reasonOf(error),
         })

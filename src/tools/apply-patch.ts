@@ -33,7 +33,7 @@ export function createApplyPatch(): ServerTool {
           `${first.path}.type: apply_patch works with POST /v1/responses only`,
         )
       if (second !== undefined)
-        throw new GatewayError('invalid_request', `${second.path}.type: apply_patch may be named once`)
+        throw new GatewayError('invalid_request', `${second.path}.type: apply_patch is already in the list`)
       return {
         declare: place => entries.map(entry => declare(entry, place)),
         begun: call => fieldsOf(call, operationOf(call)),
@@ -65,7 +65,7 @@ function declare({ tool, path }: ToolEntry, place: ToolPlace): ToolDeclaration {
   if (engine === 'native')
     throw new GatewayError(
       'invalid_request',
-      `${path}.parameters.engine: this model has no apply_patch of its own; say auto or gateway`,
+      `${path}.parameters.engine: this model has no apply_patch of its own; use auto or gateway`,
     )
   return declaration(tool)
 }

@@ -111,7 +111,7 @@ function fusionOf(
   if (panel.length === 0) {
     throw new GatewayError(
       'invalid_request',
-      `${path}.parameters.analysis_models: is required: the settings and the catalogue of this gateway have no panel`,
+      `${path}.parameters.analysis_models: is required: neither the settings nor the catalogue of this gateway provide a panel`,
     )
   }
   const offered = DEFAULT_TOOLS.filter(

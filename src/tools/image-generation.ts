@@ -181,9 +181,9 @@ function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
   }
   // Providers name their models without an author.
   const model = catalog.model(asked) ?? (isNative(tool) ? catalog.model(`openai/${asked}`) : undefined)
-  if (model === undefined) throw new GatewayError('invalid_request', `${field}: is no model of the catalogue`)
+  if (model === undefined) throw new GatewayError('invalid_request', `${field}: is not in the catalogue`)
   if (!model.outputModalities.includes('image'))
-    throw new GatewayError('invalid_request', `${field}: this model makes no images`)
+    throw new GatewayError('invalid_request', `${field}: this model does not generate images`)
   return model.id
 }
 

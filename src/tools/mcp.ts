@@ -189,7 +189,7 @@ function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exch
   if (mayAsk && !DIALECT_ABILITIES[dialect].approvals)
     throw new GatewayError(
       'invalid_request',
-      `${path}.require_approval: must be never on this API, which cannot ask for approvals; /responses can`,
+      `${path}.require_approval: must be never, because this API cannot ask for approvals; use /responses`,
     )
 }
 
@@ -297,7 +297,7 @@ function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: D
     return { ...call, refusal: `The user refused this call${why}` }
   }
   if (name === undefined) return { ...call, refusal: 'The server has no such tool' }
-  return args === null ? { ...call, refusal: 'The arguments are no JSON object' } : call
+  return args === null ? { ...call, refusal: 'The arguments are not a JSON object' } : call
 }
 
 function objectOf(text: string): Readonly<Record<string, unknown>> | null {

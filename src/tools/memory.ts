@@ -49,7 +49,7 @@ function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryPlace
   const scope = tool.parameters?.['scope'] ?? (user == null ? 'workspace' : 'end_user')
   if (scope === 'workspace') return { ...placeOf(exchange), endUser: '' }
   if (user == null || user === '')
-    throw new GatewayError('invalid_request', `${path}.parameters.scope: end_user needs the field user`)
+    throw new GatewayError('invalid_request', `${path}.parameters.scope: end_user requires the field user`)
   return { ...placeOf(exchange), endUser: user }
 }
 

@@ -180,7 +180,7 @@ function searchTools(
   if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
   if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
   const pattern = compiled(query)
-  if (pattern === null) return 'query: is no regular expression of RE2'
+  if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
   const found: Deferred[] = []
   for (const tool of tools) {

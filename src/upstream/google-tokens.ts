@@ -195,7 +195,7 @@ function readToken(text: string): { token: string; lifeMs: number } {
 }
 
 function refused(status?: number): GatewayError {
-  return new GatewayError('provider_unavailable', 'The provider gave no token for the service account', {
+  return new GatewayError('provider_unavailable', 'The provider returned no token for the service account', {
     ...(status === undefined ? undefined : { metadata: { provider_status: status } }),
   })
 }

@@ -102,6 +102,6 @@ async function ask(client: Transport, provider: Provider, query: string, terms: 
   // The error has no text of the provider, because it may quote the key.
   if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
   const page = readList(text)
-  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a list of models')
+  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a model list')
   return { ...page, bytes: Buffer.byteLength(text) }
 }

@@ -22,15 +22,19 @@ export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity 
     )
   }
   if (identity.ca !== null && !holdsCertificates(identity.ca)) {
-    throw new ConfigError(`${path}.ca: is no PEM file with certificates`)
+    throw new ConfigError(`${path}.ca: is not a PEM file with certificates`)
   }
   if (identity.cert === null || identity.key === null) return identity
   const { cert: certificate, key: privateKey } = identity
-  check(() => createSecureContext({ cert: certificate }), `${path}.cert`, 'is no PEM file with a certificate')
+  check(
+    () => createSecureContext({ cert: certificate }),
+    `${path}.cert`,
+    'is not a PEM file with a certificate',
+  )
   check(
     () => createSecureContext({ cert: certificate, key: privateKey }),
     `${path}.key`,
-    'is no PEM file with the private key of cert, without a passphrase',
+    'is not a PEM file with the private key of cert (without a passphrase)',
   )
   return identity
 }

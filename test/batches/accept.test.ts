@@ -147,7 +147,7 @@ t.test('an idempotency key makes one batch, and tells it again as it was', async
   t.same(inline.jobs.slice(-2), ['hash-file', 'store-batch open'])
   t.match(await inline.refused(`${BATCH} `, { idempotencyKey: 'k' }), {
     code: 'unprocessable',
-    message: /^Idempotency-Key: was used for another body/,
+    message: /^Idempotency-Key: already used with another body/,
   })
   t.match(await inline.refused('{', { idempotencyKey: 'k' }), { code: 'unprocessable' }, 'valid or not')
   const other = await inline.accept(BATCH, { idempotencyKey: 'other' })

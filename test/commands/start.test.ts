@@ -138,7 +138,7 @@ t.test('a signal to npm reaches the gateway, and npm takes no option for itself 
   const slips = [
     [['--config', 'gateway.yaml'], 'npm start -- --config gateway.yaml'],
     [['--config=gateway.yaml'], 'npm start -- --config gateway.yaml'],
-    [['--', '--confg', 'x'], '--confg: is no option of sluice start; did you mean --config?'],
+    [['--', '--confg', 'x'], '--confg: unknown option of sluice start; did you mean --config?'],
     [['gateway.yaml'], 'gateway.yaml: unknown argument of sluice start'],
   ] as const
   for (const [words, says] of slips) {

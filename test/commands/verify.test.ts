@@ -44,7 +44,7 @@ t.test(
     const { code, stdout, stderr } = await runCommand(t, ['verify', files.whole, '--keys', files.keys])
     t.equal(stderr, '')
     t.equal(code, 0)
-    t.match(stdout, /^the proof holds: gen-\S+, signed \d{4}-\S+Z by key [\w-]{43}$/m)
+    t.match(stdout, /^the proof is valid: gen-\S+, signed \d{4}-\S+Z by key [\w-]{43}$/m)
     t.match(stdout, /^ {2}answer {3}as it was signed: sim\/echo at Simulated$/m)
     t.match(stdout, /^ {2}request {2}not checked: --request FILE does; its SHA-256 is [0-9a-f]{64}$/m)
     t.match(stdout, /^ {2}sent to {2}1 call of a model:$/m)
@@ -138,7 +138,7 @@ t.test('forged signatures are found, whatever algorithm they name', async t => {
     t.equal(await verdict(forged(`${other}.${payload}.${signature}`)), 'its header names no key')
   }
   for (const junk of ['', '.', '..', 'a.b', 'a.b.c', 'ä.ö.ü', 'x'.repeat(100_000)])
-    t.match(await verdict(forged(junk)), /is no signed statement/, junk.slice(0, 9))
+    t.match(await verdict(forged(junk)), /is not a signed statement/, junk.slice(0, 9))
 })
 
 t.test('a stranger cannot sign, and the key signs nothing else that passes', async t => {

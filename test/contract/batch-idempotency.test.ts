@@ -35,7 +35,7 @@ t.test('another body under the key is 422, and the batch stays', async t => {
     t.match(answer.document, {
       error: {
         code: 422,
-        message: 'Idempotency-Key: was used for another body: send the same body, or another key',
+        message: 'Idempotency-Key: already used with another body: send the same body, or use another key',
         metadata: { error_type: 'unprocessable' },
       },
     })

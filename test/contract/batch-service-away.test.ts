@@ -57,7 +57,7 @@ t.test('a service that refuses or cannot be reached is 502 where it is the only 
     t.match(document, {
       error: {
         code: 502,
-        message: /takes no batch now, and provider\.allow_fallbacks is false: /,
+        message: /accepts no batches at the moment, and provider\.allow_fallbacks is false: /,
         metadata: { error_type: 'provider_unavailable' },
       },
     })

@@ -234,10 +234,10 @@ t.test('a summary opens in its own workspace only, unchanged, and with a key tha
   const says = (message: RegExp) => ({ status: 400, told: { error: { message } } })
   t.match(
     await send(sealed, other.apiKey),
-    says(/^input\[1\]\.encrypted_content: is no compaction of this workspace/),
+    says(/^input\[1\]\.encrypted_content: was made in another workspace/),
   )
   t.match(await send(`${sealed.slice(0, -4)}AAAA`), says(/^input\[1\]\.encrypted_content: .*was changed/))
-  t.match(await send('gAAAAABk'), says(/^input\[1\]\.encrypted_content: is no compaction of this gateway/))
+  t.match(await send('gAAAAABk'), says(/^input\[1\]\.encrypted_content: was not made by this gateway/))
   const retired = createTextSeal([{ id: 'old', secret: Buffer.alloc(32, 7) }], 'summaries')
   t.match(
     await send(`gw-summary-v1:${retired.seal('{"text":"x","replaces":false}', ['o', 'w'])}`),

@@ -160,7 +160,7 @@ t.test('a second registration is 409, active or not', async t => {
   t.equal((await register('twice')).status, 201)
   const again = await register('twice')
   t.equal(again.status, 409)
-  t.match(again.message, /^user: is registered already/)
+  t.match(again.message, /^user: already registered/)
   t.equal((await register('Twice')).status, 201, 'another case is another user')
   await manage('DELETE', at('twice'))
   t.equal((await register('twice')).status, 409)

@@ -184,11 +184,11 @@ t.test('a model that makes no images is refused by its path', async t => {
     t.match(await reply.json(), { error: { message } })
   }
   const model = (name: string) => ({ type: 'gateway:image_generation', parameters: { model: name } })
-  await refused(model('acme/talk'), /^tools\[0\]\.parameters\.model: this model makes no images$/)
-  await refused(model('acme/none'), /^tools\[0\]\.parameters\.model: is no model of the catalogue$/)
+  await refused(model('acme/talk'), /^tools\[0\]\.parameters\.model: this model does not generate images$/)
+  await refused(model('acme/none'), /^tools\[0\]\.parameters\.model: is not in the catalogue$/)
   await refused(
     { type: 'image_generation', model: 'gpt-image-1' },
-    /^tools\[0\]\.model: is no model of the catalogue$/,
+    /^tools\[0\]\.model: is not in the catalogue$/,
   )
   t.equal(server.requests.length, 0)
 })

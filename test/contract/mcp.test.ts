@@ -357,7 +357,7 @@ t.test('what a request cannot have is refused by its path', async t => {
   )
   await refused(
     [mcp({ server_url: 'http://a:b@c.example/' })],
-    /^tools\[0\]\.server_url: holds a name or a password/,
+    /^tools\[0\]\.server_url: contains a user name or a password/,
   )
   await refused([mcp({ headers: { Host: 'a-secret-value' } })], /^tools\[0\]\.headers\.host: is set by/)
   await refused(
@@ -479,7 +479,7 @@ t.test('private addresses are not asked unless the configuration says so', async
       const reply = await ask([ANSWERS], { tools: [mcp({ server_url: url })] })
       const text = await reply.text()
       const isRefused = reply.status === 400 && /tools\[0\]\.server_url: leads to/.test(text)
-      t.ok(isRefused || /"error":"The server leads to no public address"/.test(text), `${url} ${text}`)
+      t.ok(isRefused || /"error":"The server does not lead to a public address"/.test(text), `${url} ${text}`)
     }
   }
   t.equal(server.connections(), 0)

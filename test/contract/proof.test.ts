@@ -313,7 +313,7 @@ t.test('without a place for the key a proof is refused before any model is asked
   t.teardown(() => stuck.close())
   const reply = await ask('responses', JSON.stringify(BODIES.responses), ASKING, stuck)
   t.equal(reply.status, 503)
-  t.match(await reply.json(), { error: { message: /^Proofs cannot be signed now/ } })
+  t.match(await reply.json(), { error: { message: /^Proofs cannot be signed at the moment/ } })
   t.match(
     stuck.lines.find(({ msg }) => msg === 'no signing key for proofs: create one or set proof.keyFile'),
     { reason: /cannot be \w+ \(ENOTDIR\)/ },

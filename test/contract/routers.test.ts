@@ -143,7 +143,7 @@ t.test('settings and combinations that cannot be are 400 and name the field', as
     [{ ...jev, models: ['gateway/auto'] }, /^models\[0\]: a request can name one router/],
     [{ model: 'gateway/auto', models: ['openrouter/free'] }, /^models\[0\]: a request can name one router/],
     [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*in model only/],
-    [switchyard('ash/model-0', 'nobody/none'), /^models\[1\]: is no model/],
+    [switchyard('ash/model-0', 'nobody/none'), /^models\[1\]: is not a text model/],
     [switchyard('ash/model-0:free'), /^models\[0\]: .*no aliases/],
     [switchyard('ash/model-0', 'birch/model-1', 'cedar/model-2', 'elm/model-3'), /^models: .*1 to 3/],
     [{ ...switchyard(...PAIR), provider: { only: ['openai'] } }, /^models\[0\]: no endpoint/],

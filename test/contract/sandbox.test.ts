@@ -307,7 +307,7 @@ t.test('a container of one workspace is not found by another', async t => {
     { headers: { authorization: `Bearer ${key}` } },
   )
   t.equal(reply.status, 404)
-  t.match(await reply.text(), /no container of this id/)
+  t.match(await reply.text(), /No container has this id/)
 })
 
 t.test('chat completions have bash, and no shell', async t => {

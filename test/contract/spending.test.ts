@@ -101,7 +101,7 @@ t.test('what running requests hold is 429, what is spent is 402', async t => {
   const busy = await s.ask(key)
   t.equal(busy.status, 429)
   t.equal(busy.headers.get('retry-after'), '1')
-  t.match(await errorOf(busy), { message: /reserved for requests that still run/ })
+  t.match(await errorOf(busy), { message: /reserved for requests that are still running/ })
   reply.whole('ok', usageOf(8_000))
   t.equal((await first).status, 200)
   const spent = await s.ask(key)

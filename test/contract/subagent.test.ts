@@ -95,7 +95,7 @@ t.test('settings that cannot be are refused by their path', async t => {
   await refused({ tools: [subagent(), subagent()] }, /^tools\[1\]\.parameters\.name: is required/)
   await refused(
     { tools: [subagent({ inherited_function_names: ['find', 'other'] }), FIND] },
-    at('inherited_function_names\\[1\\]: tools has no function'),
+    at('inherited_function_names\\[1\\]: tools contains no function'),
   )
   const names = Array.from({ length: 1025 }, () => 'find')
   await refused(
@@ -105,7 +105,7 @@ t.test('settings that cannot be are refused by their path', async t => {
   const messages = [{ role: 'user', content: 'Hi' }]
   const chatTool = { type: 'function', function: { name: 'find', parameters: {} } }
   const chat = { messages, tools: [subagent({ inherit_functions: true }), chatTool] }
-  await refused(chat, at('inherit_functions: works in POST /v1/responses alone'), '/chat/completions')
+  await refused(chat, at('inherit_functions: works with POST /v1/responses only'), '/chat/completions')
 })
 
 /** A response whose worker waits for the client, and the items to go on with. */

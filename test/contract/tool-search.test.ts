@@ -108,9 +108,9 @@ t.test('a pattern that is broken, long or slow is told to the model', async t =>
     ...Array.from({ length: 500 }, (_, at) => deferred(`f${at}`, 'a'.repeat(2_000))),
   ]
   for (const [query, message] of [
-    ['(', /no regular expression/],
+    ['(', /not a valid RE2 regular expression/],
     ['a'.repeat(201), /at most 200 characters/],
-    ['(?=x)', /no regular expression/],
+    ['(?=x)', /not a valid RE2 regular expression/],
     ['(.*.*.*.*){100}x', /takes too long/],
   ] as const) {
     const response = await whole(await ask([searches(query), ANSWERS], { tools: [SEARCH, ...wide] }))

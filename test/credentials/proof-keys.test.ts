@@ -86,7 +86,7 @@ t.test('a file that becomes bad leaves the keys as they were, and is told', asyn
   writeFileSync(path, '{"keys":')
   clock.advance(5_000)
   t.equal(keys.current(), ring)
-  t.match(lines, [{ msg: 'proof keys not reloaded, the ones before stay', reason: /is no JWK set/ }])
+  t.match(lines, [{ msg: 'proof keys not reloaded; still using the old ones', reason: /is not a JWK set/ }])
   clock.advance(5_000)
   t.equal(keys.current(), ring)
   t.equal(lines.length, 1, 'once')
@@ -99,13 +99,13 @@ t.test('a file that cannot be used is refused with what to do, and never quoted'
   const secret = String(good['d'])
   const rsa = { ...generateKeyPairSync('rsa', { modulusLength: 1024 }).privateKey.export({ format: 'jwk' }) }
   const refused: readonly [readonly object[], RegExp][] = [
-    [[], /is no JWK set/],
+    [[], /is not a JWK set/],
     [[publicPart(good)], /the first key signs, so it must have its private part/],
-    [[{ ...good, x: newKey()['x'] }], /key 1 is no Ed25519 key/],
-    [[{ ...good, d: secret.slice(4) }], /key 1 is no Ed25519 key/],
-    [[good, rsa], /key 2 is no Ed25519 key/],
-    [[good, { ...publicPart(good), crv: 'X25519' }], /key 2 is no Ed25519 key/],
-    [[good, { kty: 'oct', k: 'c2VjcmV0' }], /key 2 is no Ed25519 key/],
+    [[{ ...good, x: newKey()['x'] }], /key 1 is not an Ed25519 key/],
+    [[{ ...good, d: secret.slice(4) }], /key 1 is not an Ed25519 key/],
+    [[good, rsa], /key 2 is not an Ed25519 key/],
+    [[good, { ...publicPart(good), crv: 'X25519' }], /key 2 is not an Ed25519 key/],
+    [[good, { kty: 'oct', k: 'c2VjcmV0' }], /key 2 is not an Ed25519 key/],
   ]
   for (const [keys, message] of refused) {
     write(keys)

@@ -239,7 +239,7 @@ t.test('the check before the start names a missing key and what to do', async t 
   await t.rejects(checkRing(store, anew, '/data/vault.key'), {
     constructor: VaultKeyError,
     message:
-      /^\/data\/vault\.key: 2 credentials are sealed with the master key k1, which is not in it; add that key/,
+      /^\/data\/vault\.key: 2 credentials are sealed with the master key k1, which is missing there; add that key/,
   })
   await store.credentials.add(someCredential(createVault([{ ...k3, id: 'a\u001b[2Jb' }]), 'key'))
   await t.rejects(checkRing(store, both, 'X'), {
@@ -252,6 +252,6 @@ t.test('the check before the start knows another key of the same name', async t 
   await filled(store, old, 3)
   await t.rejects(checkRing(store, createVault([k2, someVaultKey('k1')]), 'GATEWAY_VAULT_KEYS'), {
     constructor: VaultKeyError,
-    message: /^GATEWAY_VAULT_KEYS: the master key k1 in it is not the one/,
+    message: /^GATEWAY_VAULT_KEYS: the master key k1 is not the key/,
   })
 })

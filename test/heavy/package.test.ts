@@ -43,7 +43,7 @@ t.test('the packed gateway streams its first token in an empty folder', async t 
     encoding: 'utf8',
   })
   t.equal(slip.status, 2)
-  t.match(slip.stderr, /^sluice: --confg: is no option of sluice start; did you mean --config\?$/m)
+  t.match(slip.stderr, /^sluice: --confg: unknown option of sluice start; did you mean --config\?$/m)
   t.match(spawnSync('env', [...PLAIN, 'npx', 'sluice', '--version'], { cwd, env, encoding: 'utf8' }), {
     status: 0,
     stdout: `${version}\n`,

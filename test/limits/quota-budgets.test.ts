@@ -98,7 +98,7 @@ t.test('of a thousand requests at once as many are admitted as the budget has ro
   t.match(all.at(-1), {
     code: 'rate_limit_exceeded',
     message:
-      'The daily budget that guardrail Team gives this API key is reserved for requests that still run',
+      'The daily budget that guardrail Team gives this API key is reserved for requests that are still running',
     retryAfterSeconds: 1,
   })
   t.match(await refusal(callerOf('k'), 1.5), {

@@ -134,7 +134,7 @@ t.test('of a thousand requests at once as many are admitted as the limit has roo
   t.equal(all.filter(refusal => refusal === null).length, 333)
   t.match(all.at(-1), {
     code: 'rate_limit_exceeded',
-    message: 'The spending limit of this API key is reserved for requests that still run',
+    message: 'The spending limit of this API key is reserved for requests that are still running',
     retryAfterSeconds: 1,
   })
   t.match(await s.refusal(caller, 1.5), {

@@ -97,7 +97,7 @@ t.test('wrong words are told before anything is sent, and without the key', asyn
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
     [[], /URL: is missing: sluice prove URL/],
     [['ftp://x', '--key', KEY], /URL: expects http:/],
-    [['http://x'], /an API key is missing: give --key KEY, or set GATEWAY_API_KEY/],
+    [['http://x'], /an API key is missing: pass --key KEY, or set GATEWAY_API_KEY/],
     [['http://x', '--key', 'a b'], /--key: expects a key without spaces/],
     [['http://x', '--key', KEY, '--requests', '0'], /--requests: expects a number from 1 to 100,000/],
     [['http://x', '--key', KEY, '--concurrency', '1'], /--concurrency: expects a number from 2/],

@@ -100,7 +100,7 @@ t.test('aliases name their model; two models of one name are a fault', async t =
     faultOf([row('acme/a', ['acme/x']), row('acme/b', ['acme/x'])]),
     'models[1].aliases[0]: duplicate id "acme/x"',
   )
-  t.equal(faultOf([row('acme/*', ['acme/x'])]), 'models[0].aliases[0]: a row with a star has no aliases')
+  t.equal(faultOf([row('acme/*', ['acme/x'])]), 'models[0].aliases[0]: a wildcard row cannot have aliases')
 })
 
 const PRICED: KnownModel = {

@@ -91,7 +91,7 @@ s.sendall(b'CONNECT ${target} HTTP/1.1\\r\\n\\r\\n')
 print(s.recv(9999).decode(), end='')`),
     )
   t.match((await asked(`other.test:${outside.port}`)).stdout, /^HTTP\/1\.1 403 .*allowed_domains/)
-  t.match((await asked(`inside.test:${trap.port}`)).stdout, /^HTTP\/1\.1 403 .*no public address/)
+  t.match((await asked(`inside.test:${trap.port}`)).stdout, /^HTTP\/1\.1 403 .*not lead to a public address/)
   for (const odd of ['allowed.test', 'allowed.test:', `user@allowed.test:${outside.port}`, 'allowed.test:22'])
     t.match((await asked(odd)).stdout, /^HTTP\/1\.1 (?:403|405) /, odd)
   t.equal(outside.seen.connections, before, 'nobody was connected')

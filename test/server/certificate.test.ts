@@ -50,12 +50,12 @@ t.test('what is wrong is said in words, with the field and nothing of the files'
   const early = selfSigned([], true, { from: '270101000000Z', until: '491231235959Z' })
   for (const [name, cert, key, expected] of [
     ['empty', '', good.key, 'listen.tls.cert: is empty'],
-    ['half of a certificate', half(good.cert), good.key, 'listen.tls.cert: is no PEM file'],
+    ['half of a certificate', half(good.cert), good.key, 'listen.tls.cert: is not a PEM file'],
     ['half of a chain', good.cert + half(other.cert), good.key, 'listen.tls.cert: has a chain'],
-    ['a key in its place', good.key, good.key, 'listen.tls.cert: is no PEM file'],
+    ['a key in its place', good.key, good.key, 'listen.tls.cert: is not a PEM file'],
     ['expired', expired.cert, expired.key, 'listen.tls.cert: expired on 2025-12-31T00:00:00.000Z'],
     ['not yet', early.cert, early.key, 'listen.tls.cert: is not valid before 2027-01-01T00:00:00.000Z'],
-    ['half of a key', good.cert, half(good.key), 'listen.tls.key: is no PEM file with a private key'],
+    ['half of a key', good.cert, half(good.key), 'listen.tls.key: is not a PEM file with a private key'],
     ['a passphrase', good.cert, encrypted, 'listen.tls.key: has a passphrase'],
     ['the key of another', good.cert, other.key, 'listen.tls.key: is not the private key'],
     ['a key that nobody takes', good.cert, keyPem('ed448'), 'listen.tls.key: is of the type ed448'],
@@ -74,7 +74,7 @@ t.test('a file that is missing, or is none, is told too', async t => {
   rmSync(files.key)
   t.throws(() => readCertificate(files, NOW_MS), { message: 'listen.tls.key: cannot be read (ENOENT)' })
   mkdirSync(files.key)
-  t.throws(() => readCertificate(files, NOW_MS), { message: 'listen.tls.key: is no file' })
+  t.throws(() => readCertificate(files, NOW_MS), { message: 'listen.tls.key: is not a file' })
 })
 
 t.test('a key that every user can read is exposed', async t => {

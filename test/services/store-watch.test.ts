@@ -94,7 +94,7 @@ t.test(
     for (const error of [
       wrong,
       new StoreError('storage: PostgreSQL cannot be used (wrong user or password)', '28P01'),
-      new StoreError('storage: the schema of the database is that of another version', 'schema'),
+      new StoreError('storage: the database schema belongs to another version of Sluice', 'schema'),
     ]) {
       const refused = scene()
       refused.fails = error

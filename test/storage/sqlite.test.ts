@@ -403,7 +403,7 @@ t.test('a database of a newer version is left alone', async t => {
   const database = new DatabaseSync(path)
   t.teardown(() => database.close())
   database.exec(`insert into kysely_migration values ('9999-later', '2099-01-01T00:00:00.000Z')`)
-  const message = 'storage: the schema of the database is that of another version'
+  const message = 'storage: the database schema belongs to another version of Sluice'
   await t.rejects(openStore(`sqlite:${path}`), { name: 'StoreError', message })
 })
 

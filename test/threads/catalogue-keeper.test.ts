@@ -79,7 +79,7 @@ t.test('a list is kept in the store, and read from there where its provider is a
   t.ok(await eventually(async () => notices.length > 0, 10_000))
   t.match(
     notices[0],
-    /^cannot list the models of a provider; its last list stays .*"acme".*connection_refused/,
+    /^cannot list the models of a provider; still using its last list .*"acme".*connection_refused/,
   )
   t.notMatch(notices.join(), 'key-of-acme')
 })

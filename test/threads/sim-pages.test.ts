@@ -44,5 +44,5 @@ t.test('a simulated page is there for a simulated model, and for no other', asyn
     return JSON.parse(result)
   }
   t.match(await read(true), { status: 'completed', content: 'simulated' })
-  t.match(await read(false), { status: 'failed', error: /leads to no public address/ })
+  t.match(await read(false), { status: 'failed', error: /does not lead to a public address/ })
 })

@@ -42,12 +42,15 @@ t.test('files are read, and a wrong one names its field', t => {
     [{ cert: folder, key }, 'p.tls.cert: cannot be read (EISDIR)'],
     [{ cert }, 'p.tls.key: is required: cert and key go together'],
     [{ key }, 'p.tls.cert: is required: cert and key go together'],
-    [{ ca: junk }, 'p.tls.ca: is no PEM file with certificates'],
-    [{ ca: broken }, 'p.tls.ca: is no PEM file with certificates'],
-    [{ ca: key }, 'p.tls.ca: is no PEM file with certificates'],
-    [{ cert: junk, key }, 'p.tls.cert: is no PEM file with a certificate'],
-    [{ cert, key: junk }, 'p.tls.key: is no PEM file with the private key of cert, without a passphrase'],
-    [{ cert, key: otherKey }, 'p.tls.key: is no PEM file with the private key of cert, without a passphrase'],
+    [{ ca: junk }, 'p.tls.ca: is not a PEM file with certificates'],
+    [{ ca: broken }, 'p.tls.ca: is not a PEM file with certificates'],
+    [{ ca: key }, 'p.tls.ca: is not a PEM file with certificates'],
+    [{ cert: junk, key }, 'p.tls.cert: is not a PEM file with a certificate'],
+    [{ cert, key: junk }, 'p.tls.key: is not a PEM file with the private key of cert (without a passphrase)'],
+    [
+      { cert, key: otherKey },
+      'p.tls.key: is not a PEM file with the private key of cert (without a passphrase)',
+    ],
   ] as const
   for (const [given, message] of cases) t.throws(() => readTls(given, 'p.tls'), { message }, message)
   t.end()

@@ -108,7 +108,10 @@ export function changeCredential(deps: ByokDeps): Handler {
       reply.json(200, { data: toDocument(deps, changed) })
       return
     }
-    throw new GatewayError('conflict', 'The credential was changed by other requests meanwhile')
+    throw new GatewayError(
+      'conflict',
+      'The credential was changed by other requests in the meantime; try again',
+    )
   }
 }
 

@@ -47,7 +47,7 @@ export function registerEndUser(deps: EndUserDeps): Handler {
       ({ endUsers }) => endUsers.add(record),
       isNew => (isNew ? toObject(user) : null),
     )
-    if (!added) throw new GatewayError('conflict', 'user: is registered already')
+    if (!added) throw new GatewayError('conflict', 'user: already registered')
     // An end user without a record has the default weight already.
     if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
     reply.json(201, { data: toDocument(record) })

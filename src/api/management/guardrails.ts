@@ -158,9 +158,13 @@ async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
     return await writing
   } catch (error) {
     if (!(error instanceof ConflictError)) throw error
-    throw new GatewayError('conflict', 'The guardrail was changed by another request meanwhile', {
-      cause: error,
-    })
+    throw new GatewayError(
+      'conflict',
+      'The guardrail was changed by another request in the meantime; try again',
+      {
+        cause: error,
+      },
+    )
   }
 }
 

@@ -204,7 +204,7 @@ async function requireShorterLife(
   if (other.expiresAt === null || other.expiresAt > expiresAt) {
     throw new GatewayError(
       'permission_denied',
-      'A key that expires cannot change a management key that lives longer',
+      'A key that expires cannot change a management key that expires later',
     )
   }
 }

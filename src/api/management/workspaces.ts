@@ -152,7 +152,7 @@ async function rejectTaken<T>(writing: Promise<T>): Promise<T> {
     return await writing
   } catch (error) {
     if (!(error instanceof ConflictError)) throw error
-    throw new GatewayError('conflict', `${error.field}: is taken by another workspace`, { cause: error })
+    throw new GatewayError('conflict', `${error.field}: already used by another workspace`, { cause: error })
   }
 }
 

@@ -373,7 +373,7 @@ const change: Omit<OperationDescription, 'parameters'> = {
 }
 const deactivation: Omit<OperationDescription, 'parameters'> = {
   tag: 'End users',
-  text: 'The record stays, so that its usage can still be told apart.',
+  text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
 }
 const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]

@@ -63,12 +63,12 @@ const INTERFACE: Descriptions = {
   },
   findRoot: {
     tag: 'Interface',
-    text: 'Some clients ask this at their start, without a key, also at the root. It has no line in the log.',
+    text: 'Some clients call this when they start, without a key, and also at the root path. It is not logged.',
     answers: { 200: { text: 'The gateway can be reached.', content: null } },
   },
   sayHello: {
     tag: 'Interface',
-    text: 'Some clients ask this at their start, without a key, also at the root. It has no line in the log.',
+    text: 'Some clients call this when they start, without a key, and also at the root path. It is not logged.',
     answers: {
       200: {
         text: 'The gateway can be reached.',

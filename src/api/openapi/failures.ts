@@ -9,7 +9,7 @@ import { GatewayMetadataAnswer, text, UsageAnswer } from './response.ts'
 const availability = {
   error_type: Type.Optional(text),
   http_status: Type.Optional(Type.Integer()),
-  availability: Type.Optional(Type.Unknown({ description: 'Why nobody could serve the request' })),
+  availability: Type.Optional(Type.Unknown({ description: 'Why no endpoint could serve the request' })),
 }
 const about = { gateway_metadata: Type.Optional(GatewayMetadataAnswer) }
 const generation = Type.Optional(Type.String({ description: 'The generation id; only beside usage' }))

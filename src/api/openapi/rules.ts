@@ -200,7 +200,7 @@ const RULES_EXAMPLE = {
 const guardrails: Descriptions = {
   createGuardrail: {
     tag: 'Guardrails',
-    text: 'Without a workspace it belongs to the whole organization. It holds once it is assigned.',
+    text: 'Without a workspace it belongs to the whole organization. It takes effect once it is assigned.',
     body: { schema: GuardrailCreation, examples: { filters: RULES_EXAMPLE } },
     answers: { 201: oneRecord(Guardrail, 'The new guardrail.', GUARDRAIL) },
   },

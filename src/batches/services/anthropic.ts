@@ -102,7 +102,7 @@ function countOf(batch: Json): number {
 /** @throws GatewayError if it is no id that may stand in a path */
 function idOf(value: unknown): string {
   if (typeof value === 'string' && ID.test(value)) return value
-  throw new GatewayError('provider_unavailable', 'The batch service sent an id that cannot be used')
+  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')
 }
 
 function stateOf(batch: Json): JobState {

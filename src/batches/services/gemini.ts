@@ -97,7 +97,7 @@ function related(mark: string, lines: readonly string[]): { readonly type: strin
 /** @throws GatewayError if it is no name that may stand in a path */
 function nameOf(value: unknown, form: RegExp): string {
   if (typeof value === 'string' && form.test(value)) return value
-  throw new GatewayError('provider_unavailable', 'The batch service sent a name that cannot be used')
+  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid name')
 }
 
 function jobOf(value: unknown): string {

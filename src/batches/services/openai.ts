@@ -107,7 +107,7 @@ function multipart(mark: string, lines: readonly string[]): { readonly type: str
 /** @throws GatewayError if it is no id that may stand in a path */
 function idOf(value: unknown): string {
   if (typeof value === 'string' && ID.test(value)) return value
-  throw new GatewayError('provider_unavailable', 'The batch service sent an id that cannot be used')
+  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')
 }
 
 function isBefore(batch: Json, { sinceMs }: LostJob): boolean {

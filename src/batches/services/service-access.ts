@@ -99,7 +99,7 @@ async function credentialOf(
   // Another key of the workspace would be another account.
   throw new GatewayError(
     'provider_unavailable',
-    'The own credential that submitted this batch is disabled or gone',
+    'The provider credential that submitted this batch is disabled or deleted',
   )
 }
 

@@ -197,17 +197,13 @@ export class ServiceCalls {
 }
 
 export function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
-  return new GatewayError(
-    'provider_unavailable',
-    'The batch service sent a reply that cannot be understood',
-    {
-      metadata: { provider_name: name },
-    },
-  )
+  return new GatewayError('provider_unavailable', 'The batch service sent a reply that cannot be parsed', {
+    metadata: { provider_name: name },
+  })
 }
 
 function endless({ name }: Pick<Provider, 'name'>): GatewayError {
-  return new GatewayError('upstream_timeout', 'The batch service does not come to the end of its results', {
+  return new GatewayError('upstream_timeout', 'The batch service keeps sending results without end', {
     metadata: { provider_name: name },
   })
 }

@@ -92,7 +92,7 @@ class Questions {
       this.#deps.signal.throwIfAborted()
       // At the beginning it is more likely that the address is wrong.
       if (this.#last === null || !(error instanceof GatewayFault)) throw error
-      if (error.status === 404) throw new CommandError(`${this.#deps.id} was deleted meanwhile`)
+      if (error.status === 404) throw new CommandError(`${this.#deps.id} was deleted in the meantime`)
       if (!error.passes) throw error
       return this.#refused(error, this.#last.batch)
     }

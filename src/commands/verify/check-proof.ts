@@ -86,6 +86,6 @@ function kidOf(read: () => { alg?: string; kid?: string }): string {
     return kid
   } catch (error) {
     if (error instanceof ProofFault) throw error
-    throw new ProofFault('it is no signed statement')
+    throw new ProofFault('it is not a signed statement')
   }
 }

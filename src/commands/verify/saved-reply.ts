@@ -22,7 +22,7 @@ export function readSavedReply(text: string): SavedReply | string {
   const proof = place?.metadata['proof']
   if (place === null)
     return 'has no gateway_metadata.proof: ask with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
-  if (typeof proof !== 'string') return 'has a proof that is no text'
+  if (typeof proof !== 'string') return 'has a proof that is not a string'
   return {
     proof,
     later: values.length - at - 1,

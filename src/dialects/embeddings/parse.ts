@@ -86,7 +86,7 @@ function refuse(body: EmbeddingsBody): void {
     if (other[name] != null) throw new GatewayError('invalid_request', `${name}: ${problem}`)
   }
   if (body.stream === true) {
-    throw new GatewayError('invalid_request', 'stream: must be false: vectors come in one document')
+    throw new GatewayError('invalid_request', 'stream: must be false: vectors are returned in one document')
   }
   if (!PLAIN_TYPES.has(other['output_dtype'])) {
     throw new GatewayError(

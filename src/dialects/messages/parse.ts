@@ -47,8 +47,8 @@ const FOREIGN: readonly ForeignField[] = [
   ['generate', 'it belongs to POST /responses'],
   ['truncation', 'use the plugin context-compression'],
   ['previous_response_id', 'send the full conversation in messages'],
-  ['logprobs', 'the answer has no place for them'],
-  ['top_logprobs', 'the answer has no place for them'],
+  ['logprobs', 'this API has no field for them in the answer'],
+  ['top_logprobs', 'this API has no field for them in the answer'],
   ['functions', 'use tools'],
   ['function_call', 'use tool_choice'],
 ]

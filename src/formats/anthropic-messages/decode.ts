@@ -256,7 +256,7 @@ function parseBody(data: string): Json {
   // A list of errors is how Google's front ends answer; nothing else comes without an object around it.
   const error = bodyError(null, value)
   if (error !== null) throw error
-  throw new GatewayError('provider_unavailable', 'The provider sent an event with an unknown shape')
+  throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
 const EDITS_MAX = 64

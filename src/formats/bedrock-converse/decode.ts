@@ -63,7 +63,7 @@ export class ConverseDecoder implements Decoder {
     if (this.#finished) return
     const frame = record(parseFrame(data))
     if (frame === null) {
-      throw new GatewayError('provider_unavailable', 'The provider sent an event with an unknown shape')
+      throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
     }
     if (event.startsWith(EXCEPTION)) throw streamFailure(event.slice(EXCEPTION.length), frame)
     if (event !== '') this.#event(event, frame)

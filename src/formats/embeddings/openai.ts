@@ -104,7 +104,7 @@ function ordered(data: readonly unknown[]): unknown[] {
     const { index, embedding } = recordOrEmpty(record(entry))
     const place = index === undefined || index === null ? at : wholeNumber(index)
     if (place === null || place >= data.length || seen.has(place)) {
-      throw new GatewayError('provider_unavailable', 'The provider sent vectors for other inputs')
+      throw new GatewayError('provider_unavailable', 'The provider sent vectors that do not match the inputs')
     }
     seen.add(place)
     vectors[place] = embedding

@@ -89,7 +89,7 @@ export class VectorBody {
     const [number, ...more] = Array.isArray(value) ? (value as readonly unknown[]) : []
     const vector = typeof number === 'number' && more.length === 0 ? this.#vectors[number] : undefined
     if (vector === undefined) {
-      throw new GatewayError('provider_unavailable', 'The provider sent something that is no vector')
+      throw new GatewayError('provider_unavailable', 'The provider sent something that is not a vector')
     }
     return vector
   }
@@ -128,7 +128,7 @@ export class VectorBody {
     this.#append(chunk, from, end)
     if (found === undefined) return end
     if (++this.#pieces > PIECES_MAX) {
-      throw new GatewayError('provider_unavailable', 'The provider sent a value with too many parts')
+      throw new GatewayError('provider_unavailable', 'The provider sent a value with too many elements')
     }
     this.#from = this.#length
     this.#isEscaping = false

@@ -43,7 +43,10 @@ export function tooLong(): GatewayError {
 }
 
 function noVector(): GatewayError {
-  return new GatewayError('provider_unavailable', 'The provider sent a vector that is not of finite numbers')
+  return new GatewayError(
+    'provider_unavailable',
+    'The provider sent a vector with values that are not finite numbers',
+  )
 }
 
 function fromNumbers(bytes: Buffer, { encoding }: VectorTerms): WrittenVector {

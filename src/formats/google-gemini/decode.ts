@@ -75,7 +75,7 @@ export class GeminiDecoder implements Decoder {
     if (error !== null) throw failureOf(error, null)
     const chunk = record(value)
     if (chunk === null)
-      throw new GatewayError('provider_unavailable', 'The provider sent a reply of an unknown shape')
+      throw new GatewayError('provider_unavailable', 'The provider sent a reply in an unknown format')
 
     const candidate = firstCandidate(chunk['candidates'])
     const feedback = record(chunk['promptFeedback'])

@@ -63,5 +63,8 @@ const SETTING = /^\w{1,64}$/
 function unknownSetting(name: string): GatewayError {
   const path = `image_config.${SETTING.test(name) ? name : '*'}`
   const known = [...NAMES.keys(), 'size', 'output_format', 'output_compression'].join(', ')
-  return new GatewayError('invalid_request', `${path}: is no setting of this provider, which has ${known}`)
+  return new GatewayError(
+    'invalid_request',
+    `${path}: is not a setting of this provider, which supports ${known}`,
+  )
 }

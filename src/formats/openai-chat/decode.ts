@@ -291,7 +291,7 @@ export class ChatDecoder implements Decoder {
     if (reason === 'content_filter' && !this.#spokeAtAll()) {
       throw new GatewayError(
         'content_policy_violation',
-        'The provider refused the request by its content policy',
+        'The provider refused the request because of its content policy',
       )
     }
     if (this.#plain !== null) {

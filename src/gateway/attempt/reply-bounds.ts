@@ -158,7 +158,7 @@ export class ReplyBounds {
       'provider_unavailable',
       count.excess === 'depth'
         ? 'The provider sent a value that is nested too deeply'
-        : 'The provider sent a value with too many parts',
+        : 'The provider sent a value with too many elements',
     )
   }
 

@@ -124,7 +124,7 @@ export class ToolRunner {
     if (!this.budget.takeCall() || args === null) {
       bill.addToolCall(false)
       metrics.serverToolCalls.inc({ tool: server.name, outcome: args === null ? 'malformed' : 'over_budget' })
-      return failureOutcome(args === null ? 'The arguments are no JSON object' : BUDGET_SPENT)
+      return failureOutcome(args === null ? 'The arguments are not a JSON object' : BUDGET_SPENT)
     }
     const fee = session.fee?.(call) ?? 0
     if (fee > 0 && !(await canOwe(exchange, fee))) {
@@ -165,7 +165,9 @@ export class ToolRunner {
     bill.addToolCall(false)
     const isLeft = this.budget.takeCall()
     this.#deps.metrics.serverToolCalls.inc({ tool: 'unknown', outcome: isLeft ? 'malformed' : 'over_budget' })
-    return failureOutcome(isLeft ? `There is no tool ${start.name.slice(0, NAME_MAX_CHARS)}` : BUDGET_SPENT)
+    return failureOutcome(
+      isLeft ? `There is no tool named ${start.name.slice(0, NAME_MAX_CHARS)}` : BUDGET_SPENT,
+    )
   }
 
   /**

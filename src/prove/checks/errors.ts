@@ -21,7 +21,7 @@ const INVALID = [400, 422] as const
 const REFUSALS: readonly Refusal[] = [
   {
     name: 'bad-json',
-    asserts: 'a body that is no JSON is refused with 400',
+    asserts: 'a body that is not JSON is refused with 400',
     matters: 'a caller has to learn that the mistake is its own, and not to try again',
     options: () => ({ text: '{"model": "x", ' }),
     statuses: INVALID,
@@ -57,14 +57,14 @@ const REFUSALS: readonly Refusal[] = [
   {
     name: 'missing-key',
     asserts: 'a request without a key is refused with 401',
-    matters: 'clients ask for a key at 401, and try again at 5xx',
+    matters: 'clients ask for a key on 401, and retry on 5xx',
     options: () => ({ key: null }),
     statuses: [401],
   },
   {
     name: 'wrong-key',
-    asserts: 'a key that nobody has is refused with 401',
-    matters: 'whoever has no key must not spend the money of others',
+    asserts: 'an unknown key is refused with 401',
+    matters: 'without a key nobody may spend the money of others',
     options: () => ({ key: UNKNOWN_KEY }),
     statuses: [401],
   },
@@ -196,7 +196,7 @@ const REFUSES_MS = 5_000
 function envelopeFaults({ reply }: Asked): readonly string[] {
   const type = reply.headers.get('content-type') ?? 'none'
   const document = objectOf(reply.text)
-  if (document === undefined) return [`the body is no JSON (${type})`]
+  if (document === undefined) return [`the body is not JSON (${type})`]
   const error = (document as { error?: Record<string, unknown> }).error
   return [
     ...(/^application\/(?:[\w.-]+\+)?json\b/i.test(type) ? [] : [`Content-Type is ${type}`]),

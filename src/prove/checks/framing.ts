@@ -29,7 +29,7 @@ const MALFORMED: readonly {
   },
   {
     name: 'bad-length',
-    asserts: 'a Content-Length that is no number is refused with 400',
+    asserts: 'a Content-Length that is not a number is refused with 400',
     basis: `${BASIS.http1}, 6.3`,
     bytes: (tester, proved) => `${tester.head('POST', proved.path)}Content-Length: 0x2\r\n\r\n{}`,
   },

@@ -99,7 +99,7 @@ export const REPLY_CHECKS: readonly Check[] = [
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'whole')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
-      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is no UTF-8')
+      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is not UTF-8')
     },
   },
   {
@@ -145,7 +145,7 @@ export function callFaults(call: Asked['understood']['call'], isCut: boolean): r
       ? []
       : [`the call is of ${call.name || 'nothing'}, not of ${FUNCTION_NAME}`]),
     ...(objectOf(call.arguments) === undefined
-      ? [`the arguments are no JSON: ${call.arguments.slice(0, 60)}`]
+      ? [`the arguments are not JSON: ${call.arguments.slice(0, 60)}`]
       : []),
   ]
 }

@@ -169,7 +169,7 @@ export const STREAM_CHECKS: readonly Check[] = [
       const asked = await tester.sample(proved, 'stream')
       return whenOk(asked, ({ stream }) => {
         const bad = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
-        if (bad !== undefined) return fail(`an event is no JSON: ${bad.data.slice(0, 60)}`)
+        if (bad !== undefined) return fail(`an event is not JSON: ${bad.data.slice(0, 60)}`)
         if (!stream.isClosed) return fail('no blank line follows the last event')
         return stream.events.length === 0
           ? fail('there are no events')
@@ -189,7 +189,7 @@ export const STREAM_CHECKS: readonly Check[] = [
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'stream')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
-      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is no UTF-8')
+      return reply.isUtf8 ? pass('complete, UTF-8') : fail('the body is not UTF-8')
     },
   },
   {

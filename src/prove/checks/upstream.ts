@@ -20,13 +20,13 @@ const ROWS: readonly Row[] = [
   {
     name: 'text',
     asserts: 'the text of a whole reply is exactly what the provider said',
-    matters: 'answers change on their way',
+    matters: 'answers are altered in transit',
     run: async (tester, proved) => sameText(await tester.sample(proved, 'whole')),
   },
   {
     name: 'stream-text',
     asserts: 'the text of a stream is exactly what the provider said',
-    matters: 'answers change on their way',
+    matters: 'answers are altered in transit',
     run: async (tester, proved) => sameText(await tester.sample(proved, 'stream')),
   },
   {
@@ -85,7 +85,8 @@ const ROWS: readonly Row[] = [
   {
     name: 'garbage',
     fails: true,
-    asserts: 'a reply of the provider that is no JSON is an error of 500 or more, in the form of errors',
+    asserts:
+      'a reply of the provider that is not JSON becomes an error with status 500 or above, in the error format',
     matters: 'clients take it for an answer, or cannot say what went wrong',
     async run(tester, proved) {
       const asked = await tester.ask(proved, { script: 'garbage' })
@@ -119,7 +120,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'broken-event',
     fails: true,
-    asserts: 'an event of the provider that is no JSON does not reach the client',
+    asserts: 'an event of the provider that is not JSON does not reach the client',
     matters: 'the parser of the client throws, in the middle of an answer',
     async run(tester, proved) {
       const asked = await tester.ask(proved, { script: 'broken-event', stream: true })
@@ -205,7 +206,7 @@ function limited(tester: Tester, proved: Proved): Promise<Asked> {
 function delivered(): Pick<Check, 'asserts' | 'matters' | 'run'> {
   return {
     asserts: 'each piece of text reaches the client before the provider writes the next one',
-    matters: 'a stream that comes late, or all at once, is no stream for its reader',
+    matters: 'a stream that arrives late, or all at once, is useless to its reader',
     async run(tester, proved) {
       const id = newId()
       const pieces = piecesFor('gated', id)

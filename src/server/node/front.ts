@@ -141,7 +141,7 @@ class NodeFront implements Front {
       socket.once('end', () => raw.destroy())
       this.#http.emit('connection', socket)
     } catch (thrown) {
-      log.fault('server', 'cannot count a connection', thrown)
+      log.fault('server', 'cannot register a connection', thrown)
       raw.destroy()
     }
   }

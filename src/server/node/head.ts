@@ -16,7 +16,7 @@ export function headOf({ method = '', url = '', rawHeaders, httpVersion }: Incom
     headers: rawHeaders.map((text, index) => (index % 2 === 0 ? text.toLowerCase() : decoded(text))),
   }
   if (httpVersion === '1.1') return head
-  return { ...head, fault: new GatewayError('invalid_request', 'Only HTTP/1.1 is spoken here') }
+  return { ...head, fault: new GatewayError('invalid_request', 'Only HTTP/1.1 is supported') }
 }
 
 /** The parser reads each byte as a character. */
@@ -34,6 +34,6 @@ export function unreadHead(error: Error): RequestHead | null {
           'headers_too_large',
           `The request line and headers are longer than ${REQUEST_HEAD_MAX_BYTES} bytes`,
         )
-      : new GatewayError('invalid_request', 'The request is no valid HTTP/1.1')
+      : new GatewayError('invalid_request', 'The request is not valid HTTP/1.1')
   return { method: '', path: '', query: '', headers: [], fault }
 }

@@ -154,7 +154,7 @@ class UwsFront implements Front {
       if (change < 0) closed()
       else if (!connections.opened(response)) response.close()
     } catch (thrown) {
-      log.fault('server', 'cannot count a connection', thrown)
+      log.fault('server', 'cannot register a connection', thrown)
     }
   }
 }

@@ -70,7 +70,7 @@ export async function migrate(
     })
     const { error } = await migrator.migrateToLatest()
     if (error instanceof Error && error.message.startsWith('corrupted migrations')) {
-      throw new StoreError('storage: the schema of the database is that of another version', 'schema', {
+      throw new StoreError('storage: the database schema belongs to another version of Sluice', 'schema', {
         cause: error,
       })
     }

@@ -164,7 +164,7 @@ function apiKeysOf({ store, clock, log }: BuiltGateway, isPrepared: () => boolea
         ...store.keys,
         async find(hash) {
           // A configured key may not be in the store yet, and must not be cached as unknown.
-          if (!isPrepared()) throw new StoreError('storage: is not ready yet', 'new')
+          if (!isPrepared()) throw new StoreError('storage: not ready yet', 'new')
           return await store.keys.find(hash)
         },
       },

@@ -33,7 +33,11 @@ export async function chooseFront(
   if (listen.shared) throw new StartError(`listen.shared: must be false, because ${reason}`, false)
   if (threads.serve !== coresMinusOne.default())
     throw new StartError(`threads.serve: must be 1, because ${reason}`, false)
-  log.notice('server', 'one thread serves, because the front cannot share its port on this system', { front })
+  log.notice(
+    'server',
+    'serving with one thread: this HTTP front cannot share its port between threads on this system',
+    { front },
+  )
   return { config: { ...chosen, threads: { ...threads, serve: 1 } }, front }
 }
 

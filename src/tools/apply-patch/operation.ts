@@ -48,7 +48,7 @@ export function parseOperation(args: Readonly<Record<string, unknown>>): PatchOp
 function checkPath(path: string): void {
   if (path.length === 0 || path.length > PATH_MAX_CHARS)
     throw new PatchFault(`path: must have 1 to ${PATH_MAX_CHARS} characters`)
-  if (HIDDEN.test(path)) throw new PatchFault('path: has characters that nobody sees')
+  if (HIDDEN.test(path)) throw new PatchFault('path: contains invisible characters')
   const parts = path.split(/[/\\]/)
   if (parts[0] === '' || DRIVE.test(path) || parts[0] === '~') throw new PatchFault('path: must be relative')
   if (parts.some(part => part.trim() === '' || /^\.{1,2}$/.test(part.trim())))

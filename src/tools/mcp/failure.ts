@@ -61,7 +61,7 @@ export function failureOf(
     if (thrown.code === SdkErrorCode.ClientHttpUnexpectedContent)
       return new McpFailure('The server answered with neither JSON nor an event stream')
     if (thrown.code === SdkErrorCode.UnsupportedResultType)
-      return new McpFailure('The server asks for more input, which the gateway cannot give')
+      return new McpFailure('The server asks the user for more input, which the gateway cannot provide')
   }
   return new McpFailure('The server answered with something other than MCP messages')
 }

@@ -111,7 +111,7 @@ function checkedUrl(address: string, path: string, rules: LinkRules): URL {
     const host = url.hostname.replace(/^\[|\]$/g, '')
     const isPublic = rules.isPublic ?? isPublicAddress
     if (!rules.allowPrivate && isIP(host) !== 0 && !isPublic(host))
-      throw new PageError('refused', 'the link leads to no public address')
+      throw new PageError('refused', 'the link does not lead to a public address')
     return url
   } catch (thrown) {
     if (thrown instanceof PageError) throw refusal(path, thrown.message.replace(/^the link /, ''))

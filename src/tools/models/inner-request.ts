@@ -84,7 +84,7 @@ function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string |
   const isServed = [...tools.values()].some(({ native }) => native?.includes(type) === true)
   return isServed || RUN_BY_PROVIDERS.has(type)
     ? null
-    : 'must be a server tool: nobody could run a call of another one'
+    : 'must be a server tool: nothing could run a call of any other tool'
 }
 
 /**

@@ -67,7 +67,7 @@ export function resumptionsOf(
         'invalid_request',
         state.instance === null
           ? 'tools: the subagent of a suspended task is missing'
-          : 'tools: no subagent has the name that the suspended task was started with',
+          : 'tools: no subagent has the name with which the suspended task was started',
       )
     }
     resumptions.set(state.callId, { state, subagent, input: [...state.items, ...given(state, outputs)] })

@@ -115,7 +115,7 @@ function inherited(
   const field = named == null ? 'inherit_functions' : 'inherited_function_names'
   if (all !== true && named == null) return []
   if (!DIALECT_ABILITIES[dialect].innerFunctions) {
-    throw new GatewayError('invalid_request', `${path}.${field}: works in POST /v1/responses alone`)
+    throw new GatewayError('invalid_request', `${path}.${field}: works with POST /v1/responses only`)
   }
   if (all === false) return []
   const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
@@ -124,7 +124,10 @@ function inherited(
   return named.map((name, at) => {
     const found = byName.get(name)
     if (found !== undefined) return found
-    throw new GatewayError('invalid_request', `${path}.${field}[${at}]: tools has no function of this name`)
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.${field}[${at}]: tools contains no function with this name`,
+    )
   })
 }
 

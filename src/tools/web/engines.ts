@@ -180,7 +180,7 @@ function kept(results: readonly SearchResult[], query: SearchQuery, admits: Admi
   return left
 }
 
-/** Null for what is no web address, or holds a name or a password. */
+/** Null for what is no web address, or contains a user name or a password. */
 export function webUrl(address: string): URL | null {
   if (address.length > URL_MAX_CHARS || !URL.canParse(address)) return null
   const url = new URL(address)

@@ -155,7 +155,7 @@ export abstract class RunningCall implements UpstreamCall {
     try {
       this.#handler.onError(error)
     } catch (thrown) {
-      this.#deps.log.fault('upstream', 'provider connection: a handler threw', thrown)
+      this.#deps.log.fault('upstream', 'a handler of a provider connection failed', thrown)
     }
   }
 

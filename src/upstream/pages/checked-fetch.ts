@@ -113,11 +113,11 @@ function responseOf(
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {
     body.destroy()
-    throw new PageError('wrong_type', 'the server answers in a compressed form')
+    throw new PageError('wrong_type', 'the server answers with compressed content')
   }
   if (statusCode < 200 || statusCode > 599) {
     body.destroy()
-    throw new PageError('unreachable', `the server answers with the status ${statusCode}`)
+    throw new PageError('unreachable', `the server answers with status ${statusCode}`)
   }
   if (BODILESS.has(statusCode)) {
     body.destroy()
@@ -145,7 +145,7 @@ function countedStream(body: Readable, maxBytes: number, all: { left: number }):
           'too_large',
           length > maxBytes
             ? `the server answers with more than ${maxBytes} bytes`
-            : 'the answers of the server have too many bytes in all',
+            : 'the answers of the server are too large in total',
         )
       }
       controller.enqueue(new Uint8Array(value))

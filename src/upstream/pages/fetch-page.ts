@@ -169,7 +169,7 @@ export function checkUrl(
   const isHttp = url.protocol === 'http:'
   if (!isHttp && url.protocol !== 'https:') throw refusal('does not begin with https://')
   if (isHttp && !allowHttp && !allowPrivate) throw refusal('leads to plain HTTP; only HTTPS is followed')
-  if (url.username !== '' || url.password !== '') throw refusal('holds a name or a password')
+  if (url.username !== '' || url.password !== '') throw refusal('contains a user name or a password')
   if (!allowPrivate && !ports.has(url.port)) throw refusal('leads to a port other than 80 and 443')
   return url
 }
@@ -185,7 +185,7 @@ export async function addressesOf(
   const family = isIP(host)
   const addresses = family === 0 ? await addressesBy(resolve, host, signal) : [{ address: host, family }]
   const usable = allowPrivate || addresses.every(({ address }) => isPublic(address))
-  if (addresses.length === 0 || !usable) throw refusal('leads to no public address')
+  if (addresses.length === 0 || !usable) throw refusal('does not lead to a public address')
   return addresses.slice(0, ADDRESSES_MAX)
 }
 
@@ -278,7 +278,7 @@ export function connectorTo(
     socket.once('connect', () => {
       // Checks the address that was really connected.
       if (!allowPrivate && !isPublic(socket.remoteAddress ?? '')) {
-        socket.destroy(refusal('leads to no public address'))
+        socket.destroy(refusal('does not lead to a public address'))
       }
     })
   }
@@ -326,13 +326,13 @@ async function read(
   types: readonly string[],
 ): Promise<Omit<FetchedPage, 'url'>> {
   if (statusCode !== 200)
-    throw new PageError('unreachable', `the link is answered with ${statusCode}`, statusCode)
+    throw new PageError('unreachable', `the link was answered with status ${statusCode}`, statusCode)
   const said = firstOf(headers['content-type'], '')
   const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  if (!types.includes(type)) throw new PageError('wrong_type', `the link leads to no ${types[0]}`)
+  if (!types.includes(type)) throw new PageError('wrong_type', `the link does not lead to ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
-    throw new PageError('wrong_type', 'the link is answered in a compressed form')
+    throw new PageError('wrong_type', 'the link was answered with compressed content')
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
   const chunks: Buffer[] = []
   let length = 0
@@ -368,5 +368,5 @@ function unreachable(): PageError {
 }
 
 function tooLarge(maxBytes: number): PageError {
-  return new PageError('too_large', `the link leads to more than ${maxBytes} bytes`)
+  return new PageError('too_large', `the content of the link has more than ${maxBytes} bytes`)
 }

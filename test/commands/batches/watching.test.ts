@@ -155,7 +155,7 @@ t.test('a refusal that will not pass ends it, and so does any at the beginning',
   for (const [before, fault, says] of [
     [[], away(), /no gateway answers/],
     [[{}], new GatewayFault('the key is refused', '401', 401), /the key is refused/],
-    [[{}], new GatewayFault('unknown', '404', 404), /^batch_1 was deleted meanwhile$/],
+    [[{}], new GatewayFault('unknown', '404', 404), /^batch_1 was deleted in the meantime$/],
     [[{}], new CommandError('no space'), /no space/],
     [[{}, away()], new TypeError('a fault of ours'), /a fault of ours/],
   ] as const) {

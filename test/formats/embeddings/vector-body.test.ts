@@ -138,8 +138,8 @@ t.test('everything has a bound', async t => {
   const MIB = 1024 * 1024
   t.throws(() => pour('[1', `,${'1'.repeat(65_535)}`, VECTOR_MAX_BYTES / 65_536 + 1), { message: /too long/ })
   t.throws(() => pour('[', '[1],'.repeat(1_000), 100), { message: /too many vectors/ })
-  t.throws(() => pour('[', '[],'.repeat(10_000), 200), { message: /too many parts/ })
-  t.throws(() => pour('[', '"",'.repeat(10_000), 200), { message: /too many parts/ })
+  t.throws(() => pour('[', '[],'.repeat(10_000), 200), { message: /too many elements/ })
+  t.throws(() => pour('[', '"",'.repeat(10_000), 200), { message: /too many elements/ })
   t.throws(() => pour('{"a":"', 'x y'.repeat(MIB / 3), EMBEDDINGS_REST_MAX_BYTES / MIB + 1), {
     code: 'provider_unavailable',
     message: /too large/,

@@ -108,7 +108,7 @@ t.test('what is no vector is refused, whoever asks for what', async t => {
     for (const terms of [AS_FLOATS, AS_BASE64]) {
       t.throws(
         () => writeVector(vector, terms),
-        { code: 'provider_unavailable', message: /not of finite numbers/ },
+        { code: 'provider_unavailable', message: /not finite numbers/ },
         String(vector.bytes).slice(0, 30),
       )
     }
@@ -134,5 +134,5 @@ t.test('bytes that nobody asked for are no numbers of four bytes', async t => {
   const bytes = Buffer.from(new Int8Array([1, -2, 127, -128, 0, 5, 6, 7]).buffer).toString('base64')
   t.same(floats(text(bytes), { ...AS_FLOATS, dimensions: 8 }), [1, -2, 127, -128, 0, 5, 6, 7])
   const odd = base64Of(new Float32Array([0.5, 3e20]).buffer)
-  t.throws(() => floats(text(odd)), /not of finite numbers/)
+  t.throws(() => floats(text(odd)), /not finite numbers/)
 })

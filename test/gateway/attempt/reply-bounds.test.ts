@@ -57,7 +57,7 @@ const END =
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 const many = (parts: number) => `[${'{},'.repeat(parts - 1)}{}]`
 const DEEP = { code: 'provider_unavailable', message: 'The provider sent a value that is nested too deeply' }
-const MANY = { code: 'provider_unavailable', message: 'The provider sent a value with too many parts' }
+const MANY = { code: 'provider_unavailable', message: 'The provider sent a value with too many elements' }
 
 t.test(
   'a whole reply that is nested too deeply or has too many parts is the fault of its provider',

@@ -189,7 +189,7 @@ t.test('a server that asks back gets no answer', async t => {
   })
   t.equal(
     await errorOf(call(connectTo(t, url), 'a')),
-    'The server asks for more input, which the gateway cannot give',
+    'The server asks the user for more input, which the gateway cannot provide',
   )
 })
 
@@ -524,7 +524,7 @@ t.test('a server at a private address is never asked, however the address is wri
   for (const host of PRIVATE_HOSTS) {
     t.equal(
       await errorOf(call(connectTo(t, `http://${host}:${port}/mcp`, { rules }), 'a')),
-      'The server leads to no public address',
+      'The server does not lead to a public address',
       host,
     )
   }

@@ -132,7 +132,7 @@ t.test('no spelling of an address inside is asked', async t => {
     for (const scheme of ['http', 'https'])
       t.equal(
         await outcome(`${scheme}://${host}/a.pdf`, STRICT),
-        'refused: the link leads to no public address',
+        'refused: the link does not lead to a public address',
         `${scheme} ${host}`,
       )
 })
@@ -154,7 +154,7 @@ t.test('names that lead inside are not asked, and look the same as names that ar
     'nonsense.test': [v4('nonsense')],
   }
   const resolve = async (name: string) => names[name] ?? Promise.reject(new Error('ENOTFOUND'))
-  const told = 'refused: the link leads to no public address'
+  const told = 'refused: the link does not lead to a public address'
   for (const name of [...Object.keys(names), 'unknown.test'])
     t.equal(await outcome(`https://${name}/`, { ...STRICT, resolve }), told, name)
   for (const name of ['localhost', 'localhost.', 'LOCALHOST'])
@@ -255,7 +255,7 @@ t.test('where a connection has arrived is looked at again', async t => {
   let checks = 0
   const isPublic = () => checks++ === 0
   const parts = { ...STRICT, isPublic, ports: new Set([inside.port]) }
-  t.match(await outcome(`${inside.url}/`, parts), /no public address/)
+  t.match(await outcome(`${inside.url}/`, parts), /not lead to a public address/)
   t.equal(checks, 2)
   t.equal(answered, 0)
 })
@@ -292,7 +292,7 @@ t.test('answers that are of no use are left unread', async t => {
         response
           .writeHead(200, { ...head, 'content-encoding': 'gzip' })
           .end(gzipSync(Buffer.alloc(10_000_000))),
-      /^wrong_type: .* compressed form$/,
+      /^wrong_type: .* compressed content$/,
     ],
     'told to be large': [
       (_, response) => response.writeHead(200, { ...head, 'content-length': 1_001 }).write('%PDF-'),
