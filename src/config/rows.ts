@@ -73,30 +73,27 @@ const Alias = Type.String({
 
 export const ProviderSchema = Type.Object(
   {
-    slug: required(Slug, 'of the built-in provider to change, or of one of your own'),
+    slug: required(Slug, 'slug of a built-in provider to change, or a new one'),
     name: field(Name, 'display name; default: that of the built-in row, or the slug'),
-    format: field(
-      Format,
-      'how the provider speaks; only a provider whose built-in row names a format may leave it out',
-    ),
+    format: field(Format, 'wire format of the provider; optional only if the built-in row has one'),
     baseUrl: field(
       Type.String({
         pattern: '^https?://[^\\s?#]+$',
         expected: 'an http or https URL without query and fragment',
       }),
-      'what the paths of the format are appended to',
+      "base URL, to which the format's paths are appended",
     ),
     apiKey: field(
       Type.String({ pattern: '^[\\x20-\\x7e\\r\\n\\t]+$' }),
-      'the key of this service for the provider, in any form that its customers have ([keys](byok.md#keys))',
+      "the gateway's key for the provider, in any of the provider's key formats ([keys](byok.md#keys))",
     ),
     auth: field(
       oneOf(AUTH_SCHEMES),
-      "how requests carry the key; default: the format's way, or `none` for an own provider without `apiKey`",
+      'how requests carry the key; default: as the format does, or `none` for a custom provider without `apiKey`',
     ),
     region: field(
       Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),
-      'fills `{region}` in the base URL for keys that name none; default: that of the built-in row',
+      'replaces `{region}` in the base URL for keys that name no region; default: that of the built-in row',
     ),
     tokenUrl: field(
       Type.String({ pattern: '^https?://[^\\s?#]+$' }),
@@ -104,7 +101,7 @@ export const ProviderSchema = Type.Object(
     ),
     hosts: field(
       Type.Array(Type.String({ pattern: '^[a-z0-9*.-]{1,253}$' }), { minItems: 1 }),
-      'hosts that a key may name for `{host}` or a deployment, `*` for a label; default: those of the built-in row',
+      'hosts that a key may name for `{host}` or a deployment; `*` matches one label; default: those of the built-in row',
     ),
     quirks: field(
       Type.Array(oneOf(QUIRKS)),
@@ -120,7 +117,7 @@ export const ProviderSchema = Type.Object(
     ),
     transport: field(
       oneOf(TRANSPORTS),
-      '`undici`: all requests use the client library undici. A proxy, `http2` and `tls` choose it by themselves. Default: `direct`',
+      '`undici`: all requests use the client library undici. A proxy, `http2` and `tls` imply it. Default: `direct`',
     ),
     http2: field(Type.Boolean(), 'true: HTTP/2 if the provider speaks it; default: false'),
     tls: field(
@@ -136,23 +133,23 @@ export const ProviderSchema = Type.Object(
     ),
     authors: field(
       Type.Array(Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*$', maxLength: 128 }), { maxItems: 100 }),
-      'first parts of the ids of models that the provider makes, for [imported](models.md#imported-models) and discovered models; default: that of the built-in row, or the slug',
+      'vendor prefixes of the models that the provider makes, for [imported](models.md#imported-models) and discovered models; default: that of the built-in row, or the slug',
     ),
     batch: field(
       Type.Boolean(),
-      "true: batches go to the provider's own [batch service](batches.md#batch-services-of-providers), as far as it can run their requests. For OpenAI, Anthropic and Gemini, and what speaks as they do; default: false",
+      "true: batches go to the provider's own [batch service](batches.md#batch-services-of-providers), if it can run their requests. For OpenAI, Anthropic, Gemini and compatible APIs; default: false",
     ),
     batchPriceFactor: field(
       Factor,
-      'share of the prices of the catalogue that is charged for what the batch service runs; default: `"0.5"`',
+      'share of the catalogue price that is charged for requests run by the batch service; default: `"0.5"`',
     ),
-    promptCaching: field(oneOf(PROMPT_CACHING), 'as the setting `promptCaching`, for this provider'),
+    promptCaching: field(oneOf(PROMPT_CACHING), 'overrides the setting `promptCaching` for this provider'),
     accounting: field(
       Type.Object(
         { onAbort: required(oneOf(ABORT_POLICIES), 'as `accounting.onAbort`, for this provider') },
         closed,
       ),
-      'exceptions from `accounting` for this provider',
+      'overrides of `accounting` for this provider',
     ),
   },
   closed,
@@ -176,7 +173,7 @@ export const PricingSchema = Type.Object(
   {
     ...TOKEN_PRICES,
     request: field(Price, 'USD per request'),
-    image: field(Price, 'USD per input image, beside its tokens; default: 0'),
+    image: field(Price, 'USD per input image, in addition to its tokens; default: 0'),
     overrides: field(
       Type.Array(
         Type.Object(
@@ -191,7 +188,7 @@ export const PricingSchema = Type.Object(
         ),
         { minItems: 1, maxItems: 16 },
       ),
-      'prices of long prompts; an absent price is that of shorter ones',
+      'prices of long prompts; an absent price is the same as for shorter ones',
     ),
   },
   closed,
@@ -202,17 +199,14 @@ export const EndpointSchema = Type.Object(
     provider: required(Slug, 'slug of the provider'),
     upstreamModel: field(
       ModelName,
-      'name of the model at the provider; default: the part of `id` after the slash. In a wildcard row a `*` stands for what the star of the id stands for',
+      'name of the model at the provider; default: the part of `id` after the slash. In a wildcard row, `*` stands for the part that the star in the id matches',
     ),
-    format: field(
-      Format,
-      "default: the provider's, or for a model that makes embeddings that of the same API for them",
-    ),
+    format: field(Format, "default: the provider's format, or its embeddings format for an embedding model"),
     pricing: field(
       PricingSchema,
-      'prices; an absent price is 0, so `{}` is free. Without `pricing` the prices are unknown: requests cost nothing, sorting by price puts the endpoint last, and callers with a limit, a budget or credits reach it by own credentials only',
+      'prices; an absent price is 0, so `{}` is free. Without `pricing` the prices are unknown: requests cost nothing, sorting by price puts the endpoint last, and callers with a limit, a budget or credits can use it only with their own credentials',
     ),
-    region: field(oneOf(DATA_REGIONS), 'region in which the data stays; default: none is promised'),
+    region: field(oneOf(DATA_REGIONS), 'region in which data stays; default: no promise'),
     zdr: field(
       Type.Boolean(),
       'true: the provider keeps no data (zero data retention); default: as the [provider publicly says](providers.md#offered), if the row has no `trains`',
@@ -223,13 +217,16 @@ export const EndpointSchema = Type.Object(
     ),
     serviceTier: field(
       oneOf(SERVICE_TIERS),
-      'the service tier of the endpoint, with the prices of that tier; an endpoint for each tier. Default: none',
+      'the service tier of the endpoint, with the prices of that tier; use one endpoint per tier. Default: none',
     ),
     quantization: field(Type.String(), 'default: `unknown`'),
-    supportedParameters: field(Type.Array(Type.String()), 'request parameters that it honours; default: all'),
+    supportedParameters: field(
+      Type.Array(Type.String()),
+      'request parameters that the endpoint supports; default: all',
+    ),
     thinks: field(
       Type.Boolean(),
-      'false: the model never thinks and its streams come in small pieces, so that a stream of a caller with a limit reserves 1,024 tokens at a time from the first request on. Default: an endpoint has to [show it](decisions/0009-limits-and-their-counters.md)',
+      'false: the model never thinks and its streams come in small pieces, so that streams of callers with a limit reserve 1,024 tokens at a time from the first request on. Default: an endpoint has to [prove it first](decisions/0009-limits-and-their-counters.md)',
     ),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),
@@ -246,11 +243,11 @@ export const ModelSchema = Type.Object(
     name: field(ModelName, 'display name; default: the id'),
     aliases: field(
       Type.Array(Alias, { minItems: 1, maxItems: 100 }),
-      'further names by which requests may name the model, with or without a vendor; they are asked before [names without a vendor](models.md#names-without-a-vendor)',
+      'further names of the model in requests, with or without a vendor; they take precedence over [names without a vendor](models.md#names-without-a-vendor)',
     ),
     created: field(
       Type.Integer({ minimum: 0, maximum: 99_999_999_999 }),
-      'Unix seconds; default: what an import or the provider says, or the start of the gateway',
+      'Unix seconds; default: the date from an import or the provider, otherwise the start of the gateway',
     ),
     contextLength: field(Count, 'tokens; default: unknown'),
     maxOutputTokens: field(Count, 'default: unknown'),
@@ -272,18 +269,18 @@ export const SearchEngineSchema = Type.Object(
     ),
     kind: required(
       oneOf(SEARCH_ENGINE_KINDS),
-      'whose API it speaks; `engine` of a request means the first row of that kind',
+      'the API that it uses; `engine` in a request selects the first row of that kind',
     ),
     baseUrl: field(
       Type.String({
         pattern: '^https?://[^\\s?#]+$',
         expected: 'an http or https URL without query and fragment',
       }),
-      'default: the public address of the kind; `searxng` has none and needs it',
+      'default: the public address of the kind; required for `searxng`',
     ),
     apiKey: field(
       Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
-      'sent in a header alone; every kind but `searxng` needs it',
+      'sent only in a header; required for every kind except `searxng`',
     ),
     searchPrice: field(Fee, 'USD per search; default: the public price of the kind and the mode'),
     pagePrice: field(Fee, 'USD per page that web fetch reads with it; default: the public price of the kind'),
