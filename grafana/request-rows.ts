@@ -187,6 +187,14 @@ export const REQUEST_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_prompt_cache_tokens_total', 'kind'), legend: '{{kind}}' }],
       },
       {
+        title: 'Prompts that missed a cache',
+        description:
+          'Calls per second of conversations that read less of their prompt from a cache than the call before, by reason. A client that changes its tools or its system prompt from turn to turn pays its whole conversation again.',
+        unit: 'ops',
+        stacked: true,
+        queries: [{ expr: sumRate('gateway_prompt_cache_misses_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
         title: 'Usage records',
         description:
           'Usage records per second by how the usage is known: told by the provider (exact), estimated because it was not, or none.',

@@ -111,6 +111,7 @@ function toDocument(record: UsageRecord, byokFeePercent: number) {
     is_byok: record.isByok,
     service_tier: record.serviceTier,
     session_id: record.sessionId,
+    cache_miss: record.cacheMiss ?? null,
     agent_id: record.agent ?? null,
     parent_agent_id: record.parentAgent ?? null,
     external_user: record.endUser,

@@ -253,6 +253,10 @@ export const ModelSchema = Type.Object(
     maxOutputTokens: field(Count, 'default: unknown'),
     inputModalities: field(Words, 'default: `[text]`'),
     outputModalities: field(Words, 'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`'),
+    promptCaching: field(
+      oneOf(PROMPT_CACHING),
+      'as the setting `promptCaching`, for this model; default: as its provider',
+    ),
     endpoints: required(
       Type.Array(EndpointSchema, { minItems: 1 }),
       'providers of the model, tried in this order',

@@ -8,7 +8,7 @@ import type { PicoUsd, PriceFactor } from '../money.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'
-import type { Caller, Reservation } from '../protocol/records.ts'
+import type { CacheMiss, Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
@@ -33,6 +33,14 @@ export interface StreamTrust {
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean
   /** The exchange is over. Later calls do nothing. */
   leave(): void
+}
+
+/** What the conversation of an exchange has sent before. */
+export interface PromptPrefix {
+  /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
+  readonly isSeen: () => boolean
+  /** Null: none that is known. */
+  readonly miss: CacheMiss | null
 }
 
 /** The terms of a request that is a line of a batch. */
@@ -251,6 +259,8 @@ export class Exchange implements ClientRequest {
   removedTokens = 0
   /** Server tools that the caller's workspace has disabled; looked up only for a request that comes to any. */
   disabledTools: ReadonlySet<string> = NO_NAMES
+  /** Null: nothing of the conversation is remembered. */
+  prefix: PromptPrefix | null = null
   /** How the model was chosen. */
   strategy: RoutingStrategy
   /** The router that the request names, in our spelling; null: it names models. */

@@ -20,6 +20,8 @@ export interface ModelRequest {
   readonly isOwnApi?: boolean
   /** Cache marks of our own may be set where the caller sets none. Absent: they may not. */
   readonly mayMark?: boolean
+  /** True if the prompt begins with one that was sent within the time to live of a cache. Absent: it does not. */
+  readonly isSeen?: () => boolean
   /** The provider's account is the caller's. Absent: it is the gateway's. */
   readonly isOwnAccount?: boolean
   /** Features of the Messages API that the caller asks for, in order. Absent: none. */

@@ -7,6 +7,7 @@ import { DebugNotes } from './debug.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
+import type { Prefix } from './prefixes.ts'
 import type { RouteCandidate, Stay } from './routing/rank.ts'
 
 /** An exchange of any kind, as guard, routing and model calls see it. */
@@ -27,6 +28,7 @@ export class RoutedExchange extends Exchange {
 /** An exchange of text. */
 export class RunningExchange extends RoutedExchange {
   readonly answer: Answer
+  override prefix: Prefix | null = null
   /** Null: the request names no server tool. */
   tools: ServerTools | null = null
   /** The candidate that answered last, which is asked first in the next turn. */

@@ -62,6 +62,7 @@ export function askModel(
     if (reply === null) return null
     const { candidate, record, figures, finish } = reply
     exchange.stay?.succeeded(candidate, figures.usage)
+    exchange.prefix?.note(candidate, figures.usage)
     exchange.onModel?.(candidate.endpoint.modelId)
     exchange.candidate = candidate
     return {
@@ -130,6 +131,12 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   protected prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
+    const looking = this.exchange.prefix?.waiting(candidate.endpoint) ?? null
+    if (looking !== null) return looking.then(() => this.#prepareNow(candidate))
+    return this.#prepareNow(candidate)
+  }
+
+  #prepareNow(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
     const fitting = fitPrompt(this.exchange, candidate.endpoint)
     if (this.#declare !== null || isPending(fitting)) return this.#prepareLater(candidate, fitting)
     return this.#admit(candidate, this.exchange.prompt, null)

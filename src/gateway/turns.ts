@@ -7,10 +7,15 @@ import { textFormat } from '../providers/provider.ts'
 import type { ServerTools } from './calls/server-tools.ts'
 import { callItem, type DeclaredFunction, placeOf } from './calls/tool-calls.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
+import type { Prefixes } from './prefixes.ts'
 import type { RunningExchange } from './running.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 
-export type TurnsDeps = TurnDeps & { readonly clock: Clock }
+export type TurnsDeps = TurnDeps & {
+  readonly clock: Clock
+  /** Absent: nothing of conversations is remembered. */
+  readonly prefixes?: Pick<Prefixes, 'of'>
+}
 
 /** A plugin refused the turn: the error goes to the client in the stream, if it reads one. */
 export class RefusedTurn {
@@ -23,6 +28,10 @@ export class RefusedTurn {
 
 /** Rejects with a GatewayError, or with RefusedTurn. */
 export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
+  const { input, prompt_cache_key, session_id } = exchange.request
+  // A single question has no name, and nothing before it.
+  if (session_id !== undefined || prompt_cache_key != null || (typeof input !== 'string' && input.length > 1))
+    exchange.prefix = deps.prefixes?.of(exchange) ?? null
   if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
   // One turn, and a callback: it is smaller than an async function that waits as long as the stream is open.
   return askModel(deps, exchange, null).then(reply => {

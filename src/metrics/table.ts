@@ -82,6 +82,7 @@ const CONNECTION_REFUSALS = ['limit', 'address']
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
+const CACHE_MISS_REASONS = ['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
@@ -206,6 +207,13 @@ export const METRICS = {
     name: 'gateway_prompt_cache_tokens_total',
     help: 'Tokens of prompts at endpoints with a price for reading from a cache: read from it, written to it, or neither',
     labels: ['provider', 'model', 'kind'],
+  },
+  promptCacheMisses: {
+    kind: 'counter',
+    name: 'gateway_prompt_cache_misses_total',
+    help: 'Calls of conversations that read less of their prompt from a cache than the call before, by reason',
+    labels: ['reason'],
+    fromZero: { reason: CACHE_MISS_REASONS },
   },
   cost: {
     kind: 'counter',

@@ -76,4 +76,14 @@ export interface Reservation {
  * The origin of the tokens in a usage record: `exact` from the provider, `estimated` from the text if the provider sent
  * none, or `none` if nothing was delivered.
  */
+/** Why a prompt was not read from a cache; `other`: nothing of ours changed, so the provider has dropped it early. */
+export type CacheMissReason = 'tools' | 'system' | 'earlier_turn' | 'endpoint' | 'time' | 'other'
+
+/** A prompt that was read from a cache in the call before, and is not now. */
+export interface CacheMiss {
+  readonly reason: CacheMissReason
+  /** Tokens that were read from the cache in the call before, and not in this one. */
+  readonly tokens: number
+}
+
 export type Accounting = 'exact' | 'estimated' | 'none'

@@ -62,6 +62,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     quantization: row.quantization ?? 'unknown',
     drawsImages: model.outputModalities?.includes('image') ?? false,
     ...(row.thinks === false ? { thinks: false as const } : {}),
+    ...(model.promptCaching === undefined ? {} : { promptCaching: model.promptCaching }),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

@@ -311,6 +311,8 @@ export interface Endpoint {
   readonly drawsImages: boolean
   /** False: its model never thinks, and its streams come in small pieces. Absent: nothing is said. */
   readonly thinks?: false
+  /** Absent: as its provider. */
+  readonly promptCaching?: PromptCaching
   /** Names of supported request parameters; null for all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }

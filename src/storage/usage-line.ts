@@ -25,7 +25,7 @@ export type UsageLine = Pick<UsageRecord, Always> &
 
 type Optional = Extract<
   keyof UsageRecord,
-  'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app' | 'agent' | 'parentAgent'
+  'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app' | 'agent' | 'parentAgent' | 'cacheMiss'
 >
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
@@ -74,6 +74,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.router !== undefined) line.router = record.router
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
+  if (record.cacheMiss !== undefined) line.cacheMiss = record.cacheMiss
   if (record.agent !== undefined) line.agent = record.agent
   if (record.parentAgent !== undefined) line.parentAgent = record.parentAgent
   if (record.model !== null) line.model = record.model

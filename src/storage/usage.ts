@@ -1,6 +1,6 @@
 /** Types of usage records: the usage and cost of one admitted request, however it ended. */
 import type { PicoUsd } from '../money.ts'
-import type { Accounting } from '../protocol/records.ts'
+import type { Accounting, CacheMiss } from '../protocol/records.ts'
 
 /** The end of an exchange for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */
 export type UsageOutcome = 'completed' | 'incomplete' | 'failed' | 'aborted'
@@ -56,6 +56,8 @@ export interface UsageRecord {
   readonly trace?: TraceFields
   /** Absent: the client did not say. */
   readonly app?: AppFields
+  /** The prompt was read from a cache in the call before, and less of it in this one; absent: not that is known. */
+  readonly cacheMiss?: CacheMiss
   /** The agent that asked, and the one that it worked for; absent: the client did not say. */
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined

@@ -31,6 +31,7 @@ server.listen(0, '127.0.0.1')
 await once(server, 'listening')
 const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 const gateway = await startGateway({
+  alignment: { evaluator: { model: 'sim/judge' }, hipaaWorkspaces: [], timeoutMs: 5_000 },
   providers: [
     { slug: 'claudes', name: 'Claudes', format: 'anthropic-messages', baseUrl, apiKey: KEY },
     { slug: 'chats', name: 'Chats', format: 'openai-chat', baseUrl, apiKey: KEY },
@@ -168,10 +169,16 @@ t.test('what a plugin adds stands behind the system prompt of the caller', async
   await send({
     system: SYSTEM,
     messages: TURNS[0],
-    output_config: { format: { type: 'json_schema', schema: { type: 'object' } } },
-    plugins: [{ id: 'response-healing' }],
+    plugins: [{ id: 'alignment', rules: ['Say nothing of "coffee"'] }],
   })
-  t.equal(JSON.stringify((last().system as unknown[]).slice(0, 3)), JSON.stringify(SYSTEM))
+  const { system, messages } = last()
+  t.equal(JSON.stringify((system as unknown[]).slice(0, 3)), JSON.stringify(SYSTEM))
+  t.match(
+    (system as unknown[]).slice(3),
+    [{ type: 'text', text: /rules.*coffee/s }],
+    'it has added something',
+  )
+  t.equal(JSON.stringify(messages.slice(0, 1)), JSON.stringify(TURNS[0]?.slice(0, 1)))
 })
 
 t.test('flags go on in their order, to Bedrock only those that it takes', async t => {

@@ -39,6 +39,7 @@ export const Generation = Type.Object({
   is_byok: Type.Boolean(),
   service_tier: orNoText,
   session_id: orNoText,
+  cache_miss: nullable(Type.Object({ reason: text, tokens: count })),
   agent_id: orNoText,
   parent_agent_id: orNoText,
   external_user: orNoText,

@@ -95,7 +95,11 @@ export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireReq
   const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
   if (workspace !== null) headers[WORKSPACE_HEADER] = workspace
   const given = isOwnApi ? body : withLastMarks(body)
-  return { path: '/messages', headers, body: mayPay(model, endpoint) ? withOwnMarks(given) : given }
+  return {
+    path: '/messages',
+    headers,
+    body: mayPay(model, endpoint) ? withOwnMarks(given, model.isSeen) : given,
+  }
 }
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */

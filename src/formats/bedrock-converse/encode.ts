@@ -54,7 +54,7 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
   const given = withTakenPoints(body)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
-  return { path, body: isMarked ? withOwnPoints(given) : given }
+  return { path, body: isMarked ? withOwnPoints(given, model.isSeen) : given }
 }
 
 /** Features of the Messages API that Bedrock has too, by the beginnings of their names. It refuses all others. */

@@ -1,7 +1,8 @@
 /**
  * Cache breakpoints that the gateway adds, for a provider that caches only up to breakpoints and a conversation in
- * which the caller sets none. An agent that sends the result of a tool comes again with all that it has sent, so that
- * this pays; a single question gets no mark, because writing to a cache costs more than the prompt. Pure.
+ * which the caller sets none. An agent that sends the result of a tool comes again with all that it has sent, and so
+ * does a conversation whose beginning was sent shortly before: there it pays. A single question gets no mark, because
+ * writing to a cache costs more than the prompt. Pure.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'
@@ -18,10 +19,15 @@ export function mayPay({ mayMark }: ModelRequest, { pricing }: Endpoint): boolea
   return mayMark === true && pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
 }
 
-/** The body of a request to the Messages API with its marks, where they pay; else the body itself. */
-export function withOwnMarks<Body extends Json>(body: Body): Body {
+/**
+ * The body of a request to the Messages API with its marks, where they pay; else the body itself. `isSeen`: tells that
+ * the prompt begins with one that was sent shortly before.
+ */
+export function withOwnMarks<Body extends Json>(body: Body, isSeen: () => boolean = never): Body {
   const messages = records(body['messages'])
-  if (!endsInResult(messages) || isMarked(body)) return body
+  const endsInTool = endsInResult(messages)
+  if (!endsInTool && isSeen === never) return body
+  if (isMarked(body) || !(endsInTool || isSeen())) return body
   const marked: Record<string, unknown> = { messages: markedMessages(messages) }
   const tools = markedTools(records(body['tools']))
   if (tools !== null) marked['tools'] = tools
@@ -78,10 +84,14 @@ function withMark(block: Json): Json {
   return { ...block, cache_control: MARK }
 }
 
+function never(): boolean {
+  return false
+}
+
 const POINT = { cachePoint: { type: 'default' } }
 
 /** The same of a body for Converse: points of its own stand behind what they cover. */
-export function withOwnPoints<Body extends Json>(body: Body): Body {
+export function withOwnPoints<Body extends Json>(body: Body, isSeen: () => boolean = never): Body {
   const messages = records(body['messages'])
   const config = recordOrEmpty(body['toolConfig'])
   const [tools, system] = [records(config['tools']), records(body['system'])]
@@ -89,8 +99,9 @@ export function withOwnPoints<Body extends Json>(body: Body): Body {
   const last = messages.at(-1)
   const endsInTool =
     last?.['role'] === 'user' && records(last['content']).some(block => block['toolResult'] !== undefined)
-  if (!endsInTool || [...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined))
-    return body
+  if (!endsInTool && isSeen === never) return body
+  if ([...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined)) return body
+  if (!(endsInTool || isSeen())) return body
   let left = MESSAGES_MARKED
   const marked = messages.toReversed().map(message => {
     if (message['role'] !== 'user' || left === 0) return message

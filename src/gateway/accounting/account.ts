@@ -127,6 +127,8 @@ export function account(
   if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
     metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }
+  const miss = exchange.prefix?.miss ?? null
+  if (miss !== null) metrics.promptCacheMisses.of(miss.reason).inc()
   const endpoint = exchange.attempts.at(-1)?.endpoint
   const modelId = endpoint?.modelId
   const usage = exchange.bill.total?.usage
@@ -244,6 +246,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
+  if (exchange.prefix?.miss != null) record.cacheMiss = exchange.prefix.miss
   const trace = request.trace === undefined ? undefined : traceOf(request)
   if (trace !== undefined) record.trace = trace
   const app = exchange.client === undefined ? undefined : appOf(exchange.client)

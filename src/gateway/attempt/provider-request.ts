@@ -63,7 +63,9 @@ export class ProviderRequests {
         endUser: this.endUserOf(exchange),
         isOwnApi: format.dialect === exchange.dialect,
         isOwnAccount: attempt.credential !== null,
-        mayMark: (endpoint.provider.promptCaching ?? this.#deps.promptCaching) === 'auto',
+        mayMark:
+          (endpoint.promptCaching ?? endpoint.provider.promptCaching ?? this.#deps.promptCaching) === 'auto',
+        ...(exchange.prefix === null ? undefined : { isSeen: exchange.prefix.isSeen }),
         ...(DIALECT_ABILITIES[exchange.dialect].nativeFields ? { betas: betasOf(prompt) } : undefined),
       },
       endpoint,

@@ -39,7 +39,7 @@ export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
 export { createRoutableModels } from './routable.ts'
 export { modelAskedFor } from './route.ts'
-export { type Stay, Stickiness } from './sticky.ts'
+export { conversationOf, hasAnswer, keyOf, pinOf, type Stay, Stickiness, savesByCache } from './sticky.ts'
 
 export interface RoutingOptions extends Measures {
   readonly clock: Clock

@@ -135,7 +135,7 @@ export class Stickiness {
 }
 
 /** True if somebody has answered in the conversation before. */
-function hasAnswer({ input }: ResponsesRequest): boolean {
+export function hasAnswer({ input }: ResponsesRequest): boolean {
   return Array.isArray(input) && input.some(item => ('role' in item ? item.role === 'assistant' : true))
 }
 
@@ -170,7 +170,7 @@ function choices(candidates: Candidates, isAny: boolean): readonly string[] {
   return found
 }
 
-function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
+export function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
   return pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
 }
 
@@ -196,12 +196,12 @@ function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, 
 }
 
 /** Names a candidate of a model in every process that has the same catalogue. */
-function pinOf({ endpoint, credential }: RouteCandidate): string {
+export function pinOf({ endpoint, credential }: RouteCandidate): string {
   return endpointKey(endpoint, credential === null ? null : credential.id)
 }
 
 /** Hashed, so that no prompt and no session id is kept. Has the organization, so that no two share a pin. */
-function keyOf(organizationId: string, modelId: string, conversation: string): string {
+export function keyOf(organizationId: string, modelId: string, conversation: string): string {
   return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
 }
 
@@ -234,7 +234,7 @@ function spanOf(text: string | null | undefined): number {
 const MESSAGE_MAX_CHARS = 4_096
 
 /** The key of a conversation; null if the request has nothing that stays the same from turn to turn. */
-function conversationOf(request: ResponsesRequest): string | null {
+export function conversationOf(request: ResponsesRequest): string | null {
   if (request.session_id !== undefined) return `session:${request.session_id}`
   if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`
   const { instructions, input } = request

@@ -33,6 +33,7 @@ import { placeOf } from '../../gateway/calls/tool-calls.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../../gateway/guard/guard.ts'
 import { Plans } from '../../gateway/plans.ts'
 import { createPluginChains } from '../../gateway/plugin-chain.ts'
+import { Prefixes } from '../../gateway/prefixes.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../gateway/respond.ts'
 import { createRoutableModels, RetryBudget, Routing, Stickiness } from '../../gateway/routing/rank.ts'
 import type { ReadStoredFile } from '../../gateway/stored-files.ts'
@@ -364,6 +365,7 @@ function sharedDeps(
     metrics,
     client,
   } = base
+  const pins = base.options.pins ?? createPins(clock)
   return {
     catalog,
     ledger,
@@ -379,7 +381,8 @@ function sharedDeps(
     }),
     byokFeePercent: config.byok.feePercent,
     region: config.region,
-    stickiness: new Stickiness(base.options.pins ?? createPins(clock)),
+    stickiness: new Stickiness(pins),
+    prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),
     retries: new RetryBudget(),
     visibleStreams: new VisibleStreams(),

@@ -1,0 +1,257 @@
+/**
+ * Prefixes of prompts that a conversation has sent before. They tell whether cache marks pay, and why a provider that
+ * had a prompt in its cache does not read it there now. Serve threads. Only hashes are kept, beside the pins of
+ * conversations, and only of conversations with a name, or with an answer in them at a provider that caches what is
+ * marked. Other requests pass without a call.
+ */
+import { createHash, hash as digest } from 'node:crypto'
+import type { Clock } from '../clock.ts'
+import type { PromptPrefix } from '../exchange/exchange.ts'
+import type { Usage } from '../formats/format.ts'
+import type { Pins } from '../pins/pins.ts'
+import type { CacheMiss, CacheMissReason } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import { type Endpoint, type FormatName, type PromptCaching, textFormat } from '../providers/provider.ts'
+import { isPending } from '../ready.ts'
+import { conversationOf, hasAnswer, keyOf, pinOf, type RouteCandidate, savesByCache } from './routing/rank.ts'
+import type { RunningExchange } from './running.ts'
+
+/** Providers keep what is marked for so long after its last use, where nobody asks for more. */
+const CACHED_MS = 300_000
+/** Kept longer than caches, so that a miss after a pause can be explained. */
+const KEPT_MS = 7_200_000
+/** Conversations that share a name, such as those of subagents. */
+const PROMPTS_MAX = 3
+/** Letters of a hash: 72 bits. */
+const HASH_CHARS = 12
+
+/** Formats of providers that cache only what is marked. */
+const MARKED: ReadonlySet<FormatName> = new Set<FormatName>(['anthropic-messages', 'bedrock-converse'])
+
+/** One prompt that was sent, by the hashes of its parts. */
+interface SentPrompt {
+  readonly endpoint: string
+  readonly atMs: number
+  readonly cachedTokens: number
+  readonly tools: string
+  readonly system: string
+  /** Items after the system prompt, and the hash of them. */
+  readonly items: number
+  readonly hash: string
+}
+
+/** The prompt of now, with hashes of the beginnings that earlier ones had. */
+interface Hashed {
+  readonly tools: string
+  readonly system: string
+  readonly items: number
+  readonly hash: string
+  /** By number of items. */
+  readonly beginnings: ReadonlyMap<number, string>
+}
+
+export interface PrefixesDeps {
+  readonly pins: Pins
+  readonly clock: Clock
+  /** Of providers whose row says nothing. */
+  readonly promptCaching: PromptCaching
+}
+
+export class Prefixes {
+  readonly #deps: PrefixesDeps
+
+  constructor(deps: PrefixesDeps) {
+    this.#deps = deps
+  }
+
+  /** What the conversation has sent before; null: it is not remembered. */
+  of(exchange: RunningExchange): Prefix | null {
+    const { batch, caller, candidates, client, parent, request } = exchange
+    const [first] = candidates
+    if (first === undefined || batch !== undefined || parent !== undefined) return null
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    if (!(isNamed ? candidates.some(savesByCache) : hasAnswer(request) && this.#marks(first))) return null
+    const conversation = conversationOf(request)
+    if (conversation === null) return null
+    const agent = client?.agent ?? ''
+    const name = `prefix ${agent}\n${conversation}`
+    const key = keyOf(caller.organizationId, first.endpoint.modelId, name)
+    return new Prefix(this.#deps, request, key, caller.keyHash)
+  }
+
+  #marks(candidate: RouteCandidate): boolean {
+    const { provider } = candidate.endpoint
+    return (
+      savesByCache(candidate) &&
+      needsMarks(candidate.endpoint) &&
+      (candidate.endpoint.promptCaching ?? provider.promptCaching ?? this.#deps.promptCaching) === 'auto'
+    )
+  }
+}
+
+function needsMarks(endpoint: Endpoint): boolean {
+  return MARKED.has(textFormat(endpoint))
+}
+
+/** The prompts of one conversation, for one exchange. */
+export class Prefix implements PromptPrefix {
+  /** Null: none that is known. */
+  miss: CacheMiss | null = null
+  readonly #deps: PrefixesDeps
+  readonly #request: ResponsesRequest
+  readonly #key: string
+  readonly #owner: string
+  readonly #looked: Promise<void> | null
+  #sent: readonly SentPrompt[] = []
+  #hashed: Hashed | null = null
+  #isNoted = false
+
+  constructor(deps: PrefixesDeps, request: ResponsesRequest, key: string, owner: string) {
+    this.#deps = deps
+    this.#request = request
+    this.#key = key
+    this.#owner = owner
+    const pin = deps.pins.get(key)
+    this.#looked = isPending(pin) ? pin.then(found => this.#found(found)) : null
+    if (!isPending(pin)) this.#found(pin)
+  }
+
+  /** Resolves once it is known; null: it is, or nothing at this endpoint depends on it. */
+  waiting(endpoint: Endpoint): Promise<void> | null {
+    return this.#looked !== null && needsMarks(endpoint) ? this.#looked : null
+  }
+
+  /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
+  readonly isSeen = (): boolean => {
+    if (this.#sent.length === 0) return false
+    const sent = this.#earlier(this.#now())
+    return sent !== null && this.#deps.clock.nowMs() - sent.atMs < CACHED_MS
+  }
+
+  /** Notes the first model call of the exchange. `usage`: as the provider reported it. */
+  note(candidate: RouteCandidate, usage: Usage | null): void {
+    if (this.#isNoted || usage === null || usage.inputTokens === 0) return
+    this.#isNoted = true
+    const now = this.#now()
+    const earlier = this.#earlier(now)
+    const last = earlier ?? (hasAnswer(this.#request) ? (this.#sent[0] ?? null) : null)
+    const endpoint = shortHash(pinOf(candidate))
+    const atMs = this.#deps.clock.nowMs()
+    const { inputTokens, cachedTokens } = usage
+    if (last !== null) {
+      const tokens = Math.min(last.cachedTokens, inputTokens) - cachedTokens
+      if (tokens > 0) this.miss = { reason: reasonOf(last, now, endpoint, atMs, earlier === null), tokens }
+    }
+    const { tools, system, items, hash } = now
+    const sent = { endpoint, atMs, cachedTokens, tools, system, items, hash }
+    const others = this.#sent.filter(one => one !== earlier).slice(0, PROMPTS_MAX - 1)
+    this.#deps.pins.set(this.#key, written([sent, ...others]), KEPT_MS, this.#owner)
+  }
+
+  #found(pin: string | null): void {
+    this.#sent = pin === null ? [] : read(pin)
+  }
+
+  #now(): Hashed {
+    this.#hashed ??= hashed(this.#request, new Set(this.#sent.map(({ items }) => items)))
+    return this.#hashed
+  }
+
+  /** The longest prompt of before with which the one of now begins. */
+  #earlier({ tools, system, beginnings }: Hashed): SentPrompt | null {
+    let longest: SentPrompt | null = null
+    for (const one of this.#sent) {
+      if (one.tools !== tools || one.system !== system || beginnings.get(one.items) !== one.hash) continue
+      if (longest === null || one.items > longest.items) longest = one
+    }
+    return longest
+  }
+}
+
+function reasonOf(
+  last: SentPrompt,
+  now: Hashed,
+  endpoint: string,
+  atMs: number,
+  isOther: boolean,
+): CacheMissReason {
+  if (last.tools !== now.tools) return 'tools'
+  if (last.system !== now.system) return 'system'
+  if (isOther) return 'earlier_turn'
+  if (last.endpoint !== endpoint) return 'endpoint'
+  return atMs - last.atMs >= CACHED_MS ? 'time' : 'other'
+}
+
+/** `counts`: numbers of items whose beginning is wanted. One pass. */
+function hashed({ tools, instructions, input }: ResponsesRequest, counts: ReadonlySet<number>): Hashed {
+  const items: readonly unknown[] = typeof input === 'string' ? [input] : input
+  let from = 0
+  while (from < items.length && isSystem(items[from])) from++
+  const running = createHash('sha256')
+  const beginnings = new Map<number, string>()
+  for (let at = from; at < items.length; at++) {
+    running.update(unmarked(items[at])).update('\n')
+    const count = at + 1 - from
+    if (counts.has(count)) beginnings.set(count, running.copy().digest('base64url').slice(0, HASH_CHARS))
+  }
+  return {
+    tools: shortHash(unmarked(tools ?? [])),
+    system: shortHash(unmarked([instructions ?? '', ...items.slice(0, from)])),
+    items: items.length - from,
+    hash: running.digest('base64url').slice(0, HASH_CHARS),
+    beginnings,
+  }
+}
+
+function isSystem(item: unknown): boolean {
+  const role = (item as { readonly role?: unknown } | null)?.role
+  return role === 'system' || role === 'developer'
+}
+
+/** Marks move from call to call, and are no part of what is cached. Within a text their quotes would be escaped. */
+const MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
+
+function unmarked(value: unknown): string {
+  const text = JSON.stringify(value)
+  return text.includes('"cache_control"') || text.includes('"prompt_cache_breakpoint"')
+    ? text.replace(MARK, '').replaceAll(',}', '}')
+    : text
+}
+
+function shortHash(text: string): string {
+  return digest('sha256', text, 'base64url').slice(0, HASH_CHARS)
+}
+
+function written(prompts: readonly SentPrompt[]): string {
+  return JSON.stringify(
+    prompts.map(({ endpoint, atMs, cachedTokens, tools, system, items, hash }) => [
+      endpoint,
+      atMs,
+      cachedTokens,
+      tools,
+      system,
+      items,
+      hash,
+    ]),
+  )
+}
+
+/** Other versions may have written it. */
+function read(pin: string): readonly SentPrompt[] {
+  let rows: unknown
+  try {
+    rows = JSON.parse(pin)
+  } catch {
+    return []
+  }
+  if (!Array.isArray(rows)) return []
+  return rows.slice(0, PROMPTS_MAX).flatMap((row: unknown) => {
+    if (!Array.isArray(row)) return []
+    const [endpoint, atMs, cachedTokens, tools, system, items, hash] = row as readonly unknown[]
+    const areNumbers = [atMs, cachedTokens, items].every(Number.isSafeInteger)
+    const areTexts = [endpoint, tools, system, hash].every(text => typeof text === 'string')
+    return areNumbers && areTexts
+      ? [{ endpoint, atMs, cachedTokens, tools, system, items, hash } as SentPrompt]
+      : []
+  })
+}
