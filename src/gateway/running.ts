@@ -7,8 +7,7 @@ import { DebugNotes } from './debug.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
-import type { Prefix } from './prefixes.ts'
-import type { RouteCandidate, Stay } from './routing/rank.ts'
+import type { Prefix, RouteCandidate, Stay } from './routing/rank.ts'
 
 /** An exchange of any kind, as guard, routing and model calls see it. */
 export class RoutedExchange extends Exchange {

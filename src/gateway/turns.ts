@@ -7,7 +7,7 @@ import { textFormat } from '../providers/provider.ts'
 import type { ServerTools } from './calls/server-tools.ts'
 import { callItem, type DeclaredFunction, placeOf } from './calls/tool-calls.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
-import type { Prefixes } from './prefixes.ts'
+import type { Prefixes } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { askModel, type TurnDeps, type TurnReply } from './turn.ts'
 

@@ -36,10 +36,11 @@ export { lastError, type RouteCandidate } from './candidate.ts'
 export { namesProvider } from './filters.ts'
 export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
+export { type Prefix, Prefixes } from './prefixes.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
 export { createRoutableModels } from './routable.ts'
 export { modelAskedFor } from './route.ts'
-export { conversationOf, hasAnswer, keyOf, pinOf, type Stay, Stickiness, savesByCache } from './sticky.ts'
+export { type Stay, Stickiness } from './sticky.ts'
 
 export interface RoutingOptions extends Measures {
   readonly clock: Clock

@@ -33,9 +33,14 @@ import { placeOf } from '../../gateway/calls/tool-calls.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../../gateway/guard/guard.ts'
 import { Plans } from '../../gateway/plans.ts'
 import { createPluginChains } from '../../gateway/plugin-chain.ts'
-import { Prefixes } from '../../gateway/prefixes.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../gateway/respond.ts'
-import { createRoutableModels, RetryBudget, Routing, Stickiness } from '../../gateway/routing/rank.ts'
+import {
+  createRoutableModels,
+  Prefixes,
+  RetryBudget,
+  Routing,
+  Stickiness,
+} from '../../gateway/routing/rank.ts'
 import type { ReadStoredFile } from '../../gateway/stored-files.ts'
 import type { Summaries } from '../../gateway/summaries.ts'
 import { EndpointHealth } from '../../health/health.ts'

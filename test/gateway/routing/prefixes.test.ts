@@ -1,11 +1,11 @@
 /** What is remembered of conversations: which prompts pay to be marked, and why one is not read from a cache. */
 import t from 'tap'
-import { Prefixes } from '../../src/gateway/prefixes.ts'
-import type { RouteCandidate } from '../../src/gateway/routing/rank.ts'
-import type { RunningExchange } from '../../src/gateway/running.ts'
-import { createPins, type Pins } from '../../src/pins/pins.ts'
-import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import { TestClock } from '../support/test-clock.ts'
+import { Prefixes } from '../../../src/gateway/routing/prefixes.ts'
+import type { RouteCandidate } from '../../../src/gateway/routing/rank.ts'
+import type { RunningExchange } from '../../../src/gateway/running.ts'
+import { createPins, type Pins } from '../../../src/pins/pins.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
+import { TestClock } from '../../support/test-clock.ts'
 
 const MINUTE_MS = 60_000
 

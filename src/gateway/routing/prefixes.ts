@@ -5,16 +5,16 @@
  * marked. Other requests pass without a call.
  */
 import { createHash, hash as digest } from 'node:crypto'
-import type { Clock } from '../clock.ts'
-import type { PromptPrefix } from '../exchange/exchange.ts'
-import type { Usage } from '../formats/format.ts'
-import type { Pins } from '../pins/pins.ts'
-import type { CacheMiss, CacheMissReason } from '../protocol/records.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
-import { type Endpoint, type FormatName, type PromptCaching, textFormat } from '../providers/provider.ts'
-import { isPending } from '../ready.ts'
-import { conversationOf, hasAnswer, keyOf, pinOf, type RouteCandidate, savesByCache } from './routing/rank.ts'
-import type { RunningExchange } from './running.ts'
+import type { Clock } from '../../clock.ts'
+import type { Exchange, PromptPrefix } from '../../exchange/exchange.ts'
+import type { Usage } from '../../formats/format.ts'
+import type { Pins } from '../../pins/pins.ts'
+import type { CacheMiss, CacheMissReason } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { type Endpoint, type FormatName, type PromptCaching, textFormat } from '../../providers/provider.ts'
+import { isPending } from '../../ready.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { conversationOf, hasAnswer, keyOf, pinOf, savesByCache } from './sticky.ts'
 
 /** Providers keep what is marked for so long after its last use, where nobody asks for more. */
 const CACHED_MS = 300_000
@@ -57,6 +57,11 @@ export interface PrefixesDeps {
   readonly promptCaching: PromptCaching
 }
 
+/** The exchange as it is remembered. */
+interface RememberedExchange extends Pick<Exchange, 'batch' | 'caller' | 'client' | 'parent' | 'request'> {
+  readonly candidates: readonly RouteCandidate[]
+}
+
 export class Prefixes {
   readonly #deps: PrefixesDeps
 
@@ -65,7 +70,7 @@ export class Prefixes {
   }
 
   /** What the conversation has sent before; null: it is not remembered. */
-  of(exchange: RunningExchange): Prefix | null {
+  of(exchange: RememberedExchange): Prefix | null {
     const { batch, caller, candidates, client, parent, request } = exchange
     const [first] = candidates
     if (first === undefined || batch !== undefined || parent !== undefined) return null
