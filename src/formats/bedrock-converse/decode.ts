@@ -43,6 +43,8 @@ export class ConverseDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #output: Output
   readonly #reasoningFormat: ReasoningFormat | null
+  /** Streams of OpenAI's models count the cache into the input, which their whole replies do not. */
+  readonly #isOfOpenAI: boolean
   readonly #blocks = new Map<number, Block>()
   #started = false
   #stopReason: string | null = null
@@ -57,6 +59,7 @@ export class ConverseDecoder implements Decoder {
     // Claude's signatures hold in every cloud.
     this.#reasoningFormat =
       endpoint !== undefined && familyOf(endpoint.upstreamModel) === 'claude' ? 'anthropic-claude-v1' : null
+    this.#isOfOpenAI = endpoint !== undefined && /(?:^|[./])openai\./.test(endpoint.upstreamModel)
   }
 
   frame(event: string, data: string): void {
@@ -98,7 +101,7 @@ export class ConverseDecoder implements Decoder {
         if (this.#hasUsage) this.#finish()
         return
       case 'metadata':
-        this.#metadata(fields)
+        this.#metadata(fields, false)
         if (this.#stopReason !== null) this.#finish()
     }
   }
@@ -131,7 +134,7 @@ export class ConverseDecoder implements Decoder {
       } else this.#delta(index, block)
       this.#blockStop(index)
     })
-    this.#metadata(reply)
+    this.#metadata(reply, true)
     this.#stop(reply)
     // A reply without a stop reason is not complete; end() reports that.
     if (this.#stopReason !== null) this.#finish()
@@ -243,12 +246,12 @@ export class ConverseDecoder implements Decoder {
     this.#stopSequence = filled(more['stop_sequence']) ?? filled(record(more['delta'])?.['stop_sequence'])
   }
 
-  #metadata(fields: Json): void {
+  #metadata(fields: Json, isWhole: boolean): void {
     this.#serviceTier = serviceTierOf(fields)
     const usage = record(fields['usage'])
     if (usage === null) return
     this.#hasUsage = true
-    this.#emit({ kind: 'usage', usage: usageOf(usage) })
+    this.#emit({ kind: 'usage', usage: usageOf(usage, this.#isOfOpenAI && !isWhole) })
   }
 
   #finish(): void {

@@ -27,14 +27,17 @@ export function serviceTierOf(fields: Json): string | null {
   return filled(record(fields['serviceTier'])?.['type'])
 }
 
-export function usageOf(usage: Json): Usage {
+/** `isWhole`: the input has the cache reads and writes in it, as streams of OpenAI's models at Bedrock tell it. */
+export function usageOf(usage: Json, isWhole = false): Usage {
   const cachedTokens = countOrZero(usage['cacheReadInputTokens'])
   const cacheWriteTokens = countOrZero(usage['cacheWriteInputTokens'])
   const hour = records(usage['cacheDetails'])
     .filter(({ ttl }) => ttl === '1h')
     .reduce((sum, { inputTokens }) => sum + countOrZero(inputTokens), 0)
+  const told = countOrZero(usage['inputTokens'])
+  const beside = cachedTokens + cacheWriteTokens
   return {
-    inputTokens: countOrZero(usage['inputTokens']) + cachedTokens + cacheWriteTokens,
+    inputTokens: isWhole && told >= beside ? told : told + beside,
     cachedTokens,
     cacheWriteTokens,
     ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),

@@ -19,7 +19,11 @@ export function chatUsage(usage: Json): Usage {
     usage['num_cached_tokens'],
     usage['cache_read_input_tokens'],
   )
-  const written = firstCount(promptDetails?.['cache_write_tokens'], usage['cache_creation_input_tokens'])
+  const written = firstCount(
+    promptDetails?.['cache_write_tokens'],
+    promptDetails?.['cache_creation_tokens'],
+    usage['cache_creation_input_tokens'],
+  )
   const toldReasoning = firstCount(outputDetails?.['reasoning_tokens'], usage['reasoning_tokens'])
   const audio = countOrZero(promptDetails?.['audio_tokens'])
   let input = firstCount(usage['prompt_tokens'], usage['input_tokens'])
@@ -38,11 +42,18 @@ export function chatUsage(usage: Json): Usage {
       if (toldReasoning === 0) reasoning = apart
     }
   }
+  // Counts of Anthropic's names stand beside the prompt; others put them into it.
+  const beside =
+    countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
+  if (beside > input && beside === cached + written) input += beside
   const cachedTokens = Math.min(cached, input)
+  const cacheWriteTokens = Math.min(written, input - cachedTokens)
+  const hour = Math.min(hourOf(usage, promptDetails), cacheWriteTokens)
   return {
     inputTokens: input,
     cachedTokens,
-    cacheWriteTokens: Math.min(written, input - cachedTokens),
+    cacheWriteTokens,
+    ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
     ...(audio === 0 ? undefined : { audioTokens: Math.min(audio, input) }),
     outputTokens: output,
     reasoningTokens: Math.min(reasoning, output),
@@ -52,6 +63,17 @@ export function chatUsage(usage: Json): Usage {
       usage['num_search_queries'],
     ),
   }
+}
+
+/** Of what was written, the tokens that stay for an hour, in the words of the gateways that tell them. */
+function hourOf(usage: Json, promptDetails: Json | null): number {
+  const name = 'ephemeral_1h_input_tokens'
+  return firstCount(
+    promptDetails?.['cache_write_1h_tokens'],
+    record(promptDetails?.['cache_creation_token_details'])?.[name],
+    record(promptDetails?.['cache_creation'])?.[name],
+    record(usage['cache_creation'])?.[name],
+  )
 }
 
 function firstCount(...values: readonly unknown[]): number {

@@ -13,6 +13,8 @@ export function usageOf(response: Json, searches: number): Usage | null {
   const total = countOrZero(told['total_tokens'])
   const cached = countOrZero(inputDetails['cached_tokens'])
   const written = countOrZero(inputDetails['cache_write_tokens'])
+  const hour = countOrZero(inputDetails['cache_write_1h_tokens'])
+  const audio = countOrZero(inputDetails['audio_tokens'])
   const reasoning = countOrZero(outputDetails['reasoning_tokens'])
   // More cached than read, or more thought than written, can only mean that the part is not in the whole.
   const apartInput = cached > input
@@ -21,6 +23,8 @@ export function usageOf(response: Json, searches: number): Usage | null {
     inputTokens: apartInput ? input + cached + written : input,
     cachedTokens: cached,
     cacheWriteTokens: written,
+    ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, written) }),
+    ...(audio === 0 ? undefined : { audioTokens: audio }),
     outputTokens: apartOutput ? output + reasoning : output,
     reasoningTokens: reasoning,
     webSearchRequests: webSearches(response, told) ?? searches,
