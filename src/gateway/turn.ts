@@ -13,6 +13,7 @@ import { AnswerTarget } from './attempt/answer-target.ts'
 import { Attempt } from './attempt/attempt.ts'
 import type { AttemptTarget } from './attempt/attempt-target.ts'
 import { ModelCall, type ModelCallDeps } from './attempt/model-call.ts'
+import type { CallSeals } from './calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from './calls/client-tools.ts'
 import { type DeclaredFunction, placeOf, ToolCalls } from './calls/tool-calls.ts'
 import { OutputGuard } from './guard/guard.ts'
@@ -21,6 +22,8 @@ import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 
 export interface TurnDeps extends ModelCallDeps {
+  /** Absent: signatures of calls that clients leave out are lost. */
+  readonly callSeals?: CallSeals
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
 }
@@ -63,6 +66,7 @@ export function askModel(
     const { candidate, record, figures, finish } = reply
     exchange.stay?.succeeded(candidate, figures.usage)
     exchange.prefix?.note(candidate, figures.usage)
+    deps.callSeals?.keep(exchange, candidate.endpoint, exchange.answer.output)
     exchange.onModel?.(candidate.endpoint.modelId)
     exchange.candidate = candidate
     return {
@@ -131,9 +135,11 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   protected prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
-    const looking = this.exchange.prefix?.waiting(candidate.endpoint) ?? null
-    if (looking !== null) return looking.then(() => this.#prepareNow(candidate))
-    return this.#prepareNow(candidate)
+    const { exchange, deps } = this
+    const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
+    const recalling = deps.callSeals?.recall(exchange, candidate.endpoint) ?? null
+    if (looking === null && recalling === null) return this.#prepareNow(candidate)
+    return Promise.all([looking, recalling]).then(() => this.#prepareNow(candidate))
   }
 
   #prepareNow(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {

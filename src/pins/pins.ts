@@ -20,16 +20,22 @@ export interface Pins {
 
 /** About 20 MB. */
 const PINS_MAX = 50_000
+/** Longer ones, such as signatures, have a room of their own: about 20 MB too. */
+const SHORT_CHARS = 512
+const LONG_PINS_MAX = 2_500
 
 /** Makes the store of this process. When it is full, it drops the least recently used pin of the key that has most. */
 export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
   const pins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(maxPins)
+  const long = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(LONG_PINS_MAX)
   const get = (key: string): string | null => {
-    const entry = pins.get(key)
+    const entry = pins.get(key) ?? long.get(key)
     return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
   }
   const set = (key: string, pin: string, ttlMs: number, owner: string): void => {
-    pins.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
+    const [room, other] = pin.length > SHORT_CHARS ? [long, pins] : [pins, long]
+    other.delete(key)
+    room.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
   }
   return {
     get,

@@ -98,3 +98,21 @@ t.test(
     t.equal(await here.get('new'), 'c')
   },
 )
+
+t.test('long pins have a room of their own, and replace short ones of their key', async t => {
+  const clock = new TestClock()
+  const pins = createPins(clock)
+  const seal = 'x'.repeat(4_000)
+  pins.set('short', 'a', 1_000, 'one')
+  pins.set('changed', 'b', 1_000, 'one')
+  pins.set('changed', seal, 1_000, 'one')
+  for (let at = 0; at < 5_000; at++) pins.set(`long ${at}`, seal, 1_000, 'two')
+  t.equal(pins.get('short'), 'a')
+  t.equal(pins.get('changed'), seal, 'the owner with most loses its own')
+  t.equal(pins.get('long 0'), null)
+  t.equal(pins.get('long 4999'), seal)
+  pins.set('changed', 'c', 1_000, 'one')
+  t.equal(pins.get('changed'), 'c')
+  clock.advance(1_000)
+  t.equal(pins.get('long 4999'), null)
+})

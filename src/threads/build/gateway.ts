@@ -29,6 +29,7 @@ import {
 import { createAsk, createAskAs, type SharedDeps } from '../../gateway/ask.ts'
 import { AbandonedReplies } from '../../gateway/attempt/abandoned-replies.ts'
 import { ProviderRequests } from '../../gateway/attempt/provider-request.ts'
+import { CallSeals } from '../../gateway/calls/call-seals.ts'
 import { placeOf } from '../../gateway/calls/tool-calls.ts'
 import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../../gateway/guard/guard.ts'
 import { Plans } from '../../gateway/plans.ts'
@@ -387,6 +388,7 @@ function sharedDeps(
     byokFeePercent: config.byok.feePercent,
     region: config.region,
     stickiness: new Stickiness(pins),
+    callSeals: new CallSeals(pins),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),
     retries: new RetryBudget(),

@@ -1,0 +1,96 @@
+/**
+ * Signatures of calls that clients do not send back: kept by the id of the call, for a while, and put into the prompt
+ * again. They carry the mark of their maker, so that nobody else gets them. Serve threads; only replies and prompts of
+ * Gemini's format have to do with it.
+ */
+import { hash } from 'node:crypto'
+import type { Pins } from '../../pins/pins.ts'
+import type { InputItem, OutputItem } from '../../protocol/items.ts'
+import { isMarked } from '../../protocol/makers.ts'
+import { type Endpoint, type FormatName, textFormat } from '../../providers/provider.ts'
+import { isPending } from '../../ready.ts'
+import type { RunningExchange } from '../running.ts'
+
+/** The format whose models refuse calls of the running turn without the signature that they gave to them. */
+const SIGNING: FormatName = 'google-gemini'
+/** A client may let its user think. */
+const KEPT_MS = 3_600_000
+/** Longer ones are dropped: they have some hundred to some thousand characters. */
+const SEAL_MAX_CHARS = 8_192
+/** Calls of one prompt that are looked up, the last ones: only those of the running turn are demanded. */
+const CALLS_MAX = 64
+
+type Fields = Readonly<Record<string, unknown>>
+
+export class CallSeals {
+  readonly #pins: Pins
+  /** Prompts that have what is known. */
+  readonly #done = new WeakSet<object>()
+
+  constructor(pins: Pins) {
+    this.#pins = pins
+  }
+
+  /** Keeps the signatures of the calls in a reply. */
+  keep({ caller }: RunningExchange, endpoint: Endpoint, output: readonly OutputItem[]): void {
+    if (textFormat(endpoint) !== SIGNING) return
+    for (const item of output as readonly Fields[]) {
+      const { type, call_id, signature } = item
+      if (type !== 'function_call' || typeof call_id !== 'string' || typeof signature !== 'string') continue
+      if (!isMarked(signature) || signature.length > SEAL_MAX_CHARS) continue
+      this.#pins.set(keyOf(caller.organizationId, call_id), signature, KEPT_MS, caller.keyHash)
+    }
+  }
+
+  /** Puts kept signatures into the prompt. Null: there is nothing to wait for. */
+  recall(exchange: RunningExchange, endpoint: Endpoint): Promise<void> | null {
+    if (textFormat(endpoint) !== SIGNING) return null
+    const { input } = exchange.prompt
+    if (typeof input === 'string' || this.#done.has(input)) return null
+    this.#done.add(input)
+    const calls: string[] = []
+    for (let at = input.length - 1; at >= 0 && calls.length < CALLS_MAX; at--) {
+      const id = unsignedCall(input[at] as unknown as Fields)
+      if (id !== null) calls.push(id)
+    }
+    if (calls.length === 0) return null
+    const { organizationId } = exchange.caller
+    const kept = calls.map(id => this.#pins.get(keyOf(organizationId, id)))
+    if (kept.some(isPending))
+      return Promise.all(kept).then(seals => this.#fill(exchange, input, calls, seals))
+    this.#fill(exchange, input, calls, kept as readonly (string | null)[])
+    return null
+  }
+
+  #fill(
+    exchange: RunningExchange,
+    input: readonly InputItem[],
+    calls: readonly string[],
+    seals: readonly (string | null)[],
+  ): void {
+    const known = new Map(calls.map((id, at) => [id, seals[at] ?? null]))
+    let isChanged = false
+    const filled = input.map(item => {
+      const id = unsignedCall(item as unknown as Fields)
+      const seal = id === null ? null : known.get(id)
+      if (seal == null || !isMarked(seal)) return item
+      isChanged = true
+      return { ...item, signature: seal } as InputItem
+    })
+    if (!isChanged) return
+    this.#done.add(filled)
+    exchange.prompt = { ...exchange.prompt, input: filled }
+  }
+}
+
+/** The id of a call without a signature; null for all else. */
+function unsignedCall({ type, call_id, signature, native }: Fields): string | null {
+  if (type !== 'function_call' || typeof call_id !== 'string') return null
+  const isSigned = (typeof signature === 'string' && signature !== '') || native != null
+  return isSigned ? null : call_id
+}
+
+/** Has the organization, so that no two share a signature. */
+function keyOf(organizationId: string, callId: string): string {
+  return hash('sha256', JSON.stringify(['call seal', organizationId, callId]), 'base64')
+}
