@@ -13,7 +13,7 @@ import { AnswerTarget } from './attempt/answer-target.ts'
 import { Attempt } from './attempt/attempt.ts'
 import type { AttemptTarget } from './attempt/attempt-target.ts'
 import { ModelCall, type ModelCallDeps } from './attempt/model-call.ts'
-import type { CallSeals } from './calls/call-seals.ts'
+import { type CallSeals, SIGNING } from './calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from './calls/client-tools.ts'
 import { type DeclaredFunction, placeOf, ToolCalls } from './calls/tool-calls.ts'
 import { OutputGuard } from './guard/guard.ts'
@@ -66,7 +66,7 @@ export function askModel(
     const { candidate, record, figures, finish } = reply
     exchange.stay?.succeeded(candidate, figures.usage)
     exchange.prefix?.note(candidate, figures.usage)
-    deps.callSeals?.keep(exchange, candidate.endpoint, exchange.answer.output)
+    if (candidate.endpoint.format === SIGNING) deps.callSeals?.keep(exchange, exchange.answer.output)
     exchange.onModel?.(candidate.endpoint.modelId)
     exchange.candidate = candidate
     return {
@@ -137,13 +137,11 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   protected prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
     const { exchange, deps } = this
     const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
-    const recalling = deps.callSeals?.recall(exchange, candidate.endpoint) ?? null
-    if (looking === null && recalling === null) return this.#prepareNow(candidate)
-    return Promise.all([looking, recalling]).then(() => this.#prepareNow(candidate))
-  }
-
-  #prepareNow(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
-    const fitting = fitPrompt(this.exchange, candidate.endpoint)
+    const signs = candidate.endpoint.format === SIGNING
+    const recalling = signs ? (deps.callSeals?.recall(exchange) ?? null) : null
+    if (looking !== null || recalling !== null)
+      return Promise.all([looking, recalling]).then(() => this.prepare(candidate))
+    const fitting = fitPrompt(exchange, candidate.endpoint)
     if (this.#declare !== null || isPending(fitting)) return this.#prepareLater(candidate, fitting)
     return this.#admit(candidate, this.exchange.prompt, null)
   }

@@ -7,12 +7,12 @@ import { hash } from 'node:crypto'
 import type { Pins } from '../../pins/pins.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import { isMarked } from '../../protocol/makers.ts'
-import { type Endpoint, type FormatName, textFormat } from '../../providers/provider.ts'
+import type { FormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 import type { RunningExchange } from '../running.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they gave to them. */
-const SIGNING: FormatName = 'google-gemini'
+export const SIGNING: FormatName = 'google-gemini'
 /** A client may let its user think. */
 const KEPT_MS = 3_600_000
 /** Longer ones are dropped: they have some hundred to some thousand characters. */
@@ -32,8 +32,7 @@ export class CallSeals {
   }
 
   /** Keeps the signatures of the calls in a reply. */
-  keep({ caller }: RunningExchange, endpoint: Endpoint, output: readonly OutputItem[]): void {
-    if (textFormat(endpoint) !== SIGNING) return
+  keep({ caller }: RunningExchange, output: readonly OutputItem[]): void {
     for (const item of output as readonly Fields[]) {
       const { type, call_id, signature } = item
       if (type !== 'function_call' || typeof call_id !== 'string' || typeof signature !== 'string') continue
@@ -42,9 +41,8 @@ export class CallSeals {
     }
   }
 
-  /** Puts kept signatures into the prompt. Null: there is nothing to wait for. */
-  recall(exchange: RunningExchange, endpoint: Endpoint): Promise<void> | null {
-    if (textFormat(endpoint) !== SIGNING) return null
+  /** Puts kept signatures into the prompt, once. Null: there is nothing to wait for. */
+  recall(exchange: RunningExchange): Promise<void> | null {
     const { input } = exchange.prompt
     if (typeof input === 'string' || this.#done.has(input)) return null
     this.#done.add(input)

@@ -106,7 +106,7 @@ export class Prefix implements PromptPrefix {
   readonly #request: ResponsesRequest
   readonly #key: string
   readonly #owner: string
-  readonly #looked: Promise<void> | null
+  #looked: Promise<void> | null
   #sent: readonly SentPrompt[] = []
   #hashed: Hashed | null = null
   #isNoted = false
@@ -154,6 +154,7 @@ export class Prefix implements PromptPrefix {
   }
 
   #found(pin: string | null): void {
+    this.#looked = null
     this.#sent = pin === null ? [] : read(pin)
   }
 
