@@ -394,7 +394,7 @@ export class KeyPlace {
   leave(): void {
     if (this.#left) return
     this.#left = true
-    this.endTurn()
+    if (this.#hasTurn) this.endTurn()
     this.#share.bytes -= this.#bytes
     if (this.isLate) {
       // A place that nobody holds must not be given one.

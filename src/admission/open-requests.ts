@@ -12,11 +12,8 @@ export interface Chained<T> {
 export class OpenRequests<T extends Chained<T>> {
   #first: T | null = null
   #last: T | null = null
-  #size = 0
-
-  get size(): number {
-    return this.#size
-  }
+  /** Written here alone. */
+  size = 0
 
   /** Adds one that is in no chain. */
   add(one: T): void {
@@ -24,7 +21,7 @@ export class OpenRequests<T extends Chained<T>> {
     if (this.#last === null) this.#first = one
     else this.#last.later = one
     this.#last = one
-    this.#size++
+    this.size++
   }
 
   /** Takes one out. Nothing happens for one that is not in the chain. */
@@ -37,7 +34,7 @@ export class OpenRequests<T extends Chained<T>> {
     else later.earlier = earlier
     one.earlier = null
     one.later = null
-    this.#size--
+    this.size--
   }
 
   /** All of now, in the order in which they came. */

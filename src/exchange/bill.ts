@@ -48,7 +48,8 @@ const NO_INNER: InnerUse = {
 }
 
 export class Bill {
-  #priceFactor: PriceFactor
+  /** Share of the prices that is charged for model calls; fees of tools are charged in full. Written here alone. */
+  priceFactor: PriceFactor
   /** Closed turns only, as one charge; null: none was charged. Like the next three it is written here alone. */
   closed: Charge | null = null
   /** Everything so far, the running turn included; null: nothing is charged. */
@@ -60,31 +61,30 @@ export class Bill {
   #requested = 0
   #executed = 0
   #toolCost = 0
-  #inner: InnerUse = NO_INNER
+  /**
+   * Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. Written here
+   * alone.
+   */
+  inner: InnerUse = NO_INNER
 
   constructor(priceFactor: PriceFactor = FULL_PRICE) {
-    this.#priceFactor = priceFactor
-  }
-
-  /** Share of the prices that is charged for model calls; fees of tools are charged in full. */
-  get priceFactor(): PriceFactor {
-    return this.#priceFactor
+    this.priceFactor = priceFactor
   }
 
   /** Model calls cost the caller nothing. */
   waive(): void {
-    this.#priceFactor = 0
+    this.priceFactor = 0
   }
 
   /** The charge for everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
     if (this.total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return atFactor(this.total.cost, this.#priceFactor) + this.#toolCost
+    return atFactor(this.total.cost, this.priceFactor) + this.#toolCost
   }
 
   /** The charge for closed turns and for tools. */
   get closedCost(): PicoUsd {
-    return atFactor(this.closed?.cost ?? 0, this.#priceFactor) + this.#toolCost
+    return atFactor(this.closed?.cost ?? 0, this.priceFactor) + this.#toolCost
   }
 
   /** How the usage record came by its tokens. */
@@ -97,15 +97,10 @@ export class Bill {
     return { requested: this.#requested, executed: this.#executed, cost: this.#toolCost }
   }
 
-  /** Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. */
-  get inner(): InnerUse {
-    return this.#inner
-  }
-
   /** Input and output of everything so far, inner calls too. */
   get tokens(): number {
     const { inputTokens = 0, outputTokens = 0 } = this.total?.usage ?? {}
-    return inputTokens + outputTokens + this.#inner.inputTokens + this.#inner.outputTokens
+    return inputTokens + outputTokens + this.inner.inputTokens + this.inner.outputTokens
   }
 
   /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
@@ -147,8 +142,8 @@ export class Bill {
 
   /** Adds a model call that a tool or plugin made for the exchange. */
   addInner(use: InnerUse): void {
-    const before = this.#inner
-    this.#inner = {
+    const before = this.inner
+    this.inner = {
       inputTokens: before.inputTokens + use.inputTokens,
       cachedTokens: before.cachedTokens + use.cachedTokens,
       outputTokens: before.outputTokens + use.outputTokens,

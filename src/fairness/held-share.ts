@@ -33,16 +33,12 @@ export class HeldShare {
   readonly #amounts = new Map<string, number>()
   /** How many keys hold an amount between each power of two and the next. */
   readonly #keysBySize: number[] = new Array(SIZES).fill(0)
-  #used = 0
+  /** The amount that all keys hold together. Written here alone. */
+  used = 0
   #keysAbove = 0
 
   constructor(limits: HeldShareLimits) {
     this.limits = limits
-  }
-
-  /** The amount that all keys hold together. */
-  get used(): number {
-    return this.#used
   }
 
   /** Keys that hold something. */
@@ -61,7 +57,7 @@ export class HeldShare {
 
   /** True if the room fills up, and no key holds twice as much as this one. */
   holdsMost(key: string): boolean {
-    return this.#used > this.limits.total * PRESSURE_SHARE && this.isLargest(key)
+    return this.used > this.limits.total * PRESSURE_SHARE && this.isLargest(key)
   }
 
   /** True if the key holds something, and no key holds twice as much. */
@@ -79,7 +75,7 @@ export class HeldShare {
     const wanted = this.held(key) + amount
     if (wanted > this.limits.perKey && !(alone && wanted === amount)) return 'key-full'
     if (this.holdsMost(key)) return 'key-full'
-    if (this.#used + amount > this.limits.total) return 'room-full'
+    if (this.used + amount > this.limits.total) return 'room-full'
     this.add(key, amount)
     return 'taken'
   }
@@ -88,7 +84,7 @@ export class HeldShare {
   add(key: string, amount: number): void {
     const before = this.held(key)
     const after = Math.max(0, before + amount)
-    this.#used += after - before
+    this.used += after - before
     if (before > 0) this.#countKey(before, -1)
     if (after > 0) {
       this.#countKey(after, 1)

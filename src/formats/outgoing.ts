@@ -115,7 +115,8 @@ export function outgoingRequest(
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.
-    if (fields[name] == null || goesOut(name, request, format.dialect, callerDialect)) continue
+    if (fields[name] == null || (FATE_OF.get(name) === 'encoded' && name !== 'max_tool_calls')) continue
+    if (goesOut(name, request, format.dialect, callerDialect)) continue
     const kept = Object.entries(request).filter(([each]) =>
       goesOut(each, request, format.dialect, callerDialect),
     )

@@ -1,12 +1,17 @@
-/** Ends an exchange: its error, its charge, and the last event or metadata that the caller gets. */
+/**
+ * Ends an exchange: its error, its charge, the last event or metadata that the caller gets, and the summary for the log
+ * line.
+ */
 import { type Clock, unixSeconds } from '../clock.ts'
-import { type GatewayError, rewritten } from '../errors.ts'
-import type { Exchange } from '../exchange/exchange.ts'
+import { type GatewayError, rewritten, systemCode } from '../errors.ts'
+import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import { asksForEdits } from '../formats/special.ts'
+import { type FailedAttempt, shownModel } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
+import { toUsd } from '../money.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { chargedTier, toResponseUsage } from './accounting/account.ts'
-import type { Ending, Outcome } from './answer/answer.ts'
+import { chargedTier, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
+import type { Ending, ExchangeSummary, Outcome } from './answer/answer.ts'
 import type { ModelCallDeps } from './attempt/model-call.ts'
 import { asGatewayError } from './attempt/provider-failure.ts'
 import type { PluginChains } from './plugin-chain.ts'
@@ -46,7 +51,7 @@ export async function failureOf(
     return { error: withFindings(exchange, error), channel: 'stream' }
   await explain(deps, exchange)
   const advised = refused ? error : withAdvice(deps, exchange, error)
-  const isOverflow = error.code === 'context_length_exceeded' && answer.tellsOverflow
+  const isOverflow = error.code === 'context_length_exceeded' && answer.sink.tellsOverflow === true
   return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
 }
 
@@ -105,9 +110,9 @@ function endingOf(
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
     stopSequence: answered ? (finish?.stopSequence ?? null) : null,
-    debug: exchange.debug,
     isBatched: batch !== undefined,
-    ...fieldsOf(exchange),
+    ...(exchange.request.debug == null ? undefined : { debug: exchange.debug }),
+    ...(exchange.plan === null ? fieldsOf(exchange) : undefined),
   }
 }
 
@@ -207,4 +212,68 @@ function generationMs(watch: Stopwatch): number {
   let ms = 0
   for (const stage of ['upstream_first_byte', 'first_token', 'stream'] as const) ms += times.get(stage) ?? 0
   return Math.round(ms)
+}
+
+export interface SummaryDeps {
+  /** See ProviderRequests. */
+  readonly requests: { endUserOf(exchange: Exchange): string | null }
+}
+
+/** The summary for the log line. The list of failed attempts is made only if one failed. */
+export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome: Outcome): ExchangeSummary {
+  const { attempts, bill, client, request } = exchange
+  const last = attempts.at(-1)
+  const usage = bill.total?.usage
+  const cost = bill.cost
+  const hasEndUser = request.user !== undefined || request.safety_identifier != null
+  const model = last?.endpoint.modelId ?? null
+  const asked = request.model ?? request.models?.[0]
+  const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
+  return {
+    // Log lines are read by people: a microsecond is fine enough.
+    firstTokenMs:
+      exchange.firstTokenMs === null
+        ? null
+        : Math.round((exchange.firstTokenMs - exchange.watch.startedMs) * 1000) / 1000,
+    model,
+    requestedModel: asked === undefined || asked === model ? undefined : shownModel(asked),
+    provider: last?.endpoint.provider.slug ?? null,
+    attempts: attempts.length,
+    failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,
+    inputTokens: usage?.inputTokens ?? null,
+    outputTokens: usage?.outputTokens ?? null,
+    finish: exchange.finish?.reason ?? null,
+    cost: cost === null ? null : toUsd(cost + bill.inner.cost),
+    error: error?.code ?? null,
+    cause: error === null ? undefined : (systemCode(error) ?? undefined),
+    trace: request.trace === undefined ? undefined : loggedTrace(request),
+    session: request.session_id === undefined ? undefined : keptName(request.session_id),
+    agent: client?.agent === undefined ? undefined : keptName(client.agent),
+    parentAgent: client?.parentAgent === undefined ? undefined : keptName(client.parentAgent),
+    endUser: hasEndUser ? (requests.endUserOf(exchange) ?? undefined) : undefined,
+  }
+}
+
+/** Fields of a trace that a log line has. */
+const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', 'parent_span_id'] as const
+
+function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
+  const trace = traceOf(request)
+  if (trace === undefined) return undefined
+  const named = TRACE_NAMES.flatMap(name => (trace[name] === undefined ? [] : [[name, trace[name]] as const]))
+  return named.length === 0 ? undefined : Object.fromEntries(named)
+}
+
+/** Attempts that a log line tells of: those of two turns at most. */
+const TOLD_ATTEMPTS_MAX = 20
+
+function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
+  const failed = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
+  if (failed.length === 0) return undefined
+  return failed.map(({ endpoint, error, status }) => ({
+    provider: endpoint.provider.slug,
+    error: error?.code ?? null,
+    status,
+    cause: systemCode(error),
+  }))
 }

@@ -27,9 +27,7 @@ import {
   embeddingDemand,
   type Ledger,
   reserve,
-  summarize,
   toResponseUsage,
-  type UsageEstimates,
 } from './accounting/account.ts'
 import type { ExchangeSummary, Outcome } from './answer/answer.ts'
 import { Attempt } from './attempt/attempt.ts'
@@ -37,7 +35,7 @@ import type { AttemptTarget } from './attempt/attempt-target.ts'
 import { ModelCall, type ModelCallDeps } from './attempt/model-call.ts'
 import { asGatewayError } from './attempt/provider-failure.ts'
 import { askedEndpoint } from './attempt/provider-request.ts'
-import { type Conclusion, details, explain, fixCharge, routingMetadata } from './conclude.ts'
+import { type Conclusion, details, explain, fixCharge, routingMetadata, summarize } from './conclude.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { Guard } from './guard/guard.ts'
 import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
@@ -212,7 +210,7 @@ function admit({ quota }: EmbedDeps, exchange: EmbeddingsExchange) {
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
   const call = new EmbeddingsModelCall(deps, exchange)
-  const reply = await call.ask(exchange.candidates[0])
+  const reply = await call.ask(exchange.candidates[0], answered => answered)
   if (reply === null) {
     throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
   }
@@ -226,8 +224,8 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
   /** Of the attempt that was opened last. */
   answer: EmbeddingsAnswer | null = null
 
-  protected override get estimates(): UsageEstimates {
-    return EMBEDDING_ESTIMATES
+  constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+    super(deps, exchange, EMBEDDING_ESTIMATES)
   }
 
   /** The client sees the whole result or nothing. */

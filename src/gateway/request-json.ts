@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import type { WireRequest } from '../formats/format.ts'
 
 /** A request that holds less has no text for which the search pays. */
-const LARGE_BYTES = 1024 * 1024
+export const LARGE_BYTES = 1024 * 1024
 /** A text from this length on is written apart, and in pieces of it: an escape costs its own piece alone. */
 const PIECE_CHARS = 64 * 1024
 

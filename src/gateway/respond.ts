@@ -12,14 +12,14 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, demandOf, type Ledger, reserve, summarize } from './accounting/account.ts'
+import { account, demandOf, type Ledger, reserve } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
 import { noteCalls } from './attempt/call-faults.ts'
 import { collecting } from './attempt/collection.ts'
 import { answerEmpty } from './attempt/empty-answer.ts'
 import { openServerTools, type ServerToolDeps } from './calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './calls/tool-ways.ts'
-import { type Conclusion, failureOf, fixCharge, tellEnd } from './conclude.ts'
+import { type Conclusion, failureOf, fixCharge, summarize, tellEnd } from './conclude.ts'
 import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { Guard } from './guard/guard.ts'
@@ -119,9 +119,12 @@ function ended(
   exchange: RunningExchange,
   conclusion: Conclusion,
 ): Outcome | Promise<Outcome> {
-  closeParts(deps, exchange)
+  const { tools, trust, plugins } = exchange
+  tools?.close()
+  trust?.leave()
+  plugins?.observeTimes(deps.metrics)
   if (exchange.isSubmitted) return SUBMITTED
-  fixCharge(exchange, conclusion)
+  if (conclusion !== null) fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()
   return writing === null
@@ -129,15 +132,9 @@ function ended(
     : writing.then(() => concluded(deps, exchange, conclusion))
 }
 
-function closeParts({ metrics }: GatewayDeps, { tools, trust, plugins }: RunningExchange): void {
-  tools?.close()
-  trust?.leave()
-  plugins?.observeTimes(metrics)
-}
-
 function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
   const outcome = tellEnd(deps, exchange, conclusion)
-  if (conclusion === null) noteCalls(deps, exchange)
+  if (conclusion === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
   return { ...outcome, summary: summarize(deps, exchange, outcome) }
 }
 

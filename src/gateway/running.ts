@@ -36,12 +36,17 @@ export class RunningExchange extends RoutedExchange {
   turn: Turn | null = null
   /** Null: it goes the general way. */
   readonly plan: Plan | null
-  readonly debug: DebugNotes
+  #debug: DebugNotes | null = null
 
   constructor(asked: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
     super(asked, createdAt)
     this.answer = answer
     this.plan = plan
-    this.debug = new DebugNotes(this)
+  }
+
+  /** What the caller asks to see of it. */
+  get debug(): DebugNotes {
+    this.#debug ??= new DebugNotes(this)
+    return this.#debug
   }
 }

@@ -3,9 +3,8 @@ import type { Clock } from '../clock.ts'
 import type { AttemptRecord, Finish } from '../exchange/exchange.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import type { PicoUsd } from '../money.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
-import { isPending } from '../ready.ts'
 import type { ToolPlace } from '../tools/tool.ts'
 import { admitCall, type CallTerms } from './accounting/account.ts'
 import { type Answer, type LearnFrame, lessonsFor } from './answer/answer.ts'
@@ -50,43 +49,43 @@ type Declare = (place: ToolPlace) => Promise<{
 }>
 
 /**
- * Asks the model with the prompt of the exchange, which plugins fit to each endpoint. Rejects and returns null as
- * `ModelCall.ask` does.
+ * Asks the model with the prompt of the exchange, which plugins fit to each endpoint, and gives `onward` its reply.
+ * Rejects, and gives null, as `ModelCall.ask` does.
  */
-export function askModel(
+export function askModel<Then>(
   deps: TurnDeps,
   exchange: RunningExchange,
   declare: Declare | null,
-): Promise<TurnReply | null> {
-  exchange.answer.openTurn(exchange.plugins?.holds === true)
+  onward: (reply: TurnReply | null) => Then | Promise<Then>,
+): Promise<Then> {
+  const { answer, candidate, candidates, plugins } = exchange
+  answer.openTurn(plugins?.holds === true)
   const call = new TurnCall(deps, exchange, declare)
   // A callback, for it is smaller than an async function that waits as long as the stream is open.
-  return call.ask(firstCandidate(exchange)).then(reply => {
-    if (reply === null) return null
-    const { candidate, record, figures, finish } = reply
-    exchange.stay?.succeeded(candidate, figures.usage)
-    exchange.prefix?.note(candidate, figures.usage)
-    if (candidate.endpoint.format === SIGNING) deps.callSeals?.keep(exchange, exchange.answer.output)
-    exchange.onModel?.(candidate.endpoint.modelId)
-    exchange.candidate = candidate
-    return {
+  return call.ask(candidate === null ? candidates[0] : askedAgain(exchange, candidate), reply => {
+    if (reply === null) return onward(null)
+    const { candidate: asked, record, figures, finish } = reply
+    const { endpoint } = asked
+    exchange.stay?.succeeded(asked, figures.usage)
+    exchange.prefix?.note(asked, figures.usage)
+    if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
+    exchange.onModel?.(endpoint.modelId)
+    exchange.candidate = asked
+    return onward({
       attempt: record,
       finish,
       calls: call.calls,
       isCut: figures.isCut,
       release: () => call.answerTarget?.release(),
-    }
+    })
   })
 }
 
 /** The candidate that answered last; another one where it would take a prompt that has grown only in part. */
-function firstCandidate({
-  candidate,
-  candidates,
-  plugins,
-  prompt,
-}: RunningExchange): RouteCandidate | undefined {
-  if (candidate === null) return candidates[0]
+function askedAgain(
+  { candidates, plugins, prompt }: RunningExchange,
+  candidate: RouteCandidate,
+): RouteCandidate | undefined {
   if (plugins?.fits !== true || plugins.fitting(candidate.endpoint, prompt) === 'whole') return candidate
   const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
     (credential === null) === (candidate.credential === null)
@@ -121,7 +120,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   /** Server tools and fitting plugins keep the state of one attempt only, and nobody waits for a batch. */
-  protected override get hedges(): boolean {
+  protected override hedges(): boolean {
     const { batch, plugins } = this.exchange
     return this.#declare === null && plugins?.fits !== true && batch === undefined
   }
@@ -141,9 +140,9 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     const recalling = signs ? (deps.callSeals?.recall(exchange) ?? null) : null
     if (looking !== null || recalling !== null)
       return Promise.all([looking, recalling]).then(() => this.prepare(candidate))
-    const fitting = fitPrompt(exchange, candidate.endpoint)
-    if (this.#declare !== null || isPending(fitting)) return this.#prepareLater(candidate, fitting)
-    return this.#admit(candidate, this.exchange.prompt, null)
+    const fitting = exchange.plugins === null ? undefined : fitPrompt(exchange, exchange.plugins, candidate)
+    if (this.#declare !== null || fitting instanceof Promise) return this.#prepareLater(candidate, fitting)
+    return this.#admit(candidate, exchange.prompt, null)
   }
 
   protected encode(record: AttemptRecord, { prompt, format, fitted }: TurnTerms): WireRequest {
@@ -152,7 +151,9 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
       fitted === null
         ? deps.requests.encode(exchange, record, format, prompt)
         : withClientPaths(fitted.toolPaths, () => deps.requests.encode(exchange, record, format, prompt))
-    if (echoes(exchange)) exchange.debug.bodies.push(wire.body)
+    // In the first turn alone: prompts of later ones may quote texts that were withheld.
+    if (exchange.request.debug?.echo_upstream_body === true && exchange.bill.turns === 0)
+      exchange.debug.bodies.push(wire.body)
     return wire
   }
 
@@ -174,7 +175,8 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     return new Attempt(deps, exchange, record, {
       format,
       body: null,
-      takesMessages: calls === null && fitted === null && isUnseen(exchange, record.endpoint),
+      takesMessages:
+        calls === null && fitted === null && !exchange.answer.live && isUnseen(exchange, record.endpoint),
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
       meter: limit?.meter ?? null,
     })
@@ -185,7 +187,11 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     const { calls, fitted, format } = terms
     const { answer, guarding } = exchange
     const { figures } = attempt
-    const learn = calls === null && fitted === null ? lessonsOf(format, exchange, record.endpoint) : null
+    const relays = answer.live ? answer.relays : null
+    const learn =
+      relays === null || calls !== null || fitted !== null
+        ? null
+        : lessonsOf(format, relays, exchange, record.endpoint)
     const target = new AnswerTarget({
       clock: deps.clock,
       exchange,
@@ -202,7 +208,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   async #prepareLater(candidate: RouteCandidate, fitting: void | Promise<void>): Promise<TurnTerms | null> {
-    if (isPending(fitting)) await fitting
+    if (fitting instanceof Promise) await fitting
     if (this.#declare === null) return this.#admit(candidate, this.exchange.prompt, null)
     const { endpoint } = candidate
     const declared = await this.#declare(placeOf(endpoint, this.deps.formats[textFormat(endpoint)]))
@@ -223,9 +229,13 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   ): TurnTerms | null | Promise<TurnTerms | null> {
     const format = this.deps.formats[textFormat(candidate.endpoint)]
     const allowance = this.exchange.reservation?.allowance ?? null
+    // A plain request has no tools, and most have no limit.
+    if (allowance === null && this.exchange.plan !== null)
+      return { prompt, format, fitted: null, calls, limit: null }
     if (allowance === null) return termsOf(prompt, format, calls, null)
     const limit = admitCall(this.exchange, allowance, prompt, candidate)
-    if (isPending(limit)) return limit.then(is => (is === null ? null : termsOf(prompt, format, calls, is)))
+    if (limit instanceof Promise)
+      return limit.then(is => (is === null ? null : termsOf(prompt, format, calls, is)))
     return limit === null ? null : termsOf(prompt, format, calls, limit)
   }
 }
@@ -244,9 +254,12 @@ function termsOf(
 }
 
 /** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
-function fitPrompt(exchange: RunningExchange, endpoint: Endpoint): void | Promise<void> {
-  const { answer, guarding, plugins } = exchange
-  if (plugins === null) return
+function fitPrompt(
+  exchange: RunningExchange,
+  plugins: PluginChain,
+  { endpoint }: RouteCandidate,
+): void | Promise<void> {
+  const { answer, guarding } = exchange
   if (!plugins.fits) {
     annotate(answer, plugins)
     return
@@ -260,24 +273,19 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   if (found.length > 0) answer.cite(found, true)
 }
 
-/** True if nobody has to see what the reply says, and nothing is added to it. */
+/** True if nobody has to see what a whole reply says, and nothing is added to it. */
 function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provider }: Endpoint): boolean {
-  if (answer.live || guarding?.reply != null || plugins !== null || tools !== null) return false
+  if (guarding?.reply != null || plugins !== null || tools !== null) return false
   return !answer.cites && !provider.quirks.includes('no-relay')
 }
 
 /** Null unless both sides speak a dialect, and the content may pass unread. */
 function lessonsOf(
   { dialect }: Format,
+  relays: DialectName,
   { answer, guarding }: RunningExchange,
   { provider }: Endpoint,
 ): LearnFrame | null {
-  const { relays } = answer
-  if (guarding?.reply != null || dialect === null || relays === null || answer.cites) return null
+  if (guarding?.reply != null || dialect === null || answer.cites) return null
   return provider.quirks.includes('no-relay') ? null : lessonsFor(dialect, relays)
-}
-
-/** True in the first turn: prompts of later ones may quote texts that were withheld. */
-function echoes({ request, bill }: RunningExchange): boolean {
-  return request.debug?.echo_upstream_body === true && bill.turns === 0
 }

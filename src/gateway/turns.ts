@@ -34,7 +34,7 @@ export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<vo
     exchange.prefix = deps.prefixes?.of(exchange) ?? null
   if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
   // One turn, and a callback: it is smaller than an async function that waits as long as the stream is open.
-  return askModel(deps, exchange, null).then(reply => {
+  return askModel(deps, exchange, null, reply => {
     if (reply === null) endUnpaid(exchange)
     exchange.watch.enter('flush', deps.clock.monotonicMs())
   })
@@ -52,6 +52,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
       deps,
       exchange,
       tools === null ? null : place => tools.declare(exchange, place, last),
+      answered => answered,
     )
     if (reply === null) {
       endUnpaid(exchange)

@@ -139,6 +139,7 @@ export class HealthEntry {
     const spanMs = nowMs - (isStream ? answeredMs : this.#sentMs)
     const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
     const tokensPerSecond = isLong ? (outputTokens * 1_000) / spanMs : null
+    if (latencyMs === null && tokensPerSecond === null) return
     this.#health.measure(this.state, this.#caller, nowMs, latencyMs, tokensPerSecond)
   }
 }

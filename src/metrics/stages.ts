@@ -48,16 +48,12 @@ export class Stopwatch {
   #previous = AT.parse
   #enteredMs: number
   #attemptMs = 0
-  #isExchange = false
+  /** The request was parsed and passed to the gateway. Written here alone. */
+  isExchange = false
 
   constructor(startedMs: number) {
     this.startedMs = startedMs
     this.#enteredMs = startedMs
-  }
-
-  /** True once the request was parsed and passed to the gateway. */
-  get isExchange(): boolean {
-    return this.#isExchange
   }
 
   /** Ends the current stage and begins another. */
@@ -69,7 +65,7 @@ export class Stopwatch {
     this.#enteredMs = nowMs
     this.#previous = left
     this.#stage = AT[stage]
-    if (stage === 'guard' || stage === 'route') this.#isExchange = true
+    if (stage === 'guard' || stage === 'route') this.isExchange = true
   }
 
   /** Leaves a stage that had nothing to do: its time counts for the stage before it. */

@@ -51,7 +51,8 @@ export class BodyBuffer implements IncomingBody {
   readonly #count: ByteCount
   #chunks: Uint8Array[] = []
   #heldBytes = 0
-  #whole = false
+  /** Written here alone. */
+  whole = false
   #released = false
   #fault: GatewayError | null = null
   #wake: (() => void) | null = null
@@ -59,10 +60,6 @@ export class BodyBuffer implements IncomingBody {
   constructor(limitBytes: number, count: ByteCount) {
     this.#limitBytes = limitBytes
     this.#count = count
-  }
-
-  get whole(): boolean {
-    return this.#whole
   }
 
   get heldBytes(): number {
@@ -81,13 +78,13 @@ export class BodyBuffer implements IncomingBody {
     // In Node's pool where it is short: memory of its own costs six times as much.
     if (bytes.byteLength > 0) this.#chunks.push(Buffer.from(new Uint8Array(bytes)))
     if (!isLast) return
-    this.#whole = true
-    this.#wakeReader()
+    this.whole = true
+    if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
   fail(fault: GatewayError): void {
     this.#fault ??= fault
-    this.#wakeReader()
+    if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
   /** Bytes stay counted until then. */
@@ -100,7 +97,7 @@ export class BodyBuffer implements IncomingBody {
 
   /** The whole body, once, when it is there; see `take`. */
   async collect(clock: Clock, uploadMs: number): Promise<Uint8Array> {
-    if (!this.#whole && this.#fault === null) {
+    if (!this.whole && this.#fault === null) {
       const timer = clock.after(uploadMs, () => this.fail(late()))
       await new Promise<void>(resolve => {
         this.#wake = resolve
@@ -120,8 +117,8 @@ export class BodyBuffer implements IncomingBody {
   }
 
   /** The reader goes on in a later turn: the parser has not read the bytes after the body yet. */
-  #wakeReader(): void {
-    if (this.#wake !== null) setImmediate(this.#wake)
+  #wakeReader(wake: () => void): void {
+    setImmediate(wake)
     this.#wake = null
   }
 }
@@ -234,7 +231,7 @@ export class BodyStream implements IncomingBody, RawBody {
       this.#heldSinceMs = this.#clock?.monotonicMs() ?? null
       this.#socket.pause()
     }
-    this.#wakeReader()
+    if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
   /** False: the body has failed. */
@@ -261,7 +258,7 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#waiting = []
     this.#hold(-this.#heldBytes)
     this.#resume()
-    this.#wakeReader()
+    if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
   release(): void {
@@ -348,8 +345,8 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#socket.resume()
   }
 
-  #wakeReader(): void {
-    if (this.#wake !== null) setImmediate(this.#wake)
+  #wakeReader(wake: () => void): void {
+    setImmediate(wake)
     this.#wake = null
   }
 }

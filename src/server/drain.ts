@@ -28,6 +28,8 @@ const IDLE_LINGER_MS = 200
 export class Drain {
   readonly #server: Drainable
   readonly #clock: Clock
+  /** Written here alone. */
+  begun = false
   #running: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
   /** Ends the current wait if its condition holds. */
@@ -40,14 +42,11 @@ export class Drain {
     this.#clock = clock
   }
 
-  get begun(): boolean {
-    return this.#running !== null
-  }
-
   /** Starts the drain, or shortens the grace time of a running one. Resolves when everything is closed. */
   begin(graceMs: number): Promise<void> {
     this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#clock.monotonicMs() + graceMs)
     this.#shorten?.()
+    this.begun = true
     this.#running ??= this.#run()
     return this.#running
   }

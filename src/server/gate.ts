@@ -137,6 +137,7 @@ function framing(
   if (mayHaveBody && length === undefined && (coding === undefined || !rules.allowChunked)) {
     return new GatewayError('length_required', 'Content-Length is required')
   }
+  const connection = headers.get('connection')
   const expectation = headers.get('expect')
   if (expectation !== undefined && expectation.toLowerCase() !== '100-continue') {
     return new GatewayError('expectation_failed', 'Unsupported Expect header; only 100-continue is accepted')
@@ -154,7 +155,9 @@ function framing(
     chunked: coding !== undefined,
     hasBody,
     // The parser is too lenient with chunk sizes and trailers to trust the bytes after a chunked body.
-    closes: coding !== undefined || asksToClose(headers.get('connection')),
+    closes:
+      coding !== undefined ||
+      (connection !== undefined && connection !== 'keep-alive' && asksToClose(connection)),
   }
 }
 
@@ -176,7 +179,7 @@ function targetFault(head: RequestHead, freeText: string): string | null {
   }
   // So a reader that decodes the text still finds the path below the same template.
   if (HIDDEN_DOT_SEGMENT.test(freeText)) return 'Encoded dot segment in the request path'
-  if (BAD_ESCAPE.test(path) || BAD_ESCAPE.test(query) || !isUtf8(query)) {
+  if (BAD_ESCAPE.test(path) || (query !== '' && (BAD_ESCAPE.test(query) || !isUtf8(query)))) {
     return 'Invalid escape in the request target'
   }
   return null
@@ -198,8 +201,7 @@ function isHost(value: string | undefined): boolean {
   return match !== null && (match[1] === undefined || Number(match[1]) <= 65_535)
 }
 
-function asksToClose(connection: string | undefined): boolean {
-  if (connection === undefined) return false
+function asksToClose(connection: string): boolean {
   return connection.split(',').some(token => token.trim().toLowerCase() === 'close')
 }
 

@@ -2,8 +2,7 @@
  * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Knows nothing of the HTTP
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
-import type { ApiKeys } from '../access/keys.ts'
-import { Admission, type AdmissionControl, type AdmissionOwner } from '../admission/admission.ts'
+import { Admission, type AdmissionOwner } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'
 import { HeldBytes } from '../admission/load.ts'
 import type { ApiRequest, Operation } from '../api/operation.ts'
@@ -18,37 +17,13 @@ import { callerRequestId } from '../telemetry/caller-names.ts'
 import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { type AcceptedHead, authorizationOf, type GateRules, inspect, type RequestHead } from './gate.ts'
-import type { LoopShare, LoopWork } from './loop-share.ts'
+import { type AcceptedHead, authorizationOf, inspect, type RequestHead } from './gate.ts'
+import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
+import type { LoopWork } from './loop-share.ts'
 import { mismatch } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import type { RouteMatch, Router } from './router.ts'
-
-/** Authenticates keys; synchronous for known ones. */
-export type Authenticator = Pick<ApiKeys, 'authenticate'>
-
-/** Counts requests per minute. */
-export interface RequestCounter {
-  /**
-   * Counts one inference request of the key, and tells what is left of its limit; undefined: it has none. A promise
-   * only when counters have to be asked.
-   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
-   */
-  enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
-}
-
-export interface HttpRequestDeps extends GateRules {
-  readonly router: Router
-  readonly keys: Authenticator
-  readonly admissions: AdmissionControl
-  readonly loopShare: LoopShare
-  readonly rate: RequestCounter
-  /** From the head to the last byte of the body. */
-  readonly uploadMs: number
-  /** Every connection is closed after its answer. */
-  readonly closing: () => boolean
-}
+import type { RouteMatch } from './router.ts'
 
 /** Methods that a preflight of an unknown path is answered with. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
@@ -63,12 +38,6 @@ const KEY_REFUSALS = {
 
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
-
-/**
- * Makes the body of the operation from what the transport brought. `weigher`: counts what it holds beyond that.
- * @throws GatewayError
- */
-export type AdaptBody = (body: unknown, weigher: JsonWeigher) => unknown
 
 /** Facts of a request once its key is known. */
 interface Known {
@@ -155,8 +124,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
-    this.#refusal =
-      verdict instanceof GatewayError ? verdict : mismatch(head, verdict, this.#match, deps.router)
+    const isUsual =
+      this.#operation !== undefined &&
+      head.query === '' &&
+      (this.#accepted?.contentLength ?? 0) <= this.#operation.bodyLimitBytes
+    if (verdict instanceof GatewayError) this.#refusal = verdict
+    else this.#refusal = isUsual ? null : mismatch(head, verdict, this.#match, deps.router)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
   }
@@ -346,13 +319,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (body.whole) return this.#handle(operation, known, body.take(), nowMs)
     return body
       .collect(clock, this.#deps.uploadMs)
-      .then(bytes => this.#handle(operation, known, bytes, clock.monotonicMs()))
+      .then(bytes =>
+        this.#socket.dead ? undefined : this.#handle(operation, known, bytes, clock.monotonicMs()),
+      )
   }
 
   #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
     const turn = known.place.turn(bytes.byteLength)
     if (turn !== null) return this.#handleLarge(operation, known, bytes, turn)
-    if (this.#socket.dead) return
     let body: unknown
     try {
       body = this.#parse(bytes, known, nowMs)
@@ -381,7 +355,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       known.place.spend(startedMs)
     }
     await new Promise(resolve => setImmediate(resolve))
-    return this.#call(operation, known, body, clock.monotonicMs())
+    if (this.#socket.dead) return
+    try {
+      return this.#call(operation, known, body, clock.monotonicMs())
+    } finally {
+      known.place.endTurn()
+    }
   }
 
   #parse(bytes: Uint8Array, { accepted }: Known, nowMs: number): unknown {
@@ -393,14 +372,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Calls the handler. Its synchronous part, since `sinceMs`, counts towards the key's share of the event loop. */
   #call(operation: BodyOperation, known: Known, body: unknown, sinceMs: number): void | Promise<void> {
-    if (this.#socket.dead) return
     const { match, accepted, key, place } = known
     try {
       this.#beginHandling(operation, sinceMs)
       return operation.handler(this.#request(match, accepted, key, body), this.reply)
     } finally {
       place.spend(sinceMs)
-      place.endTurn()
     }
   }
 

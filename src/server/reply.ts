@@ -68,8 +68,9 @@ export class HttpReply implements Reply {
   readonly #owner: ReplyOwner
   /** Until they leave: a stream would keep them to its end. */
   #headers: string[]
-  #status = 0
-  #ended = false
+  /** Both are written here alone. */
+  status = 0
+  ended = false
   summary: Reply['summary']
   error: GatewayError | null = null
 
@@ -82,16 +83,8 @@ export class HttpReply implements Reply {
     if (generates) this.#headers.push('X-Generation-Id', id)
   }
 
-  get status(): number {
-    return this.#status
-  }
-
   get started(): boolean {
-    return this.#status !== 0
-  }
-
-  get ended(): boolean {
-    return this.#ended
+    return this.status !== 0
   }
 
   header(name: string, value: string): void {
@@ -112,7 +105,7 @@ export class HttpReply implements Reply {
   notModified(): void {
     this.#begin(304)
     if (this.#socket.dead) return
-    this.#ended = true
+    this.ended = true
     this.#socket.sendHead(statusLine(304), this.#headers, null, this.#owner.closesAfter(304))
   }
 
@@ -152,7 +145,7 @@ export class HttpReply implements Reply {
     if (isEvents) this.#headers.push(...UNBUFFERED)
     const closes = this.#owner.closesAfter(200)
     if (this.#owner.bodiless) {
-      this.#ended = true
+      this.ended = true
       this.#socket.sendHead(statusLine(200), this.#headers, null, closes)
       return true
     }
@@ -167,7 +160,7 @@ export class HttpReply implements Reply {
 
   endStream(chunk: string | Buffer, more?: MoreChunks): void {
     if (this.#socket.dead) return
-    this.#ended = true
+    this.ended = true
     this.#socket.end(chunk, more)
   }
 
@@ -180,14 +173,14 @@ export class HttpReply implements Reply {
   }
 
   #begin(status: number): void {
-    if (this.started) throw new Error('answered twice')
-    this.#status = status
+    if (this.status !== 0) throw new Error('answered twice')
+    this.status = status
   }
 
   #send(status: number, body: string | Buffer): void {
     this.#begin(status)
     if (this.#socket.dead) return
-    this.#ended = true
+    this.ended = true
     const closes = this.#owner.closesAfter(status)
     if (this.#owner.bodiless) {
       this.#socket.sendHead(statusLine(status), this.#headers, Buffer.byteLength(body), closes)

@@ -30,7 +30,8 @@ export class TextBody implements ReplyBody {
   readonly #limitBytes: number
   /** Grows by doubling, so that a body in single bytes does not cost an object for each. */
   #bytes: Buffer = EMPTY
-  #length = 0
+  /** Written here alone. */
+  lengthBytes = 0
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes
@@ -38,9 +39,9 @@ export class TextBody implements ReplyBody {
 
   /** A body of one chunk is not copied. @throws GatewayError `provider_unavailable` if the body exceeds the limit. */
   push(chunk: Buffer, isLast = false): void {
-    if (isLast && this.#length === 0 && chunk.length <= this.#limitBytes) {
+    if (isLast && this.lengthBytes === 0 && chunk.length <= this.#limitBytes) {
       this.#bytes = chunk
-      this.#length = chunk.length
+      this.lengthBytes = chunk.length
     } else if (!this.tryPush(chunk, this.#limitBytes)) {
       throw new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
     }
@@ -48,24 +49,20 @@ export class TextBody implements ReplyBody {
 
   /** Copies the part that fits under `limitBytes`. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
-    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
-    this.#reserve(this.#length + taken)
-    chunk.copy(this.#bytes, this.#length, 0, taken)
-    this.#length += taken
+    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
+    this.#reserve(this.lengthBytes + taken)
+    chunk.copy(this.#bytes, this.lengthBytes, 0, taken)
+    this.lengthBytes += taken
     return taken === chunk.length
-  }
-
-  get lengthBytes(): number {
-    return this.#length
   }
 
   /** Valid until the next push. */
   bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#length)
+    return this.#bytes.subarray(0, this.lengthBytes)
   }
 
   text(): string {
-    return this.#bytes.toString('utf8', 0, this.#length)
+    return this.#bytes.toString('utf8', 0, this.lengthBytes)
   }
 
   #reserve(bytes: number): void {
@@ -73,7 +70,7 @@ export class TextBody implements ReplyBody {
     let size = Math.max(START_BYTES, this.#bytes.length)
     while (size < bytes) size *= 2
     const grown = Buffer.allocUnsafe(size)
-    this.#bytes.copy(grown, 0, 0, this.#length)
+    this.#bytes.copy(grown, 0, 0, this.lengthBytes)
     this.#bytes = grown
   }
 }

@@ -162,7 +162,7 @@ export class Fleet {
       const { candidates, fallbacks } = await rankCandidates(this.#deps, exchange)
       exchange.candidates = candidates
       exchange.fallbacks = fallbacks
-      const reply = await new FleetCall(this, this.#deps, exchange).ask(candidates[0])
+      const reply = await new FleetCall(this, this.#deps, exchange).ask(candidates[0], one => one)
       slug = reply?.candidate.endpoint.provider.slug ?? null
     } catch (thrown) {
       error = toGatewayError(thrown)

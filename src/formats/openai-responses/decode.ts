@@ -113,7 +113,7 @@ export class ResponsesDecoder implements Decoder {
     const type = filled(value['type']) ?? event
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
-    else if (isProgress(type)) this.#progress(type, value)
+    else if (type !== '' && isProgress(type)) this.#progress(type, value)
     else if (type === '' || value['object'] === 'response') {
       this.#whole = data
       this.#body(value)

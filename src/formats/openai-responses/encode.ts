@@ -41,8 +41,11 @@ const SAME = [
 /** Encodes a field by name. The encoder omits a field with the value `undefined`, and names that are not here. */
 const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ...SAME.map((name): [string, Field] => [name, copyField]),
-  ['input', (value, _, endpoint) => encodeInput(value, endpoint)],
-  ['instructions', (value, _, endpoint) => encodeInput(value, endpoint)],
+  ['input', (value, _, endpoint) => (typeof value === 'string' ? value : encodeInput(value, endpoint))],
+  [
+    'instructions',
+    (value, _, endpoint) => (typeof value === 'string' ? value : encodeInput(value, endpoint)),
+  ],
   ['tools', (value, _, endpoint) => encodeTools(records(value), 'tools', endpoint.provider.quirks)],
   ['tool_choice', (value, _, endpoint) => encodeToolChoice(value, endpoint.provider.quirks)],
   ['max_tool_calls', maxToolCalls],
@@ -86,7 +89,7 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   const body: Record<string, unknown> = { model: endpoint.upstreamModel }
   for (const [name, value] of Object.entries(model.request)) {
     // Set by name, the last one would not be a field.
-    if (value == null || name === '__proto__') continue
+    if (value == null || name === 'model' || name === 'stream' || name === '__proto__') continue
     const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)
     if (written !== undefined) body[name] = written

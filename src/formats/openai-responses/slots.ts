@@ -90,7 +90,8 @@ const NOTHING: Json = {}
 export class Slots {
   readonly #emit: (delta: Delta) => void
   readonly #reasoning: ReasoningFormat | null
-  readonly #all: Slot[] = shortList()
+  /** In the order in which they were opened. Written here alone. */
+  readonly all: Slot[] = shortList()
   /** Items by id; a repeated id means the first item. Made for the first event that names its item by id alone. */
   #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
@@ -102,20 +103,15 @@ export class Slots {
     this.#reasoning = reasoning
   }
 
-  /** In order of appearance. */
-  get all(): readonly Slot[] {
-    return this.#all
-  }
-
   byId(id: string): Slot | null {
-    this.#byId ??= new Map(this.#all.toReversed().map(slot => [slot.id, slot]))
+    this.#byId ??= new Map(this.all.toReversed().map(slot => [slot.id, slot]))
     return this.#byId.get(id) ?? null
   }
 
   /** @throws GatewayError `provider_unavailable` for too many items; `part` throws it for too many parts. */
   open(type: ItemStart['type'], item: Json): Slot {
     const slot: Slot = {
-      item: oneMore(this.#all.length, 'output items'),
+      item: oneMore(this.all.length, 'output items'),
       type,
       id: filled(item['id']) ?? filled(item['item_id']),
       callId: filled(item['call_id']),
@@ -125,7 +121,7 @@ export class Slots {
       current: null,
       closed: false,
     }
-    this.#all.push(slot)
+    this.all.push(slot)
     if (this.#byId?.has(slot.id) === false) this.#byId.set(slot.id, slot)
     this.#emit({ kind: 'open', item: slot.item, start: this.#start(slot, item) })
     return slot
@@ -143,7 +139,7 @@ export class Slots {
 
   /** Lets go of what the provider said: after a long reply these objects are old, and keep alive what they hold. */
   forget(): void {
-    for (const slot of this.#all) {
+    for (const slot of this.all) {
       slot.form = NOTHING
       slot.input.forget()
       for (const { text } of slot.parts) text.forget()

@@ -5,6 +5,7 @@ import type { Bill } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import type { Demand, Quota } from '../../limits/quota.ts'
+import type { Log } from '../../log/log.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
@@ -17,13 +18,12 @@ import type { Ledger } from './ledger.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
-export { keptName } from './client-fields.ts'
+export { keptName, traceOf } from './client-fields.ts'
 export { byokFee, chargedTier, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
 export type { UsageEstimates } from './plausible.ts'
-export { summarize } from './summary.ts'
 export { VisibleStreams } from './visible-streams.ts'
 export { quartersIn } from './weigh.ts'
 
@@ -69,7 +69,7 @@ export function settle(
   const { usage, finish, isCut } = figures
   const { prompt, bill } = exchange
   exchange.finish = finish
-  if (!isCharged(exchange, attempt, figures)) {
+  if (finish === null && !isCharged(exchange, attempt, figures)) {
     bill.charge(null)
     return true
   }
@@ -84,12 +84,25 @@ export function settle(
   return plausible === usage
 }
 
+/** Tells of a usage that cannot be. */
+export function noteImplausible(
+  { log, metrics }: { readonly log: Pick<Log, 'notice'>; readonly metrics: Metrics },
+  { endpoint }: AttemptRecord,
+): void {
+  const { slug } = endpoint.provider
+  metrics.usageImplausible.inc({ provider: slug })
+  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
+    provider: slug,
+    model: endpoint.modelId,
+  })
+}
+
 /**
  * A reply that its provider broke costs nothing, unless it broke because it was not read. What was ended on this side
  * is billed by its provider all the same, as soon as it was sent.
  */
 function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
-  if (figures.finish !== null || attempt.isRefused) return true
+  if (attempt.isRefused) return true
   if (exchange.signal.aborted) return figures.sentBytes > 0
   const hasSaid = figures.usage !== null || figures.outputQuarters > 0
   return hasSaid && (figures.isStalled || attempt.error?.meaning.paysSaid === true)
@@ -114,7 +127,7 @@ export function account(
   const record = usageRecord(exchange, error, deps.clock.monotonicMs())
   deps.ledger.append(record)
   const { cost, isByok, inputTokens, outputTokens } = record
-  const fees = feesBeside(exchange.bill, isByok)
+  const fees = isByok ? feesBeside(exchange.bill) : 0
   const tokens = inputTokens + outputTokens
   if (fees === 0) exchange.reservation?.settle({ cost, isByok, tokens })
   else {
@@ -160,8 +173,8 @@ function countCache(
  * Fees of tools that the cost of the record leaves out: on an own credential the service pays them, so that they count
  * as if no own credential were there.
  */
-function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
-  return isByok ? bill.tools.cost : 0
+function feesBeside(bill: Bill): PicoUsd {
+  return bill.tools.cost
 }
 
 /** The record of fees beside a record on an own credential, which it names as its parent. */
@@ -208,7 +221,12 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
   const isByok = last?.isByok === true
-  const cancelled = error?.code === 'client_closed' || hasLeft(exchange)
+  // The caller may have left before a reply was complete that is told as a whole.
+  const { signal } = exchange
+  const cancelled =
+    error?.code === 'client_closed' ||
+    (signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed')
+  const tier = chargedTier(exchange)
   const record: Writable<UsageRecord> = {
     id: exchange.id,
     createdAt: isoInstant(exchange.createdAt * 1000),
@@ -218,13 +236,13 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     model: endpoint?.modelId ?? null,
     provider: endpoint?.provider.slug ?? null,
     providerName: endpoint?.provider.name ?? null,
-    upstreamId: cutForeign(last?.upstreamId ?? null),
+    upstreamId: last?.upstreamId == null ? null : cutForeign(last.upstreamId),
     streamed: request.stream === true,
     outcome: outcomeOf(exchange, error, cancelled),
     cancelled,
     error: error?.code ?? null,
     finishReason: finish?.reason ?? null,
-    nativeFinishReason: cutForeign(finish?.native ?? null),
+    nativeFinishReason: finish?.native == null ? null : cutForeign(finish.native),
     accounting: bill.accounting,
     inputTokens: Math.min(usage?.inputTokens ?? 0, COUNT_MAX),
     cachedTokens: Math.min(usage?.cachedTokens ?? 0, COUNT_MAX),
@@ -232,14 +250,15 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
     reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
     webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
-    cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
+    cost: Math.min((bill.cost ?? 0) - (isByok ? feesBeside(bill) : 0), Number.MAX_SAFE_INTEGER),
     isByok,
-    serviceTier: cutForeign(chargedTier(exchange)),
+    serviceTier: tier === null || tier === 'default' ? tier : cutForeign(tier),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
-    latencyMs: micros(nowMs - exchange.watch.startedMs),
-    generationMs: firstTokenMs === null ? null : micros(nowMs - firstTokenMs),
+    // To the microsecond.
+    latencyMs: Math.round((nowMs - exchange.watch.startedMs) * 1000) / 1000,
+    generationMs: firstTokenMs === null ? null : Math.round((nowMs - firstTokenMs) * 1000) / 1000,
     attempts: exchange.attempts.map(usageAttempt),
   }
   if (caller.memberId !== null) record.memberId = caller.memberId
@@ -268,12 +287,6 @@ function usageAttempt({ endpoint, status, error, isByok }: AttemptRecord): Usage
   }
 }
 
-/** True if the caller left before the reply was complete. */
-function hasLeft(exchange: Exchange): boolean {
-  const { signal } = exchange
-  return signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed'
-}
-
 function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: boolean): UsageOutcome {
   if (cancelled) return 'aborted'
   if (error !== null) return 'failed'
@@ -282,14 +295,9 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
 }
 
 /** A provider's text as every database can keep it. */
-function cutForeign(text: string | null): string | null {
-  return text === null || ORDINARY_TEXT.test(text) ? text : boundedText(text)
+function cutForeign(text: string): string {
+  return ORDINARY_TEXT.test(text) ? text : boundedText(text)
 }
 
 /** A text that every database keeps as it is. */
 const ORDINARY_TEXT = /^[\x20-\x7e]{0,256}$/
-
-/** Milliseconds to the microsecond. */
-function micros(ms: number): number {
-  return Math.round(ms * 1000) / 1000
-}

@@ -21,7 +21,7 @@ export interface UsageCost {
  * reasoning tokens of the output tokens. `images`: how many the prompt holds.
  */
 export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCost {
-  const prices = pricesFor(pricing, usage.inputTokens)
+  const prices = pricing.overrides == null ? pricing : pricesFor(pricing, usage.inputTokens)
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
   const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
   const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, written)

@@ -18,8 +18,8 @@ export interface Ledger {
 
 export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
   return {
-    append: record => spool.append(record),
-    written: () => spool.written(),
+    append: spool.append.bind(spool),
+    written: spool.written.bind(spool),
     async find(id, organizationId) {
       const line = spool.find(id)
       if (line === null) return store.find(id, organizationId)

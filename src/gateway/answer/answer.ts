@@ -5,71 +5,28 @@
  *
  * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
  */
-import { GatewayError, INTERNAL_MESSAGE, overloaded } from '../../errors.ts'
+import type { GatewayError } from '../../errors.ts'
 import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { Annotation, OutputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
-import type {
-  DebugFacts,
-  GatewayMetadata,
-  ResponseErrorCode,
-  ResponseResource,
-  ResponseUsage,
-} from '../../protocol/response.ts'
+import type { DebugFacts, ResponseResource } from '../../protocol/response.ts'
 import type { RequestSignal } from '../../signal.ts'
 import type { DebugNotes } from '../debug.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
+import { Draft, readerGoesOn } from './draft.ts'
+import { type Ending, endedResponse, failedResponse } from './echo.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import type { Sink } from './sink.ts'
 
 export type { Content } from './assemble.ts'
-export { echoRequest } from './echo.ts'
+export { type Ending, echoRequest } from './echo.ts'
 export { type LearnFrame, Relay, type RelayDeps } from './relay.ts'
 export { lessonsFor } from './relay-lessons.ts'
-export {
-  type Charged,
-  DocumentSink,
-  type ExchangeSummary,
-  FinalSink,
-  type Outcome,
-  type Sink,
-} from './sink.ts'
-
-/** Fields that the terminal event adds to the response object. */
-export interface Ending {
-  /** Unix seconds. */
-  readonly completedAt: number
-  readonly usage: ResponseUsage | null
-  readonly serviceTier: string | null
-  readonly metadata: GatewayMetadata | null
-  /** Catalogue id of the model that answered last; absent: the first one. */
-  readonly model?: string
-  /** Display name of the provider that answered last. */
-  readonly provider?: string
-  /** The provider's own word for the end. */
-  readonly nativeFinish?: string | null
-  /** The stop sequence that the provider found. */
-  readonly stopSequence?: string | null
-  /** Absent: the caller asks for nothing. */
-  readonly debug?: DebugNotes
-  /** The answer is the result of a line of a batch. */
-  readonly isBatched?: boolean
-  /** Fields of plugins. */
-  readonly fields?: Partial<ResponseResource>
-}
-
-/** Canonical error type to the closed list of `response.error.code`; everything else is `server_error`. */
-const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
-  rate_limit_exceeded: 'rate_limit_exceeded',
-  context_length_exceeded: 'context_length_exceeded',
-  invalid_request: 'invalid_prompt',
-  invalid_prompt: 'invalid_prompt',
-  content_policy_violation: 'image_content_policy_violation',
-  invalid_image: 'invalid_image',
-}
+export type { Charged, ExchangeSummary, Outcome, Sink } from './sink.ts'
+export { DocumentSink, FinalSink } from './sink.ts'
 
 /** The source of events, which the answer pauses while the reader is slow. */
 export interface AnswerSource {
@@ -87,7 +44,10 @@ export class Answer {
   #draft: Draft | null = null
   /** Number of the next event. */
   next = 0
-  #begun = false
+  /** The client sees what is written at once. */
+  readonly live: boolean
+  /** The opening events were made and not dropped again. Written here alone. */
+  begun = false
   #begunBefore = false
   #turnSeen = false
   /** Events reach the client another way; see `overhear`. */
@@ -114,33 +74,23 @@ export class Answer {
     } else this.#draft.add(event)
   }
 
+  readonly #wait = (goOn: (() => void) | null): void => {
+    this.#waiting = goOn
+  }
+
   /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
   constructor(sink: Sink, response: ResponseResource, held: Held = UNCOUNTED) {
     this.sink = sink
+    this.live = sink.live
     this.#held = held
     this.#response = response
     this.#assembler = new Assembler(sink.live ? this.#deliver : null)
-    sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
-  }
-
-  /** True when the client sees what is written at once. */
-  get live(): boolean {
-    return this.sink.live
-  }
-
-  /** True when the client wants to hear of a prompt that is too long in the stream. */
-  get tellsOverflow(): boolean {
-    return this.sink.tellsOverflow === true
-  }
-
-  /** True when the opening events were made and not dropped again. */
-  get begun(): boolean {
-    return this.#begun
+    if (sink.live) sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
   }
 
   /** True once the client has seen something: from then on a failure goes into the stream. */
   get committed(): boolean {
-    return this.sink.live && this.next > 0
+    return this.live && this.next > 0
   }
 
   /** True once the client has seen something of the running turn, which then cannot be dropped. */
@@ -161,8 +111,8 @@ export class Answer {
   /** Begins a model call. `held`: nothing of it leaves before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
-    this.#draft = held && this.sink.live ? new Draft(DRAFT_MAX_BYTES, this.#held) : null
-    this.#begunBefore = this.#begun
+    this.#draft = held && this.live ? new Draft(this.#held) : null
+    this.#begunBefore = this.begun
     this.#turnSeen = false
     this.#listener = null
     this.#shownItems = []
@@ -174,11 +124,11 @@ export class Answer {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
     this.#draft?.take()
-    this.#begun = this.#begunBefore
+    this.begun = this.#begunBefore
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
     this.#shownItems = []
-    if (!this.#begun) this.next = 0
+    if (!this.begun) this.next = 0
   }
 
   /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
@@ -211,10 +161,10 @@ export class Answer {
     debug: readonly DebugFacts[],
     read: ResponseResource['prompt_usage'] | null = null,
   ): void {
-    this.#begun = true
+    this.begun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
-    if (!this.sink.live) return
+    if (!this.live) return
     this.#debug(debug)
     const created = read === null ? { ...this.#response } : { ...this.#response, prompt_usage: read }
     this.#deliver({ type: 'response.created', sequence_number: 0, response: created })
@@ -243,7 +193,7 @@ export class Answer {
   /** Adds a finished item of our own: now between two turns, else before the first word of the model. */
   show(item: HostedStart): void {
     this.#waitingItems.push(item)
-    if (this.#begun && !this.#inTurn) this.showWaiting()
+    if (this.begun && !this.#inTurn) this.showWaiting()
   }
 
   /** Adds the items that wait. Call it when the model begins to say something. */
@@ -277,9 +227,9 @@ export class Answer {
     this.#draft = null
     for (const event of draft.take()) {
       this.sink.hold()
-      if (!this.#write(event)) await this.#writable(signal)
+      if (!this.#write(event)) await readerGoesOn(signal, this.#wait)
     }
-    if (!this.sink.flush()) await this.#writable(signal)
+    if (!this.sink.flush()) await readerGoesOn(signal, this.#wait)
   }
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
@@ -299,7 +249,7 @@ export class Answer {
 
   /** Ends the response as the model ended it, and the sink. */
   finish(reason: FinishReason, ending: Ending): void {
-    this.sink.hold()
+    if (this.live) this.sink.hold()
     this.#finish(reason, ending)
     this.sink.end()
   }
@@ -349,15 +299,17 @@ export class Answer {
     } finally {
       this.#silent = false
       this.next += count
-      if (count > 0 && this.sink.live) this.#turnSeen = true
+      if (count > 0 && this.live) this.#turnSeen = true
     }
   }
 
   #finish(reason: FinishReason, ending: Ending): void {
     const incomplete = INCOMPLETE[reason]
-    this.closeTurn(reason)
-    this.showWaiting()
-    const response = this.#final(ending)
+    this.#inTurn = false
+    this.#listener = null
+    this.#assembler.closeAll(incomplete === undefined ? 'completed' : 'incomplete')
+    if (this.#waitingItems.length > 0) this.showWaiting()
+    const response = endedResponse(this.#response, this.#assembler.output, ending)
     if (ending.fields !== undefined) Object.assign(response, ending.fields)
     if (ending.debug !== undefined) this.#tellRest(response, ending.debug, ending.isBatched === true)
     if (incomplete === undefined) {
@@ -372,7 +324,7 @@ export class Answer {
 
   /** In a stream as events before the last one, else in the reply. */
   #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
-    if (this.sink.live) this.#debug(debug.rest())
+    if (this.live) this.#debug(debug.rest())
     else {
       const whole = debug.whole(isBatched)
       if (whole !== undefined) response.debug = whole
@@ -382,122 +334,14 @@ export class Answer {
   #fail(error: GatewayError, ending: Ending): void {
     this.#assembler.closeAll('incomplete')
     if (ending.debug !== undefined) this.#debug(ending.debug.rest())
-    this.#deliver({
-      type: 'response.failed',
-      sequence_number: 0,
-      response: {
-        ...this.#final(ending),
-        status: 'failed',
-        completed_at: null,
-        error: {
-          code: RESPONSE_ERROR_CODES[error.errorType] ?? 'server_error',
-          message: error.status === 500 ? INTERNAL_MESSAGE : error.message,
-          ...(error.metadata === undefined || error.status === 500 ? {} : { metadata: error.metadata }),
-        },
-        error_type: error.errorType,
-      },
-    })
-  }
-
-  #final(ending: Ending): ResponseResource {
-    const response: ResponseResource = {
-      ...this.#response,
-      model: ending.model ?? this.#response.model,
-      completed_at: ending.completedAt,
-      output: this.#assembler.output,
-      service_tier: ending.serviceTier ?? 'default',
-      usage: ending.usage,
-    }
-    if (ending.provider !== undefined) response.provider = ending.provider
-    if (ending.nativeFinish != null) response.native_finish_reason = ending.nativeFinish
-    if (ending.stopSequence != null) response.stop_sequence = ending.stopSequence
-    if (ending.metadata !== null) response.gateway_metadata = ending.metadata
-    return response
+    const ended = endedResponse(this.#response, this.#assembler.output, ending)
+    this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(ended, error) })
   }
 
   /** Numbers the event as it leaves: what is dropped before never had a number. */
   #write(event: StreamEvent): boolean {
     event.sequence_number = this.next++
-    if (this.sink.live) this.#turnSeen = true
+    if (this.live) this.#turnSeen = true
     return this.sink.write(event)
   }
-
-  #writable(signal: RequestSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const abort = (): void => {
-        this.#waiting = null
-        reject(signal.reason as GatewayError)
-      }
-      if (signal.aborted) {
-        abort()
-        return
-      }
-      signal.addEventListener('abort', abort, { once: true })
-      this.#waiting = () => {
-        this.#waiting = null
-        signal.removeEventListener('abort', abort)
-        resolve()
-      }
-    })
-  }
-}
-
-/** As much as a JSON reply with images may have, whose reader sees it whole just the same. */
-const DRAFT_MAX_BYTES = 64 * 1024 * 1024
-/** Memory of an event beside its texts. */
-const EVENT_BYTES = 256
-/** Less than this is not told to the request's count. */
-const TOLD_BYTES = 64 * 1024
-
-export class Draft {
-  readonly #maxBytes: number
-  readonly #held: Held
-  #events: StreamEvent[] = []
-  #bytes = 0
-  #told = 0
-
-  constructor(maxBytes = DRAFT_MAX_BYTES, held: Held = UNCOUNTED) {
-    this.#held = held
-    this.#maxBytes = maxBytes
-  }
-
-  /** @throws GatewayError `provider_unavailable` for a reply that is too large, `overloaded` when there is no room. */
-  add(event: StreamEvent): void {
-    this.#bytes += weigh(event)
-    if (this.#bytes > this.#maxBytes) {
-      this.#events = []
-      throw new GatewayError(
-        'provider_unavailable',
-        'The provider sent a reply that is too large to be checked',
-      )
-    }
-    this.#events.push(event)
-    if (this.#bytes - this.#told >= TOLD_BYTES && !this.#tell(this.#bytes)) throw overloaded()
-  }
-
-  /** All events, which the draft then no longer holds. */
-  take(): readonly StreamEvent[] {
-    const events = this.#events
-    this.#events = []
-    this.#bytes = 0
-    this.#tell(0)
-    return events
-  }
-
-  #tell(bytes: number): boolean {
-    const more = bytes - this.#told
-    this.#told = bytes
-    return this.#held.hold(more)
-  }
-}
-
-/** Bytes of memory, roughly. Whole texts in later events are those of the deltas; hosted items bring their own. */
-function weigh(event: StreamEvent): number {
-  let bytes = EVENT_BYTES
-  if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length
-  for (const value of Object.values(event)) if (typeof value === 'string') bytes += value.length
-  if ('item' in event) {
-    for (const value of Object.values(event.item)) if (typeof value === 'string') bytes += value.length
-  }
-  return bytes
 }

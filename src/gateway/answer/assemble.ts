@@ -36,8 +36,8 @@ export class Assembler {
   readonly #open = new OpenItems()
   /** Open items of our own. */
   #own: readonly ItemBuilder[] = NONE
-  /** By output index; an item is here in its first form until it is done. */
-  #output: OutputItem[] = shortList()
+  /** Items of all turns by output index, each in its first form until it is done. Written here alone. */
+  output: OutputItem[] = shortList()
   /** Output index at which the running turn begins, and at which the model's own items of it begin. */
   #turnFrom = 0
   #saidFrom = 0
@@ -50,6 +50,8 @@ export class Assembler {
   readonly #found: Annotation[] = []
   #toldFrom = 0
   #toldBefore = 0
+  /** Texts are searched for citations. Written here alone. */
+  cites = false
   /** Null: no result of a search may be cited. */
   #citable: CitableResults | null = null
 
@@ -58,16 +60,11 @@ export class Assembler {
     this.#emit = emit
   }
 
-  /** Items of all turns so far. */
-  get output(): OutputItem[] {
-    return this.#output
-  }
-
   /** A new model call: its decoder counts items from the start again. */
   openTurn(): void {
-    this.#open.clear()
-    this.#turnFrom = this.#output.length
-    this.#saidFrom = this.#output.length
+    if (!this.#open.isEmpty) this.#open.clear()
+    this.#turnFrom = this.output.length
+    this.#saidFrom = this.output.length
     this.#notedBefore = this.#noted
     this.#toldBefore = this.#toldFrom
     this.#citable?.openTurn()
@@ -76,7 +73,7 @@ export class Assembler {
   /** Drops the running turn. */
   dropTurn(): void {
     this.#open.clear()
-    this.#output.length = this.#turnFrom
+    this.output.length = this.#turnFrom
     this.#saidFrom = this.#turnFrom
     this.#noted = this.#notedBefore
     this.#toldFrom = this.#toldBefore
@@ -95,12 +92,9 @@ export class Assembler {
 
   /** Results that later texts may cite; gives their numbers. `ofWhole`: as `CitableResults` says. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
+    this.cites = true
     this.#citable ??= new CitableResults()
     return this.#citable.add(results, ofWhole)
-  }
-
-  get cites(): boolean {
-    return this.#citable !== null
   }
 
   take(delta: Content): void {
@@ -118,7 +112,7 @@ export class Assembler {
         this.#item(delta.item).reasoning(delta.form, delta.part, delta.text)
         break
       case 'open': {
-        const item = buildItem(delta.start, this.#output.length, this.#emit)
+        const item = buildItem(delta.start, this.output.length, this.#emit)
         this.#open.add(delta.item, item)
         this.#add(item)
         break
@@ -148,22 +142,23 @@ export class Assembler {
       content: [{ type: 'output_text', text, annotations: [] }],
     }
     if (phase !== null) item.phase = phase
-    this.#output.push(item)
+    this.output.push(item)
   }
 
   /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
-    return this.#output.slice(this.#saidFrom)
+    return this.output.slice(this.#saidFrom)
   }
 
   /** Other items for the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
-    this.#output = [...this.#output.slice(0, this.#saidFrom), ...output]
+    this.output = [...this.output.slice(0, this.#saidFrom), ...output]
   }
 
   /** Closes what is open. Only the last item can have been cut off: the model itself left those before it behind. */
   closeAll(lastStatus: ClosingStatus): void {
+    if (this.#open.isEmpty && this.#own.length === 0) return
     const keys = this.#open.keys()
     for (const [at, key] of keys.entries()) {
       this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
@@ -175,12 +170,12 @@ export class Assembler {
   show(items: readonly HostedStart[]): void {
     for (const item of items)
       this.endItem(this.addItem({ ...item, status: 'in_progress' }), item, 'completed')
-    this.#saidFrom = this.#output.length
+    this.#saidFrom = this.output.length
   }
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
-    const builder = buildItem({ type: 'hosted', item }, this.#output.length, this.#emit)
+    const builder = buildItem({ type: 'hosted', item }, this.output.length, this.#emit)
     this.#own = [...this.#own, builder]
     this.#add(builder)
     return builder
@@ -190,7 +185,7 @@ export class Assembler {
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     const item = builder.close(fields, status)
     this.leaveItem(builder)
-    this.#output[builder.outputIndex] = item
+    this.output[builder.outputIndex] = item
     this.#emit?.({
       type: 'response.output_item.done',
       sequence_number: 0,
@@ -207,7 +202,7 @@ export class Assembler {
 
   #add(builder: ItemBuilder): void {
     const begun = builder.begun()
-    this.#output.push(begun)
+    this.output.push(begun)
     this.#emit?.({
       type: 'response.output_item.added',
       sequence_number: 0,
@@ -246,8 +241,11 @@ class OpenItems {
   #last: ItemBuilder | null = null
   /** Those that were opened before the last one, in their order. */
   #earlier: Map<number, ItemBuilder> | null = null
+  /** Written here alone. */
+  isEmpty = true
 
   add(key: number, item: ItemBuilder): void {
+    this.isEmpty = false
     if (this.#last !== null) {
       this.#earlier ??= new Map()
       this.#earlier.set(this.#lastKey, this.#last)
@@ -263,6 +261,7 @@ class OpenItems {
   remove(key: number): void {
     if (key === this.#lastKey) this.#last = null
     else this.#earlier?.delete(key)
+    this.isEmpty = this.#last === null && (this.#earlier === null || this.#earlier.size === 0)
   }
 
   /** In the order in which they were opened. */
@@ -272,6 +271,7 @@ class OpenItems {
   }
 
   clear(): void {
+    this.isEmpty = true
     this.#last = null
     this.#earlier = null
   }

@@ -1,8 +1,17 @@
-/** The initial response object: the fields of the request, null where unset. Pure. */
+/**
+ * The response object: at its beginning the fields of the request, null where unset; at its end what came of it. Pure.
+ */
+import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { ResponseResource } from '../../protocol/response.ts'
+import type {
+  GatewayMetadata,
+  ResponseErrorCode,
+  ResponseResource,
+  ResponseUsage,
+} from '../../protocol/response.ts'
 import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
+import type { DebugNotes } from '../debug.ts'
 
 export interface ResponseFrame {
   readonly id: string
@@ -40,7 +49,7 @@ export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): Re
     background: false,
     previous_response_id: null,
     prompt_cache_key: request.prompt_cache_key ?? null,
-    reasoning: echoReasoning(request),
+    reasoning: request.reasoning == null ? null : echoReasoning(request.reasoning),
     safety_identifier: request.safety_identifier ?? null,
     service_tier: request.service_tier ?? 'auto',
     store: false,
@@ -61,13 +70,82 @@ function echoTool(tool: Tool): Tool {
   }
 }
 
-function echoReasoning(request: ResponsesRequest): ResponseResource['reasoning'] {
-  const reasoning = request.reasoning
-  if (reasoning == null) return null
+function echoReasoning(reasoning: NonNullable<ResponsesRequest['reasoning']>): ResponseResource['reasoning'] {
   return {
     effort: reasoning.effort ?? null,
     summary: reasoning.summary ?? null,
     ...(reasoning.context == null ? {} : { context: reasoning.context }),
     ...(reasoning.mode == null ? {} : { mode: reasoning.mode }),
+  }
+}
+
+/** Fields that the terminal event adds to the response object. */
+export interface Ending {
+  /** Unix seconds. */
+  readonly completedAt: number
+  readonly usage: ResponseUsage | null
+  readonly serviceTier: string | null
+  readonly metadata: GatewayMetadata | null
+  /** Catalogue id of the model that answered last; absent: the first one. */
+  readonly model?: string
+  /** Display name of the provider that answered last. */
+  readonly provider?: string
+  /** The provider's own word for the end. */
+  readonly nativeFinish?: string | null
+  /** The stop sequence that the provider found. */
+  readonly stopSequence?: string | null
+  /** Absent: the caller asks for nothing. */
+  readonly debug?: DebugNotes
+  /** The answer is the result of a line of a batch. */
+  readonly isBatched?: boolean
+  /** Fields of plugins. */
+  readonly fields?: Partial<ResponseResource>
+}
+
+/** Canonical error type to the closed list of `response.error.code`; everything else is `server_error`. */
+const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
+  rate_limit_exceeded: 'rate_limit_exceeded',
+  context_length_exceeded: 'context_length_exceeded',
+  invalid_request: 'invalid_prompt',
+  invalid_prompt: 'invalid_prompt',
+  content_policy_violation: 'image_content_policy_violation',
+  invalid_image: 'invalid_image',
+}
+
+/** The response with its output, whatever came of it. */
+export function endedResponse(
+  begun: ResponseResource,
+  output: ResponseResource['output'],
+  ending: Ending,
+): ResponseResource {
+  const response: ResponseResource = {
+    ...begun,
+    model: ending.model ?? begun.model,
+    completed_at: ending.completedAt,
+    output,
+    service_tier: ending.serviceTier ?? 'default',
+    usage: ending.usage,
+  }
+  if (ending.provider !== undefined) response.provider = ending.provider
+  if (ending.nativeFinish != null) response.native_finish_reason = ending.nativeFinish
+  if (ending.stopSequence != null) response.stop_sequence = ending.stopSequence
+  if (ending.metadata !== null) response.gateway_metadata = ending.metadata
+  return response
+}
+
+/** An ended response that has failed. */
+export function failedResponse(ended: ResponseResource, error: GatewayError): ResponseResource {
+  const { errorType, message, metadata, status } = error
+  const isOurs = status === 500
+  return {
+    ...ended,
+    status: 'failed',
+    completed_at: null,
+    error: {
+      code: RESPONSE_ERROR_CODES[errorType] ?? 'server_error',
+      message: isOurs ? INTERNAL_MESSAGE : message,
+      ...(metadata === undefined || isOurs ? {} : { metadata }),
+    },
+    error_type: errorType,
   }
 }

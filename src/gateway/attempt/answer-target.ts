@@ -39,7 +39,7 @@ export interface AnswerTargetDeps {
 }
 
 export class AnswerTarget implements AttemptTarget {
-  readonly sink: Pick<Sink, 'hold' | 'flush'>
+  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #calls: ToolCalls | null
@@ -54,8 +54,8 @@ export class AnswerTarget implements AttemptTarget {
     this.#answer = answer
     this.#calls = calls
     this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
-    // Nothing stands between the reads and the sink.
-    this.sink = answer.sink
+    // Nothing stands between the reads and the sink; nothing leaves in a read where nobody sees events.
+    this.sink = answer.live ? answer.sink : null
   }
 
   take(said: Content): void {
@@ -109,19 +109,19 @@ export class AnswerTarget implements AttemptTarget {
 
   #begin(): void {
     const { clock, exchange, figures, record } = this.#deps
-    const { request, watch, debug } = exchange
+    const { request, watch } = exchange
     const answer = this.#answer
     const nowMs = clock.monotonicMs()
     this.#hasContent = true
     record.health?.answered(nowMs)
     watch.enter('stream', nowMs)
-    if (request.debug != null) debug.note('first_token_received', clock, watch.startedMs)
+    if (request.debug != null) exchange.debug.note('first_token_received', clock, watch.startedMs)
     if (!answer.begun) {
       exchange.firstTokenMs = nowMs
       if (exchange.removedTokens > 0) answer.cut(exchange.removedTokens)
       const { usage } = figures
       const { modelId, provider } = record.endpoint
-      const facts = request.stream === true && request.debug != null ? debug.opening() : []
+      const facts = request.stream === true && request.debug != null ? exchange.debug.opening() : []
       answer.begin(modelId, provider.name, facts, usage === null ? null : inputOf(usage))
     }
     answer.showWaiting()

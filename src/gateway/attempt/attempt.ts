@@ -93,7 +93,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { signal, watch } = this.#exchange
     const record = this.#record
     signal.throwIfAborted()
-    this.lead(target)
+    this.#target = target
     this.reader.bounds.encoded(request.body)
     signal.addEventListener('abort', this.#onAbort, { once: true })
     record.isStarted = true
@@ -192,7 +192,13 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#ended = true
     this.#trailing?.cancel()
     if (this.isOver || this.#metered?.ended() === true) return
-    this.turn(() => this.conclude())
+    this.#target?.sink?.hold()
+    try {
+      this.conclude()
+    } catch (thrown) {
+      this.#failBy(thrown)
+    }
+    if (this.#target?.sink?.flush() === false) this.pause()
   }
 
   onError(error: GatewayError): void {

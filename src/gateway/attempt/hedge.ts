@@ -67,7 +67,7 @@ export interface HedgedCall {
   isRetrying: boolean
   soFar(): CallSoFar
   endRetry(): void
-  run(candidate: RouteCandidate, race: Race | null): Promise<Result>
+  run(candidate: RouteCandidate, race: Race): Promise<Result>
 }
 
 /** A race that a second attempt may join; null: this attempt stays alone. */

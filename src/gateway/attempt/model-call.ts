@@ -5,22 +5,27 @@
  */
 import type { Credential } from '../../credentials/catalog.ts'
 import { type GatewayError, overloaded } from '../../errors.ts'
-import type { AttemptRecord } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
 import type { Endpoint, OutgoingKey } from '../../providers/provider.ts'
-import { isPending } from '../../ready.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
-import { type CallFigures, settle, type UsageEstimates, type VisibleStreams } from '../accounting/account.ts'
 import {
-  askedWaitMs,
+  type CallFigures,
+  noteImplausible,
+  settle,
+  type UsageEstimates,
+  type VisibleStreams,
+} from '../accounting/account.ts'
+import {
   candidateAfter,
   lastError,
   nextCandidate,
   nobodyNow,
+  noteHealth,
+  openRecord,
   type RetryBudget,
   type RouteCandidate,
   type Routing,
-  verdictOf,
   type Waiting,
 } from '../routing/rank.ts'
 import type { RoutedExchange } from '../running.ts'
@@ -29,7 +34,6 @@ import type { AttemptTarget } from './attempt-target.ts'
 import {
   better,
   type HedgedCall,
-  isReply,
   type ModelReply,
   type Race,
   type Result,
@@ -39,6 +43,7 @@ import {
 } from './hedge.ts'
 import { asGatewayError, withProvider } from './provider-failure.ts'
 import type { ProviderRequests } from './provider-request.ts'
+import { NOTHING_SAID } from './reply-figures.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */
@@ -59,6 +64,9 @@ export interface ProviderKeys {
 
 const NOBODY: readonly never[] = []
 
+/** Goes on with the reply of a model call; null: there is none. */
+type Onward<Then> = (reply: ModelReply | null) => Then | Promise<Then>
+
 /** `Terms`: what one attempt asks, and how. */
 export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedExchange, Terms>
   implements HedgedCall
@@ -69,25 +77,23 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   isRetrying = false
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
+  /** Undefined: those of text. */
+  protected readonly estimates: UsageEstimates | undefined
   /** Candidates that were passed over without an attempt. */
   #passed: readonly RouteCandidate[] = NOBODY
   /** Those of them that must not be asked now. */
   #waiting: readonly Waiting[] = NOBODY
 
-  constructor(deps: Deps, exchange: Each) {
+  constructor(deps: Deps, exchange: Each, estimates?: UsageEstimates) {
     this.deps = deps
     this.exchange = exchange
+    this.estimates = estimates
     this.from = exchange.attempts.length
   }
 
-  /** True if two attempts of it may run at once. */
-  protected get hedges(): boolean {
+  /** True if two attempts of it may run at once. Asked only where the settings allow it. */
+  protected hedges(): boolean {
     return false
-  }
-
-  /** Undefined: those of text. */
-  protected get estimates(): UsageEstimates | undefined {
-    return undefined
   }
 
   /** True if the client has seen some of it, so that nobody else may be asked. */
@@ -101,7 +107,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   protected abstract prepare(candidate: RouteCandidate): Terms | null | Promise<Terms | null>
   /** @throws GatewayError `unprocessable` */
   protected abstract encode(record: AttemptRecord, terms: Terms): WireRequest
-  /** True if a batch service has taken the call. */
+  /** True if a batch service has taken the call. Asked only of the lines of batches. */
   protected submits(_record: AttemptRecord, _terms: Terms, _wire: WireRequest): boolean {
     return false
   }
@@ -110,105 +116,173 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   protected abstract target(attempt: Attempt, record: AttemptRecord, terms: Terms): AttemptTarget
 
   /**
-   * Asks the candidates, this one first. Rejects with the last failure when no candidate is left, at once when the
-   * client has seen some of the reply. Null: the limits of the caller leave nothing for it, and nobody was asked; or a
-   * batch service has taken the call, as the exchange says then.
+   * Asks the candidates, this one first, and gives `onward` the reply; null: the limits of the caller leave nothing for
+   * it, and nobody was asked; or a batch service has taken the call, as the exchange says then. Rejects with the last
+   * failure when no candidate is left, at once when the client has seen some of the reply, and as `onward`.
    */
-  async ask(first: RouteCandidate | undefined): Promise<ModelReply | null> {
-    const { attempts } = this.exchange
-    const { retries } = this.deps
-    retries.enter()
-    try {
-      let next = first
-      while (next !== undefined) {
-        const race = this.hedges ? raceOf(this, next) : null
-        const ended = await this.run(next, race)
-        const result = race === null ? ended : await better(this, ended, race)
-        if (isReply(result)) return result
-        next = this.#next(result)
-      }
-    } finally {
-      retries.leave(this.isRetrying)
-    }
-    if (this.exchange.isSubmitted) return null
-    if (attempts.length > this.from) throw lastError(attempts.slice(this.from))
-    if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)
-      throw nobodyNow(this.#waiting)
-    return null
+  ask<Then>(first: RouteCandidate | undefined, onward: Onward<Then>): Promise<Then> {
+    this.deps.retries.enter()
+    return this.#askFrom(first, onward)
   }
 
-  /** The candidate to try after this one, if there is one. */
-  #next({ asked, error, isLast }: Exclude<Result, ModelReply>): RouteCandidate | undefined {
+  /** Callbacks, for they are smaller than an async function that waits as long as the stream is open. */
+  #askFrom<Then>(candidate: RouteCandidate | undefined, onward: Onward<Then>): Promise<Then> {
+    if (candidate === undefined) return this.#askedAll(onward)
+    const race = this.deps.routing.hedgeAfterMs === null || !this.hedges() ? null : raceOf(this, candidate)
+    const ended = (result: Result): Then | Promise<Then> => {
+      if (!('finish' in result)) return this.#askNext(result, onward)
+      this.deps.retries.leave(this.isRetrying)
+      return onward(result)
+    }
+    if (race === null) return this.#run(candidate, null, ended)
+    return this.run(candidate, race)
+      .then(first => better(this, first, race))
+      .then(ended)
+  }
+
+  async #askedAll<Then>(onward: Onward<Then>): Promise<Then> {
+    this.deps.retries.leave(this.isRetrying)
+    const { attempts, isSubmitted } = this.exchange
+    if (!isSubmitted) {
+      if (attempts.length > this.from) throw lastError(attempts.slice(this.from))
+      if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)
+        throw nobodyNow(this.#waiting)
+    }
+    return onward(null)
+  }
+
+  #askNext<Then>(result: Unanswered, onward: Onward<Then>): Promise<Then> {
+    let next: RouteCandidate | undefined
+    try {
+      next = this.#next(result)
+    } catch (thrown) {
+      this.deps.retries.leave(this.isRetrying)
+      throw thrown
+    }
+    return this.#askFrom(next, onward)
+  }
+
+  /** The candidate to try after this one, if there is one. @throws its failure, where nobody else may be asked */
+  #next({ asked, error, isLast }: Unanswered): RouteCandidate | undefined {
     if (error === null) return isLast === true ? undefined : this.#passOver(asked)
     if (error.code === 'client_closed' || this.isSeen()) throw error
     this.drop()
     return this.#after(asked, error)
   }
 
-  /** Runs an attempt to its end. `race`: with another one, if that begins. Never rejects. */
-  async run(candidate: RouteCandidate, race: Race | null): Promise<Result> {
+  /** Runs an attempt that races with another one, to its end. Never rejects. */
+  run(candidate: RouteCandidate, race: Race): Promise<Result> {
+    return this.#run<Result>(candidate, race, result => result)
+  }
+
+  /** Runs an attempt to its end, and gives `ended` its result. Rejects as that does. */
+  #run<Then>(
+    candidate: RouteCandidate,
+    race: Race | null,
+    ended: (result: Result) => Then | Promise<Then>,
+  ): Promise<Then> {
     const { deps, exchange } = this
-    const { attempts } = exchange
+    const { credential, endpoint } = candidate
     const record = openRecord(candidate)
-    if (!this.#begin(candidate, record)) return { asked: candidate, error: null }
-    // A second attempt beside the first one replaces nothing.
-    if (race?.isRunning !== true) {
-      exchange.watch.beginAttempt(deps.clock.monotonicMs(), attempts.length > this.from)
-    }
-    attempts.push(record)
     let figures: CallFigures = NOTHING_SAID
-    try {
-      const { credential, endpoint } = candidate
-      const key =
-        credential === null ? deps.providerKeys.shared(endpoint) : deps.providerKeys.own(credential, endpoint)
-      record.providerKey = isPending(key) ? await key : key
-      const preparing = this.prepare(candidate)
-      const terms = isPending(preparing) ? await preparing : preparing
+
+    const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
-      const request = this.#requestOf(record, terms)
-      if (request === null) {
+      const { batch, callerContext, held, signal } = exchange
+      // The attempt looks again.
+      if (batch !== undefined) signal.throwIfAborted()
+      // Nothing is encoded where the thread has no room as it is.
+      if (!held.hold(0)) throw overloaded()
+      const wire = this.encode(record, terms)
+      if (batch !== undefined && this.submits(record, terms, wire)) {
         exchange.isSubmitted = true
         return { ...this.#leave(candidate, record), isLast: true }
       }
-      const addressed = isPending(request) ? await request : request
+      const request = deps.requests.address(record, wire, held.bytes, callerContext?.header)
+      if (request instanceof Promise)
+        return request.then<Finish | Unanswered>(addressed => begin(terms, addressed))
+      return begin(terms, request)
+    }
+    const begin = (terms: Terms, request: UpstreamRequest): Unanswered | Promise<Finish> => {
       if (race?.isDecided === true) return this.#leave(candidate, record)
       const attempt = this.open(record, terms)
       figures = attempt.figures
-      const finish = await attempt.run(
-        addressed,
+      return attempt.run(
+        request,
         race === null
           ? this.target(attempt, record, terms)
           : race.enter(record, attempt, () => this.target(attempt, record, terms)),
       )
-      this.#noteHealth(record, figures)
-      if (!settle(exchange, record, figures, this.estimates)) noteImplausible(deps, candidate)
+    }
+    const result = (outcome: Finish | Unanswered): Then | Promise<Then> =>
+      ended('asked' in outcome ? outcome : this.#answered(candidate, record, figures, outcome))
+    const failed = (thrown: unknown): Then | Promise<Then> =>
+      ended(this.#failed(candidate, record, figures, thrown))
+
+    if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
+    // A second attempt beside the first one replaces nothing.
+    if (race?.isRunning !== true) {
+      exchange.watch.beginAttempt(deps.clock.monotonicMs(), exchange.attempts.length > this.from)
+    }
+    exchange.attempts.push(record)
+    let sending: Unanswered | Promise<Finish | Unanswered>
+    try {
+      const key =
+        credential === null ? deps.providerKeys.shared(endpoint) : deps.providerKeys.own(credential, endpoint)
+      let terms: Terms | null | Promise<Terms | null>
+      if (key instanceof Promise) {
+        terms = key.then(opened => {
+          record.providerKey = opened
+          return this.prepare(candidate)
+        })
+      } else {
+        record.providerKey = key
+        terms = this.prepare(candidate)
+      }
+      sending =
+        terms instanceof Promise
+          ? terms.then(is => {
+              exchange.signal.throwIfAborted()
+              return send(is)
+            })
+          : send(terms)
+    } catch (thrown) {
+      return resolved(() => failed(thrown))
+    }
+    return sending instanceof Promise ? sending.then(result, failed) : resolved(() => result(sending))
+  }
+
+  #answered(candidate: RouteCandidate, record: AttemptRecord, figures: CallFigures, finish: Finish): Result {
+    const { deps, exchange } = this
+    try {
+      noteHealth(exchange, record, figures, deps.clock.monotonicMs())
+      if (!settle(exchange, record, figures, this.estimates)) noteImplausible(deps, record)
       // The deployment behind an own key is the caller's, and shows nothing about that of others.
-      if (exchange.request.stream === true && credential === null) {
-        deps.visibleStreams.note(endpoint, exchange.prompt, exchange.caller.keyHash, figures)
+      if (exchange.request.stream === true && candidate.credential === null) {
+        deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, figures)
       }
       return { candidate, record, figures, finish }
     } catch (thrown) {
-      if (record.isOutrun === true) {
-        record.health?.ended('none', deps.clock.monotonicMs())
-        return { asked: candidate, error: record.error, isOutrun: true }
-      }
-      const error = withProvider(asGatewayError(deps, thrown), record)
-      record.error = error
-      this.#noteHealth(record, figures)
-      settle(exchange, record, figures, this.estimates)
-      return { asked: candidate, error }
+      return this.#failed(candidate, record, figures, thrown)
     }
   }
 
-  /** The request as it is sent; null: a batch service has taken it. */
-  #requestOf(record: AttemptRecord, terms: Terms): UpstreamRequest | Promise<UpstreamRequest> | null {
-    const { held, signal, callerContext } = this.exchange
-    signal.throwIfAborted()
-    // Nothing is encoded where the thread has no room as it is.
-    if (!held.hold(0)) throw overloaded()
-    const wire = this.encode(record, terms)
-    if (this.submits(record, terms, wire)) return null
-    return this.deps.requests.address(record, wire, held.bytes, callerContext?.header)
+  #failed(
+    candidate: RouteCandidate,
+    record: AttemptRecord,
+    figures: CallFigures,
+    thrown: unknown,
+  ): Unanswered {
+    const { deps, exchange } = this
+    if (record.isOutrun === true) {
+      record.health?.ended('none', deps.clock.monotonicMs())
+      return { asked: candidate, error: record.error, isOutrun: true }
+    }
+    const error = withProvider(asGatewayError(deps, thrown), record)
+    record.error = error
+    noteHealth(exchange, record, figures, deps.clock.monotonicMs())
+    settle(exchange, record, figures, this.estimates)
+    return { asked: candidate, error }
   }
 
   /** The candidate is not asked. */
@@ -240,19 +314,6 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     this.#waiting = [...this.#waiting, waiting]
     return false
-  }
-
-  #noteHealth(record: AttemptRecord, figures: CallFigures): void {
-    const { health } = record
-    if (health === undefined) return
-    const nowMs = this.deps.clock.monotonicMs()
-    const { prompt, signal } = this.exchange
-    // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.
-    const isOurs = record.error !== null && signal.aborted
-    health.ended(isOurs ? 'none' : verdictOf(record, prompt), nowMs, isOurs ? 0 : askedWaitMs(record))
-    if (record.error !== null || figures.wasPaused) return
-    const tokens = figures.usage?.outputTokens ?? figures.outputQuarters / QUARTERS
-    health.measured(nowMs, tokens, this.exchange.request.stream === true)
   }
 
   #passOver(candidate: RouteCandidate): RouteCandidate | undefined {
@@ -289,40 +350,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   }
 }
 
-/** Parts of a token in which output is counted. */
-const QUARTERS = 4
-
-const NOTHING_SAID: CallFigures = {
-  usage: null,
-  finish: null,
-  outputQuarters: 0,
-  isThoughtSeen: false,
-  sentBytes: 0,
-  isCut: false,
-  isStalled: false,
-  wasPaused: false,
-  pieceQuarters: 0,
-}
-
-function noteImplausible({ log, metrics }: ModelCallDeps, { endpoint }: RouteCandidate): void {
-  const { slug } = endpoint.provider
-  metrics.usageImplausible.inc({ provider: slug })
-  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
-    provider: slug,
-    model: endpoint.modelId,
-  })
-}
-
-function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
-  return {
-    endpoint,
-    credential,
-    isByok: credential !== null,
-    providerKey: null,
-    upstreamId: null,
-    status: null,
-    error: null,
-    isRefused: false,
-    isStarted: false,
-  }
+/** What it gives, or throws, as a promise. */
+async function resolved<T>(make: () => T | Promise<T>): Promise<T> {
+  return make()
 }

@@ -22,7 +22,7 @@ import { signatureIn } from '../../upstream/aws-signature.ts'
 import { holdsSecret } from '../../upstream/failure.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
 import { makerOf } from '../makers.ts'
-import { requestJson, withRawList } from '../request-json.ts'
+import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
 import { fitRequest } from '../routing/rank.ts'
 
 export interface ProviderRequestDeps {
@@ -49,18 +49,20 @@ export class ProviderRequests {
 
   /** The request in the provider's format. */
   encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
-    const endpoint = askedEndpoint(attempt)
-    const fitted = inTier(
-      fitRequest(typeof prompt.input === 'string' ? prompt : opened(prompt, attempt), endpoint),
-      attempt,
-    )
+    const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
+    const own = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
+    const honoured = endpoint.supportedParameters === null ? own : fitRequest(own, endpoint)
+    const isUsualTier = endpoint.serviceTier === undefined && honoured.service_tier == null
+    const fitted = isUsualTier ? honoured : inTier(honoured, attempt)
     const outgoing = outgoingRequest(fitted, format, exchange.dialect)
     if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
+    const { safety_identifier, user } = exchange.request
+    const isNamed = (safety_identifier ?? user) != null
     const wire = format.encode(
       {
-        request: this.#hashed(outgoing, exchange, attempt),
+        request: outgoing.prompt_cache_key == null ? outgoing : this.#hashed(outgoing, exchange, attempt),
         stream: exchange.request.stream === true,
-        endUser: this.endUserOf(exchange),
+        endUser: isNamed ? this.endUserOf(exchange) : null,
         isOwnApi: format.dialect === exchange.dialect,
         isOwnAccount: attempt.credential !== null,
         mayMark:
@@ -99,29 +101,23 @@ export class ProviderRequests {
     heldBytes: number,
     parent?: string,
   ): UpstreamRequest | Promise<UpstreamRequest> {
-    const request = this.#plain(attempt, wire, heldBytes, parent)
-    const key = attempt.providerKey
-    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
-  }
-
-  #plain(
-    attempt: AttemptRecord,
-    { path, headers, body, raw }: WireRequest,
-    heldBytes: number,
-    parent: string | undefined,
-  ): UpstreamRequest {
+    const { path, headers, body, raw } = wire
     const { endpoint, credential } = attempt
     const own = this.#headersOf(attempt)
     const usual = parent === undefined ? own : { ...own, traceparent: parent }
-    return {
+    const json =
+      raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
+    const request: UpstreamRequest = {
       url: this.#urlOf(attempt, path),
       headers: headers === undefined ? usual : { ...usual, ...headers },
-      body: raw == null ? requestJson(body, heldBytes) : withRawList(body, raw),
+      body: raw == null ? json : withRawList(body, raw),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
       isolation: credential?.id,
       egress: endpoint.provider.egress,
     }
+    const key = attempt.providerKey
+    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
   }
 
   #headersOf(attempt: AttemptRecord): UpstreamRequest['headers'] {

@@ -54,19 +54,6 @@ const TOLD_BYTES = 16 * 1024
 /** The encoded text of a request counts from this length on, until the provider has answered. */
 const LONG_REQUEST_CHARS = 16 * 1024
 
-function drawsImages({ request }: Exchange, endpoint: Endpoint): boolean {
-  return endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
-}
-
-/** Characters of a streamed reply. */
-function textLimit({ request }: Exchange, { maxOutputTokens }: Endpoint): number {
-  const tokens = Math.min(
-    request.max_output_tokens ?? Number.POSITIVE_INFINITY,
-    maxOutputTokens ?? Number.POSITIVE_INFINITY,
-  )
-  return Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
-}
-
 /** The bounds of one reply, and the count of what it holds. */
 export class ReplyBounds {
   readonly frameBytes: number
@@ -84,11 +71,17 @@ export class ReplyBounds {
   #richBytes = 0
 
   constructor(exchange: Exchange, endpoint: Endpoint) {
-    const draws = drawsImages(exchange, endpoint)
-    const hasLogprobs = exchange.request.top_logprobs != null
+    const { request } = exchange
+    const draws =
+      endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
+    const hasLogprobs = request.top_logprobs != null
     this.frameBytes = draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
     this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
-    this.textChars = textLimit(exchange, endpoint)
+    const tokens = Math.min(
+      request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    )
+    this.textChars = Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
     this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
     this.#held = exchange.held
   }

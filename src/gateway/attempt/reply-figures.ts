@@ -35,6 +35,9 @@ export class ReplyFigures implements CallFigures {
   }
 }
 
+/** Of an attempt that did not begin. */
+export const NOTHING_SAID: CallFigures = new ReplyFigures()
+
 /** The tiers of the interface. Another word could be any text, which nobody has scanned. */
 const TIERS: ReadonlySet<string> = new Set([
   'auto',
@@ -50,6 +53,17 @@ const TIERS: ReadonlySet<string> = new Set([
   'provisioned',
 ])
 
+/** Words of providers that no key is in. */
+const USUAL_ENDS: ReadonlySet<string> = new Set([
+  'completed',
+  'end_turn',
+  'stop',
+  'STOP',
+  'length',
+  'tool_calls',
+  'tool_use',
+])
+
 /** The end of a reply, without names that repeat a key or could be any text. */
 export function finishOf(
   { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
@@ -57,7 +71,7 @@ export function finishOf(
 ): Finish {
   return {
     reason,
-    native: harmless(native, record),
+    native: native !== null && USUAL_ENDS.has(native) ? native : harmless(native, record),
     serviceTier: serviceTier !== null && TIERS.has(serviceTier) ? serviceTier : null,
     ...(stopSequence == null ? undefined : { stopSequence: harmless(stopSequence, record) }),
     ...(appliedEdits === undefined ? undefined : { appliedEdits }),

@@ -40,10 +40,11 @@ export class ReplyReading {
   relays = true
   readonly #terms: ReadingTerms
   readonly #record: AttemptRecord
-  readonly #streamed: boolean
   readonly #body: ReplyBody
   readonly #decoder: Decoder
-  readonly #parser: SseParser | AwsEventParser
+  readonly #framing: ReturnType<Format['framing']>
+  /** Null until a stream begins. */
+  #parser: SseParser | AwsEventParser | null = null
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
   #head: UpstreamHead | null = null
 
@@ -52,15 +53,10 @@ export class ReplyReading {
     const { format, body, takeMessage } = terms
     this.#terms = terms
     this.#record = record
-    this.#streamed = exchange.request.stream === true
     this.bounds = new ReplyBounds(exchange, record.endpoint)
-    const { frameBytes, jsonBytes } = this.bounds
-    this.#body = body ?? new TextBody(jsonBytes)
+    this.#body = body ?? new TextBody(this.bounds.jsonBytes)
     this.#decoder = format.decoder(take, record.endpoint, takeMessage)
-    this.#parser =
-      format.framing(this.#streamed) === 'aws-events'
-        ? new AwsEventParser(this.#frame, frameBytes)
-        : new SseParser(this.#frame, frameBytes)
+    this.#framing = format.framing(exchange.request.stream === true)
   }
 
   /** True once a stream of frames has begun. */
@@ -70,14 +66,14 @@ export class ReplyReading {
 
   /** Bytes that wait for the rest of their frame or document. */
   get waitingBytes(): number {
-    return this.#kind === 'frames' ? this.#parser.waitingBytes : this.#body.lengthBytes
+    return this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
   }
 
   head(head: UpstreamHead): void {
     this.bounds.answered()
     this.#head = head
     if (head.status < 200 || head.status > 299) this.#kind = 'refusal'
-    else if (this.#terms.format.framing(this.#streamed) === 'json') this.#kind = 'document'
+    else if (this.#framing === 'json') this.#kind = 'document'
   }
 
   /**
@@ -88,7 +84,8 @@ export class ReplyReading {
   push(chunk: Buffer, target: AttemptTarget | null, stays: boolean): boolean {
     if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
     if (this.#kind === 'frames') {
-      if (this.relays && this.relay === null) this.#openRelay(target)
+      this.#parser ??= this.#openParser()
+      if (this.relays && this.relay === null) this.#openRelay(this.#parser, target)
       if (this.relay !== null) return this.relay.push(chunk)
       this.#parser.push(chunk)
     } else if (this.#kind === 'document') this.#body.push(chunk, stays)
@@ -104,6 +101,7 @@ export class ReplyReading {
       this.bounds.checkBody(this.#body.bytes(), this.#body.lengthBytes)
       this.#decoder.frame('', this.#body.text())
     } else {
+      this.#parser ??= this.#openParser()
       this.#parser.end()
       this.relay?.settle()
     }
@@ -127,9 +125,15 @@ export class ReplyReading {
     this.bounds.drop()
   }
 
+  #openParser(): SseParser | AwsEventParser {
+    const { frameBytes } = this.bounds
+    return this.#framing === 'aws-events'
+      ? new AwsEventParser(this.#frame, frameBytes)
+      : new SseParser(this.#frame, frameBytes)
+  }
+
   /** No dialect of clients has another framing. */
-  #openRelay(target: AttemptTarget | null): void {
-    const parser = this.#parser
+  #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
     const decode = this.#decode
     if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
     this.relays = this.relay !== null

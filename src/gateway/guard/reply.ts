@@ -44,7 +44,7 @@ export interface GuardedAttempt extends QueueOwner {
 
 /** Takes what may leave. */
 export interface GuardedTarget extends AttemptTarget {
-  readonly sink: Pick<Sink, 'hold' | 'flush'>
+  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   /** True if the client has seen content of this attempt. */
   readonly committed: boolean
 }
@@ -99,11 +99,11 @@ export class OutputGuard implements AttemptTarget {
   /** A read begins: in each turn of the event loop there is some time for scans. */
   hold(): void {
     this.#scan.resetBudget()
-    this.#target.sink.hold()
+    this.#target.sink?.hold()
   }
 
   flush(): boolean {
-    return this.#target.sink.flush()
+    return this.#target.sink?.flush() ?? true
   }
 
   take(delta: Content): void {

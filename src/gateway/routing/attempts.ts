@@ -3,7 +3,7 @@
  * retries. Hot path.
  */
 import { GatewayError, PROVIDER_STATUSES } from '../../errors.ts'
-import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -21,6 +21,21 @@ export interface CallSoFar {
   readonly passed: readonly Candidate[]
   /** An earlier turn of the exchange was charged. */
   readonly hasCharge: boolean
+}
+
+/** The account of an attempt that begins. */
+export function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
+  return {
+    endpoint,
+    credential,
+    isByok: credential !== null,
+    providerKey: null,
+    upstreamId: null,
+    status: null,
+    error: null,
+    isRefused: false,
+    isStarted: false,
+  }
 }
 
 /** The next candidate to ask after a failure, if there is one. No candidate is asked twice. */
@@ -103,6 +118,37 @@ function isNoText(part: { readonly type?: unknown } | null): boolean {
 /** Milliseconds that the provider asks to wait; 0: none. */
 export function askedWaitMs({ error }: AttemptRecord): number {
   return error?.meaning.isBusy === true ? (error.retryAfterSeconds ?? 0) * 1_000 : 0
+}
+
+/** What a reply shows about the speed of its endpoint. */
+export interface ReplySpeed {
+  readonly usage: { readonly outputTokens: number } | null
+  readonly outputQuarters: number
+  /** Its reader was slow once. */
+  readonly wasPaused: boolean
+}
+
+/** Parts of a token in which output is counted. */
+const QUARTERS = 4
+
+/** Tells the health of the endpoint how an attempt ended, and how fast it was. */
+export function noteHealth(
+  { prompt, request, signal }: Pick<Exchange, 'prompt' | 'request' | 'signal'>,
+  record: AttemptRecord,
+  { usage, outputQuarters, wasPaused }: ReplySpeed,
+  nowMs: number,
+): void {
+  const { error, health } = record
+  if (health === undefined) return
+  if (error === null) {
+    health.ended('ok', nowMs, 0)
+    if (!wasPaused)
+      health.measured(nowMs, usage?.outputTokens ?? outputQuarters / QUARTERS, request.stream === true)
+    return
+  }
+  // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.
+  if (signal.aborted) health.ended('none', nowMs, 0)
+  else health.ended(verdictOf(record, prompt), nowMs, askedWaitMs(record))
 }
 
 /** Greatest share of the running model calls that may be at a second or later attempt. */

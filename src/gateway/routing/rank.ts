@@ -5,6 +5,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
+import type { Count } from '../../metrics/series.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { lastMaker } from '../../protocol/makers.ts'
 import type { Caller } from '../../protocol/records.ts'
@@ -23,13 +24,13 @@ import { SharedCandidates } from './shared-candidates.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
 export {
-  askedWaitMs,
   type CallSoFar,
   candidateAfter,
   nextCandidate,
   nobodyNow,
+  noteHealth,
+  openRecord,
   RetryBudget,
-  verdictOf,
   type Waiting,
 } from './attempts.ts'
 export { lastError, type RouteCandidate } from './candidate.ts'
@@ -162,6 +163,8 @@ export interface PlainRoute {
   readonly leastContext: number
   /** An answer of so many tokens fits all of them; infinite: any does. */
   readonly leastOutput: number
+  /** Counts requests of a route with one candidate; null: it has several, of which each request chooses. */
+  readonly only: Count | null
   /** The user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
 }
@@ -172,7 +175,7 @@ export interface PlainRoute {
  * @param restrictions of guardrails; null: none
  */
 export function planRoute(
-  { catalog, credentials, quota, routing }: RankDeps,
+  { catalog, credentials, metrics, quota, routing }: RankDeps,
   { caller, dataRegion, dialect, request }: Pick<Exchange, 'caller' | 'dataRegion' | 'dialect' | 'request'>,
   restrictions: Restrictions | null,
 ): PlainRoute | null {
@@ -187,14 +190,17 @@ export function planRoute(
   const { groups } = listGroups(named, { model, input: '' }, {}, scope, null, [], terms, new Set())
   if (groups.length === 0) return null
   const { leastContext, leastOutput } = terms.shared.of(named.model)
-  return { named, groups, leastContext, leastOutput, readsUser: !ownKeys.isEmpty }
+  const alone =
+    groups.length === 1 && groups[0]?.candidates.length === 1 ? groups[0].candidates[0] : undefined
+  const only = alone === undefined ? null : metrics.ofProvider(alone.endpoint.provider.slug).chosen('only')
+  return { named, groups, leastContext, leastOutput, only, readsUser: !ownKeys.isEmpty }
 }
 
 /** Ranks what was planned; null: this request does not surely fit all of it. Otherwise as `rankCandidates`. */
 export function rankPlanned(
   deps: RankDeps,
   exchange: RankedExchange,
-  { groups, leastContext, leastOutput, named }: PlainRoute,
+  { groups, leastContext, leastOutput, named, only }: PlainRoute,
 ): Ranking | Promise<Ranking> | null {
   const { prompt, caller } = exchange
   const output = prompt.max_output_tokens ?? 0
@@ -203,10 +209,9 @@ export function rankPlanned(
     const { isInputBelow } = deps.routing.measures
     if (isInputBelow?.(prompt, leastContext - output) !== true) return null
   }
-  const [only] = groups
-  if (only !== undefined && groups.length === 1 && only.candidates.length === 1) {
-    const { candidates } = only
-    countChoice(deps, prompt, candidates, candidates, candidates)
+  if (only !== null) {
+    only.inc()
+    const candidates = groups[0]?.candidates ?? []
     return { candidates, fallbacks: true, skipped: NONE, named, stay: null }
   }
   const terms = deps.routing.terms(caller)

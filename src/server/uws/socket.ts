@@ -86,12 +86,14 @@ export class UwsSocket implements FrontSocket, LoopWork {
   attach(request: HttpRequest): void {
     this.#request = request
     if (!request.hasBody) return
-    this.#response.onData((chunk, isLast) =>
-      this.#guard(() => {
+    this.#response.onData((chunk, isLast) => {
+      try {
         request.chunk(chunk, isLast)
         if (isLast && this.#lingering !== null) this.#response.close()
-      }),
-    )
+      } catch (thrown) {
+        this.#broken(thrown)
+      }
+    })
   }
 
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
@@ -102,13 +104,15 @@ export class UwsSocket implements FrontSocket, LoopWork {
       return
     }
     this.#over(close)
-    this.#guard(() =>
+    try {
       this.#response.cork(() => {
         this.#writeHead(status, headers)
         // Adds Content-Length and, when closing, the Connection header.
         this.#response.end(body, close)
-      }),
-    )
+      })
+    } catch (thrown) {
+      this.#broken(thrown)
+    }
     this.#observer.ended(true)
   }
 

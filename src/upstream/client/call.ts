@@ -106,7 +106,8 @@ export abstract class RunningCall implements UpstreamCall {
   }
 
   onHead(head: UpstreamHead): void {
-    if (head.status < 300 && isEncoded(head.headers['content-encoding'])) {
+    const encoding = head.headers['content-encoding']
+    if (encoding !== undefined && head.status < 300 && isEncoded(encoding)) {
       this.fail(unavailable('The provider sent a compressed reply that was not asked for'))
       return
     }
@@ -196,6 +197,6 @@ export abstract class RunningCall implements UpstreamCall {
   }
 }
 
-function isEncoded(encoding: string | undefined): boolean {
-  return encoding !== undefined && encoding !== '' && encoding.toLowerCase() !== 'identity'
+function isEncoded(encoding: string): boolean {
+  return encoding !== '' && encoding.toLowerCase() !== 'identity'
 }

@@ -1,7 +1,8 @@
 /** The commit point, numbers and turns of an answer; items and their events are in assemble.test.ts. */
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { Answer, Draft, type Ending } from '../../../src/gateway/answer/answer.ts'
+import { Answer, type Ending } from '../../../src/gateway/answer/answer.ts'
+import { Draft } from '../../../src/gateway/answer/draft.ts'
 import { echoRequest } from '../../../src/gateway/answer/echo.ts'
 import type { Sink } from '../../../src/gateway/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
@@ -340,7 +341,7 @@ t.test('what is held has a bound, and empty events count too', async t => {
     delta: text,
     logprobs: [],
   })
-  const draft = new Draft(100_000)
+  const draft = new Draft(undefined, 100_000)
   const fill = (event: () => StreamEvent): number => {
     let added = 0
     try {
@@ -353,7 +354,7 @@ t.test('what is held has a bound, and empty events count too', async t => {
   const few = fill(() => delta('x'.repeat(10_000)))
   t.ok(few < 10, `${few} long ones`)
   t.same(draft.take(), [], 'of what is too much nothing is kept')
-  const empty = new Draft(100_000)
+  const empty = new Draft(undefined, 100_000)
   t.throws(() => {
     for (let at = 0; at < 1_000; at++) empty.add(delta(''))
   })
@@ -364,14 +365,14 @@ t.test('what is held has a bound, and empty events count too', async t => {
     result: 'x'.repeat(200_000),
   } as const
   t.throws(() =>
-    new Draft(100_000).add({
+    new Draft(undefined, 100_000).add({
       type: 'response.output_item.done',
       sequence_number: 0,
       output_index: 0,
       item,
     }),
   )
-  const again = new Draft(1_000)
+  const again = new Draft(undefined, 1_000)
   for (let turn = 0; turn < 10; turn++) {
     again.add(delta('x'.repeat(700)))
     t.equal(again.take().length, 1, 'what was taken no longer counts')

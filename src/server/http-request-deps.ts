@@ -1,0 +1,40 @@
+/** What requests over HTTP need of the rest of the process. Types. */
+import type { ApiKeys } from '../access/keys.ts'
+import type { AdmissionControl } from '../admission/admission.ts'
+import type { JsonWeigher } from '../protocol/json/json.ts'
+import type { RateRoom } from '../protocol/rate.ts'
+import type { KeyRecord } from '../storage/store.ts'
+import type { GateRules } from './gate.ts'
+import type { LoopShare } from './loop-share.ts'
+import type { Router } from './router.ts'
+
+/** Authenticates keys; synchronous for known ones. */
+export type Authenticator = Pick<ApiKeys, 'authenticate'>
+
+/** Counts requests per minute. */
+export interface RequestCounter {
+  /**
+   * Counts one inference request of the key, and tells what is left of its limit; undefined: it has none. A promise
+   * only when counters have to be asked.
+   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
+   */
+  enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
+}
+
+export interface HttpRequestDeps extends GateRules {
+  readonly router: Router
+  readonly keys: Authenticator
+  readonly admissions: AdmissionControl
+  readonly loopShare: LoopShare
+  readonly rate: RequestCounter
+  /** From the head to the last byte of the body. */
+  readonly uploadMs: number
+  /** Every connection is closed after its answer. */
+  readonly closing: () => boolean
+}
+
+/**
+ * Makes the body of the operation from what the transport brought. `weigher`: counts what it holds beyond that.
+ * @throws GatewayError
+ */
+export type AdaptBody = (body: unknown, weigher: JsonWeigher) => unknown
