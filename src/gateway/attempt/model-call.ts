@@ -189,8 +189,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal } = exchange
-      // The attempt looks again.
-      if (batch !== undefined) signal.throwIfAborted()
+      signal.throwIfAborted()
       // Nothing is encoded where the thread has no room as it is.
       if (!held.hold(0)) throw overloaded()
       const wire = this.encode(record, terms)
@@ -239,13 +238,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
         record.providerKey = key
         terms = this.prepare(candidate)
       }
-      sending =
-        terms instanceof Promise
-          ? terms.then(is => {
-              exchange.signal.throwIfAborted()
-              return send(is)
-            })
-          : send(terms)
+      sending = terms instanceof Promise ? terms.then(send) : send(terms)
     } catch (thrown) {
       return resolved(() => failed(thrown))
     }
