@@ -13,17 +13,18 @@ import {
   partSource,
   readForm,
 } from '../files/files.ts'
-import type { RequestSignal } from '../signal.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
-import { DEFAULT_WORKSPACE_ID, type KeyRecord } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../storage/store.ts'
+import { type BatchOutput, openOutput, outputDocument, outputNameOf } from './batches/batch-outputs.ts'
 import { limitOf, parameter, refuseField } from './management/paging.ts'
-import type { ApiRequest, Handler, RawHandler, Reply } from './operation.ts'
-import { SlowReader } from './slow-reader.ts'
+import type { ApiRequest, Handler, RawHandler } from './operation.ts'
+import { streamChunks } from './slow-reader.ts'
 
 export interface FilesApiDeps {
   readonly files: Pick<Files, 'create' | 'find' | 'list' | 'read' | 'remove' | 'maxFileBytes'>
   /** Bodies on their way. */
   readonly fileUploads: Pick<Uploads, 'receive'>
+  readonly store: Pick<Store, 'batches'>
 }
 
 /** Of a body, beyond its file: other fields, heads and borders. */
@@ -119,7 +120,10 @@ function filterOf(query: URLSearchParams, key: KeyRecord): FileFilter {
 }
 
 export function findFile(deps: FilesApiDeps): Handler {
-  return async (request, reply) => reply.json(200, fileDocument(await found(deps, request)))
+  return async (request, reply) => {
+    const output = await outputOf(deps, request)
+    reply.json(200, output === null ? fileDocument(await found(deps, request)) : await outputDocument(output))
+  }
 }
 
 /**
@@ -128,45 +132,20 @@ export function findFile(deps: FilesApiDeps): Handler {
  */
 export function readFileContent(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
-    const file = await found(deps, request)
-    const chunks = deps.files.read(file, request.key.hash)[Symbol.asyncIterator]()
-    try {
-      // Before the answer begins, so that a failure has a status.
-      const first = await chunks.next()
-      reply.header('X-Content-Type-Options', 'nosniff')
-      reply.header('Content-Disposition', disposition(file.filename))
-      await stream(reply, request.signal, first, chunks)
-    } finally {
-      await chunks.return?.()
-    }
+    const output = await outputOf(deps, request)
+    const file = output ?? (await found(deps, request))
+    const chunks = output === null ? deps.files.read(file as FileRecord, request.key.hash) : output.chunks()
+    await streamChunks(
+      reply,
+      request.signal,
+      'application/octet-stream',
+      chunks[Symbol.asyncIterator](),
+      () => {
+        reply.header('X-Content-Type-Options', 'nosniff')
+        reply.header('Content-Disposition', disposition(file.filename))
+      },
+    )
   }
-}
-
-async function stream(
-  reply: Reply,
-  signal: RequestSignal,
-  first: IteratorResult<Uint8Array>,
-  chunks: AsyncIterator<Uint8Array>,
-): Promise<void> {
-  const reader = new SlowReader(reply, signal)
-  let next = first
-  let flowing = reply.openStream(bytesOf(next), 'application/octet-stream')
-  while (!reply.ended) {
-    next = next.done === true ? next : await chunks.next()
-    signal.throwIfAborted()
-    if (next.done === true) {
-      reply.endStream('')
-      return
-    }
-    if (!flowing) await reader.drained()
-    flowing = reply.writeStream(bytesOf(next))
-  }
-}
-
-function bytesOf({ value, done }: IteratorResult<Uint8Array>): Buffer {
-  if (done === true) return Buffer.alloc(0)
-  const { buffer, byteOffset, byteLength } = value as Uint8Array
-  return Buffer.from(buffer, byteOffset, byteLength)
 }
 
 /** RFC 6266: the name for old clients, then the name. */
@@ -179,12 +158,32 @@ function disposition(filename: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`
 }
 
-export function deleteFile({ files }: FilesApiDeps): Handler {
-  return async ({ params, key }, reply) => {
+export function deleteFile(deps: FilesApiDeps): Handler {
+  const { files } = deps
+  return async (request, reply) => {
+    const { params, key } = request
     const id = params.get('id') ?? ''
+    const output = await outputOf(deps, request)
+    if (output !== null) {
+      throw new GatewayError(
+        'conflict',
+        `The file goes with its batch: DELETE /v1/batches/${output.batch.id} removes both`,
+      )
+    }
     if (!(await files.remove(placeOf(key), id, key.hash))) throw unknown()
     reply.json(200, { id, object: 'file', deleted: true })
   }
+}
+
+/** The results of a batch that the path names as a file; null: its id is that of another file. @throws GatewayError */
+async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): Promise<BatchOutput | null> {
+  const name = outputNameOf(params.get('id') ?? '')
+  if (name === null) return null
+  const { organizationId, workspaceId } = placeOf(key)
+  const batch = await store.batches.find(organizationId, workspaceId, name.batchId)
+  const output = batch === null ? null : openOutput(store, batch, name.kind)
+  if (output === null) throw unknown()
+  return output
 }
 
 /** The file that the path names. @throws GatewayError `not_found` */

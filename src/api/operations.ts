@@ -17,7 +17,22 @@ import {
   MANAGEMENT_BODY_MAX_BYTES,
 } from '../protocol/limits.ts'
 import type { Store } from '../storage/store.ts'
-import { type BatchDeps, cancelBatch, createBatch, deleteBatch, findBatch, listBatches } from './batches.ts'
+import {
+  type BatchDeps,
+  cancelBatch,
+  createBatch,
+  deleteBatch,
+  findBatch,
+  listBatches,
+} from './batches/batches.ts'
+import {
+  cancelMessageBatch,
+  createMessageBatch,
+  deleteMessageBatch,
+  findMessageBatch,
+  listMessageBatches,
+  readMessageResults,
+} from './batches/message-batches.ts'
 import { type CompactionDeps, compactConversation } from './compaction.ts'
 import { countTokens, MESSAGES_COUNT, RESPONSES_COUNT } from './count-tokens.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
@@ -108,7 +123,7 @@ import {
 import { type InterfaceDocument, showInterface } from './openapi.ts'
 import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
 import { listProofKeys } from './proof.ts'
-import { type ResumeDeps, resumeResponse } from './resume.ts'
+import { type ResumeDeps, resumeStream } from './resume.ts'
 
 export interface OperationDeps
   extends InferenceDeps,
@@ -127,8 +142,6 @@ export interface OperationDeps
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
   readonly offered: Offered
-  /** Largest body of a batch. */
-  readonly batchMaxBytes: number
   /** Told of all operations. */
   readonly document: InterfaceDocument
 }
@@ -149,6 +162,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...inferenceRows(deps),
     ...googleRows(deps),
     ...batchRows(deps),
+    ...messageBatchRows(deps),
     ...fileRows(deps),
     ...readingRows(withUsage),
     ...accountRows(withUsage),
@@ -194,7 +208,12 @@ function inferenceRows(deps: OperationDeps): Operation[] {
   const messages = createMessages(deps.offered)
   return [
     inference('/responses', 'createResponse', 'Create a response', responses, deps),
-    own('GET /responses/{id}', 'resumeResponse', 'Read a resumable stream again', resumeResponse(deps)),
+    own(
+      'GET /responses/{id}',
+      'resumeResponse',
+      'Read a resumable stream again',
+      resumeStream(responses, 'responses', deps),
+    ),
     {
       ...row(
         'POST /responses/compact',
@@ -219,8 +238,28 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       generates: false,
     },
     inference('/chat/completions', 'createChatCompletion', 'Create a chat completion', chat, deps),
+    {
+      ...own(
+        'GET /chat/completions/{id}',
+        'resumeChatCompletion',
+        'Read a resumable chat stream again',
+        resumeStream(chat, 'chat completions', deps),
+      ),
+      dialect: chat,
+      generates: false,
+    },
     embeddingsRow(deps),
     inference('/messages', 'createMessage', 'Create a message', messages, deps),
+    {
+      ...own(
+        'GET /messages/{id}',
+        'resumeMessage',
+        'Read a resumable stream of a message again',
+        resumeStream(messages, 'messages', deps),
+      ),
+      dialect: messages,
+      generates: false,
+    },
     {
       ...row(
         'POST /messages/count_tokens',
@@ -266,6 +305,48 @@ function batchRows(deps: OperationDeps): Operation[] {
     own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
     own('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
   ]
+}
+
+/** The batches of the Messages API. */
+function messageBatchRows(deps: OperationDeps): Operation[] {
+  const { batchMaxBytes } = deps
+  const rows: Operation[] = [
+    {
+      ...described('POST /messages/batches', 'createMessageBatch', 'Create a batch of messages'),
+      key: 'inference',
+      accept: 'raw',
+      media: 'json',
+      bodyLimitBytes: batchMaxBytes,
+      times: BATCH_TIMES,
+      handler: createMessageBatch(deps),
+    },
+    own('GET /messages/batches', 'listMessageBatches', 'List batches of messages', listMessageBatches(deps)),
+    own('GET /messages/batches/{id}', 'getMessageBatch', 'Get a batch of messages', findMessageBatch(deps)),
+    {
+      ...own(
+        'GET /messages/batches/{id}/results',
+        'getMessageBatchResults',
+        'Get the results of a batch of messages',
+        readMessageResults(deps),
+      ),
+      times: BATCH_TIMES,
+    },
+    own(
+      'POST /messages/batches/{id}/cancel',
+      'cancelMessageBatch',
+      'Cancel a batch of messages',
+      cancelMessageBatch(deps),
+      CANCEL_MAX_BYTES,
+    ),
+    own(
+      'DELETE /messages/batches/{id}',
+      'deleteMessageBatch',
+      'Delete a batch of messages',
+      deleteMessageBatch(deps),
+    ),
+  ]
+  const dialect = createMessages(deps.offered)
+  return rows.map(row => ({ ...row, dialect, generates: false }))
 }
 
 function fileRows(deps: OperationDeps): Operation[] {

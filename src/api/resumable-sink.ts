@@ -11,11 +11,19 @@ import type { TranscriptWriter } from '../transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
 
+const FRAME_END = '\n\n'
+
+function countFrames(frames: string): number {
+  let count = 0
+  for (let at = frames.indexOf(FRAME_END); at !== -1; at = frames.indexOf(FRAME_END, at + FRAME_END.length))
+    count++
+  return count
+}
+
 /** How the frames of a stream are written. */
 export interface WrittenFrames {
   /** The dialect whose frames may be relayed; null: none. */
   readonly relays: DialectName | null
-  /** Writes one frame for each event. */
   readonly frames: FrameWriter
 }
 
@@ -64,13 +72,13 @@ export class ResumableSink implements Sink {
       isFlowing = this.#client.write(event)
       this.lastFrames = this.#client.lastFrames
     }
-    this.#writer.add(this.lastFrames, 1)
+    this.#keep(this.lastFrames)
     return this.#note(isFlowing)
   }
 
   relay(frames: Buffer, events: number): boolean {
     // First, because the client's side may leave the bytes to others.
-    this.#writer.add(frames.toString(), events)
+    this.#keep(frames.toString())
     return this.#note(this.#hasLeft || this.#client.relay(frames, events))
   }
 
@@ -104,7 +112,7 @@ export class ResumableSink implements Sink {
   fail(error: GatewayError, details: FailureDetails): void {
     // A client that gets the failure as its status has nothing to read again.
     if (this.#hasLeft || this.#reply.started) {
-      this.#writer.add(this.#frames.failure(error, details), 1)
+      this.#keep(this.#frames.failure(error, details))
       this.#endTranscript()
     }
     if (!this.#hasLeft) this.#client.fail(error, details)
@@ -132,6 +140,11 @@ export class ResumableSink implements Sink {
   readAgain(): void {
     this.#isReadAgain = true
     if (this.#isStalled) this.#dropClient()
+  }
+
+  /** Dialects write any number of frames for an event. */
+  #keep(frames: string): void {
+    if (frames !== '') this.#writer.add(frames, countFrames(frames))
   }
 
   #note(isFlowing: boolean): boolean {

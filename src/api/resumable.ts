@@ -13,6 +13,7 @@ import type { StreamDeps } from './event-sink.ts'
 import { refuseField } from './management/paging.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
+import { transcriptId } from './resume.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'
 /** As it is sent. */
@@ -45,7 +46,10 @@ export function openResumable(
   if (wanted === 'false') return null
   if (wanted !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
   if (!DIALECT_ABILITIES[dialect.name].resumes) {
-    throw refuseField(SHOWN_HEADER, 'works with POST /responses only; leave it out here')
+    throw refuseField(
+      SHOWN_HEADER,
+      'works with POST /responses, /chat/completions and /messages; leave it out here',
+    )
   }
   if (call.request.stream !== true) {
     throw refuseField(SHOWN_HEADER, 'needs a stream: send "stream": true, or leave it out')
@@ -68,7 +72,7 @@ export function openResumable(
     isKept = false
     if (hasLeft) giveUp()
   }
-  const writer = deps.transcripts.open(call.id, call.caller.keyHash, follow)
+  const writer = deps.transcripts.open(transcriptId(dialect.name, call.id), call.caller.keyHash, follow)
   const sink = new ResumableSink(reply, written, writer, deps.stream)
   request.outlive(() => {
     hasLeft = true

@@ -3,9 +3,10 @@
  * the next one when its client has taken the last, so nothing piles up here. Serve threads.
  */
 import type { Timer } from '../clock.ts'
-import { ResponsesFrames } from '../dialects/responses.ts'
+import type { Dialect } from '../dialects/dialect.ts'
 import { COME_AGAIN_SECONDS, GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { RequestSignal } from '../signal.ts'
 import {
   type FramesPart,
@@ -29,31 +30,38 @@ export interface ResumeDeps {
 /** How long a stream may take to end when its reader has to end. */
 const LAST_WORDS_MS = 500
 const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
+const NO_REQUEST: ResponsesRequest = { model: '', input: '' }
 const NUMBER = /^\d{1,15}$/
 
-export function resumeResponse(deps: ResumeDeps): Handler {
+/** The name of a stream in the store: a stream is read again at the path that it was asked for at. */
+export function transcriptId(dialect: DialectName, id: string): string {
+  return dialect === 'responses' ? id : `${id}@${dialect}`
+}
+
+/** `what` is read again in the frames of the dialect. */
+export function resumeStream(dialect: Dialect, what: string, deps: ResumeDeps): Handler {
   return (request, reply) => {
     if (!flagParameter(request.query, 'stream')) {
       throw refuseField(
         'stream',
-        'must be true: responses are not stored. Streams that were asked for with X-Gateway-Resumable: true can be read again for a while',
+        `must be true: ${what} are not stored. Streams that were asked for with X-Gateway-Resumable: true can be read again for a while`,
       )
     }
-    const question = questionOf(request)
-    if (!ID.test(question.id)) throw unknownStream(deps)
-    return new ResumedStream(deps, question, request.signal, reply).run()
+    const id = request.params.get('id') ?? ''
+    const question = questionOf(request, transcriptId(dialect.name, id))
+    if (!ID.test(id)) throw unknownStream(deps)
+    return new ResumedStream(deps, dialect, question, request.signal, reply).run()
   }
 }
 
-function questionOf({ query, params, key }: ApiRequest): TranscriptQuestion {
+function questionOf({ query, key }: ApiRequest, id: string): TranscriptQuestion {
   const after = parameter(query, 'starting_after')
   if (after !== undefined && !NUMBER.test(after)) {
     throw refuseField(
       'starting_after',
-      'must be the sequence_number of the last event that you have, an integer of at least 0; without it the stream comes from its beginning',
+      'must be the number of the last event that you have (on /responses its sequence_number, else its place from 0), an integer of at least 0; without it the stream comes from its beginning',
     )
   }
-  const id = params.get('id') ?? ''
   return { id, keyHash: key.hash, after: after === undefined ? -1 : Number(after) }
 }
 
@@ -76,6 +84,7 @@ function tooManyReaders(): GatewayError {
 /** One reader of a stream, from its question to the end of its answer. */
 class ResumedStream {
   readonly #deps: ResumeDeps
+  readonly #dialect: Dialect
   readonly #question: TranscriptQuestion
   readonly #signal: RequestSignal
   readonly #reply: Reply
@@ -86,8 +95,15 @@ class ResumedStream {
   #timer: Timer | null = null
   #isOver = false
 
-  constructor(deps: ResumeDeps, question: TranscriptQuestion, signal: RequestSignal, reply: Reply) {
+  constructor(
+    deps: ResumeDeps,
+    dialect: Dialect,
+    question: TranscriptQuestion,
+    signal: RequestSignal,
+    reply: Reply,
+  ) {
     this.#deps = deps
+    this.#dialect = dialect
     this.#question = question
     this.#signal = signal
     this.#reply = reply
@@ -146,8 +162,11 @@ class ResumedStream {
   }
 
   #open(): EventSink {
-    this.#reply.header('X-Generation-Id', this.#question.id)
-    const sink = new EventSink(this.#reply, 'responses', new ResponsesFrames(), this.#deps.stream)
+    const [id = ''] = this.#question.id.split('@')
+    this.#reply.header('X-Generation-Id', id)
+    const { name } = this.#dialect
+    // It writes nothing but the end of the stream.
+    const sink = new EventSink(this.#reply, name, this.#dialect.frames(NO_REQUEST), this.#deps.stream)
     sink.onDrain(() => this.#reader?.next())
     this.#sink = sink
     return sink

@@ -1,4 +1,4 @@
-/** Waits for a client that is slow to read a long reply. */
+/** Long answers, no faster than their client reads. */
 import type { RequestSignal } from '../signal.ts'
 import type { Reply } from './operation.ts'
 
@@ -23,4 +23,41 @@ export class SlowReader {
     }
     this.#signal.throwIfAborted()
   }
+}
+
+/**
+ * Answers with chunks of a content type. The first one is made before the answer begins, so that a failure until then
+ * has a status.
+ */
+export async function streamChunks(
+  reply: Reply,
+  signal: RequestSignal,
+  contentType: string,
+  chunks: AsyncIterator<Uint8Array>,
+  onBegin: () => void = () => undefined,
+): Promise<void> {
+  try {
+    let next = await chunks.next()
+    const reader = new SlowReader(reply, signal)
+    onBegin()
+    let flowing = reply.openStream(bytesOf(next), contentType)
+    while (!reply.ended) {
+      next = next.done === true ? next : await chunks.next()
+      signal.throwIfAborted()
+      if (next.done === true) {
+        reply.endStream('')
+        return
+      }
+      if (!flowing) await reader.drained()
+      flowing = reply.writeStream(bytesOf(next))
+    }
+  } finally {
+    await chunks.return?.()
+  }
+}
+
+function bytesOf({ value, done }: IteratorResult<Uint8Array>): Buffer {
+  if (done === true) return Buffer.alloc(0)
+  const { buffer, byteOffset, byteLength } = value as Uint8Array
+  return Buffer.from(buffer, byteOffset, byteLength)
 }

@@ -14,7 +14,8 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { abortSignalOf } from '../signal.ts'
 import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../storage/batches.ts'
 import { StoreError } from '../storage/store.ts'
-import { BATCH_START, type BatchProgress } from '../tasks/batches/batch-reader.ts'
+import { BATCH_START, type BatchProgress, fileStart } from '../tasks/batches/batch-reader.ts'
+import { requestPath } from '../tasks/batches/request-forms.ts'
 import type { CheckedBatch } from '../tasks/check-batch.ts'
 import type { GatewayTasks, RunOptions } from '../tasks/pool/pool.ts'
 import { STORE_FAILED, type StoreBatchOutput, type StoreVerb } from '../tasks/store-batch.ts'
@@ -31,8 +32,18 @@ export interface IncomingBatch
   /** Null: the caller gave none. */
   readonly idempotencyKey: string | null
   readonly read: ReadBody
+  /** How the body has its requests; absent: as POST /batches takes them. */
+  readonly form?: 'requests' | 'params'
+  /** Opens a file of the workspace that has the requests. @throws GatewayError if it cannot be one */
+  readonly openFile: (id: string) => Promise<InputFile>
   /** Length of the body; null: nobody knows. */
   readonly announcedBytes: number | null
+}
+
+/** A file that has the requests of a batch. */
+export interface InputFile {
+  readonly bytes: number
+  chunks(): AsyncIterable<Uint8Array>
 }
 
 type Table = typeof TASKS
@@ -110,7 +121,10 @@ export class BatchAcceptances {
 class Acceptance {
   readonly #deps: AcceptDeps
   readonly #incoming: IncomingBatch
+  /** The body. */
   readonly #upload: Upload
+  /** The file that has the requests, where the body names one. */
+  #lines: Upload | null = null
   readonly #id = batchId()
   /** Of the body; empty where no idempotency key asks for it. */
   #bodyHash = ''
@@ -139,6 +153,8 @@ class Acceptance {
     } catch (thrown) {
       if (this.#isOpen) await this.#abandon()
       throw thrown
+    } finally {
+      await this.#lines?.close()
     }
   }
 
@@ -166,16 +182,40 @@ class Acceptance {
     )
   }
 
-  /** @throws GatewayError `invalid_request`, `unprocessable` */
+  /** @throws GatewayError `invalid_request`, `unprocessable`; of a file that cannot be read */
   async #check(): Promise<CheckedBatch> {
-    const { file } = this.#upload
-    let progress: BatchProgress = BATCH_START
+    const { form = 'requests' } = this.#incoming
+    let progress: BatchProgress = { ...BATCH_START, form }
     for (;;) {
+      const { file } = this.#requests
       const checked = await this.#run('check-batch', { file, progress, budgetMs: BUDGET_MS })
       if (checked.outcome === 'fault') throw new GatewayError(checked.code, checked.message)
       if (checked.outcome === 'whole') return checked
-      progress = checked.progress
+      if (checked.outcome === 'by-file') {
+        this.#lines = await this.#readFile(checked.fileId)
+        progress = fileStart(checked.fields)
+      } else progress = checked.progress
     }
+  }
+
+  /** The file of the requests. */
+  get #requests(): Upload {
+    return this.#lines ?? this.#upload
+  }
+
+  /** Its bytes stand where bodies do, within the share of their key. @throws GatewayError */
+  async #readFile(id: string): Promise<Upload> {
+    const { caller, openFile, signal } = this.#incoming
+    const input = await openFile(id)
+    const owner = { keyHash: caller.keyHash, announcedBytes: input.bytes }
+    return await this.#deps.uploads.receive(owner, async reader => {
+      let at = 0
+      for await (const chunk of input.chunks()) {
+        signal.throwIfAborted()
+        await reader.take(chunk, at)
+        at += chunk.byteLength
+      }
+    })
   }
 
   /** @throws GatewayError of a live request that cannot be served, or of a batch service that does not answer */
@@ -210,7 +250,7 @@ class Acceptance {
     const { caller, workspaceId } = this.#incoming
     const { maxStored, maxStoredRequests, maxStoredBytes } = this.#deps.bounds
     const { organizationId } = caller
-    const { bytes } = this.#upload.file
+    const { bytes } = this.#requests.file
     const room = { batches: maxStored, requests: maxStoredRequests, bytes: maxStoredBytes }
     const batch = { id: this.#id, organizationId, workspaceId, requests, bytes }
     const { reserved } = only('room', await this.#store({ verb: 'reserve', batch, room }))
@@ -219,7 +259,8 @@ class Acceptance {
 
   /** @throws GatewayError `invalid_request`, `service_unavailable` */
   async #addLines({ firstRequest }: CheckedBatch): Promise<void> {
-    const { file } = this.#upload
+    const { file } = this.#requests
+    const form = this.#lines === null ? (this.#incoming.form ?? 'requests') : 'lines'
     let from = { place: firstRequest, number: 0 }
     for (;;) {
       const leaseUntilMs = this.#deps.clock.nowMs() + LEASE_MS
@@ -227,6 +268,7 @@ class Acceptance {
         verb: 'add',
         id: this.#id,
         file,
+        form,
         from,
         leaseUntilMs,
         budgetMs: BUDGET_MS,
@@ -234,7 +276,7 @@ class Acceptance {
       if (added.outcome === 'repeated') {
         throw new GatewayError(
           'invalid_request',
-          `requests[${added.number}].custom_id: must be unique, but an earlier request of the batch uses the same one`,
+          `${requestPath(form, added.number, 'custom_id')}: must be unique, but an earlier request of the batch uses the same one`,
         )
       }
       const { next } = only('added', added)
@@ -256,6 +298,8 @@ class Acceptance {
       preferences: preferencesOf(fields),
       dataRegion,
       withMetadata,
+      inputFile:
+        fields.input_file_id == null ? null : { id: fields.input_file_id, metadata: fields.metadata ?? null },
       total: requests,
       createdAt: isoInstant(nowMs),
       expiresAt: isoInstant(nowMs + WINDOW_MS),

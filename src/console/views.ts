@@ -2,7 +2,7 @@
  * The table of views: what the page can fetch besides the live list, limited to the organization of the signed-in key.
  */
 import { setImmediate as turn } from 'node:timers/promises'
-import { batchDocument } from '../api/batch-documents.ts'
+import { batchDocument } from '../api/batches/batch-documents.ts'
 import { findGeneration } from '../api/generation.ts'
 import { listActivity, showCredits } from '../api/management/account.ts'
 import { listEndUsers } from '../api/management/end-users.ts'

@@ -66,7 +66,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
   },
   'chat-completions': {
     embeds: false,
-    resumes: false,
+    resumes: true,
     endsWithReply: false,
     openItems: false,
     approvals: false,
@@ -84,7 +84,7 @@ export const DIALECT_ABILITIES: Readonly<Record<DialectName, DialectAbilities>> 
   },
   messages: {
     embeds: false,
-    resumes: false,
+    resumes: true,
     endsWithReply: false,
     openItems: false,
     approvals: false,

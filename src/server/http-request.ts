@@ -26,6 +26,9 @@ import type { ResponseSocket } from './response-socket.ts'
 import type { RouteMatch } from './router.ts'
 
 /** Methods that a preflight of an unknown path is answered with. */
+/** Of an upload that is refused because of its path: how much of it is read, and for how long. */
+const DISCARDED_MAX_BYTES = 32 * 1024 * 1024
+const DISCARDED_MS = 10_000
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 /** Label of paths that match no route, and method of unknown ones. */
 const OTHER = 'other'
@@ -74,6 +77,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
   /** The connection closes after the answer. */
+  /** Null: the body is not discarded, or it has ended. */
+  #discarding: { bytes: number; end(): void } | null = null
   readonly #isLast: boolean
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
@@ -112,7 +117,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.dialect = this.#match === null ? deps.router.dialectAbove(head.path) : this.#match.resource.dialect
     this.bodiless = head.method === 'HEAD'
     this.#operation = this.#match?.resource.operations.get(head.method)
-    const anyMedia = this.#operation?.accept === 'raw' && this.#operation.media === 'any'
+    // An upload to a path that is not there is told so, and not that its media type is wrong.
+    const anyMedia =
+      this.#match === null || (this.#operation?.accept === 'raw' && this.#operation.media === 'any')
     const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, anyMedia)
     this.#accepted = verdict instanceof GatewayError ? null : verdict
     const headers = this.#accepted?.headers
@@ -149,6 +156,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   /** Takes a chunk of the body. Runs inside the library's callback. */
   chunk(bytes: ArrayBuffer, isLast: boolean): void {
     this.#isSent ||= isLast
+    if (this.#discarding !== null) this.#discard(bytes.byteLength, isLast)
     this.#body?.push(bytes, isLast)
     if (this.#accepted?.contentLength !== null || this.#body instanceof BodyStream) return
     try {
@@ -160,6 +168,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
   gone(): void {
+    this.#discarding?.end()
     this.#admission.clientGone()
   }
 
@@ -243,7 +252,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
   #serve(): void | Promise<void> {
     if (this.#socket.dead) return
-    if (this.#refusal !== null) throw this.#refusal
+    if (this.#refusal !== null) return this.#refuse(this.#refusal)
     const match = this.#match
     const accepted = this.#accepted
     if (accepted === null) return
@@ -265,6 +274,34 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     return key instanceof Promise
       ? key.then(found => this.#enter(operation, match, accepted, found))
       : this.#enter(operation, match, accepted, key)
+  }
+
+  /**
+   * Refuses at once or, where an upload came to a path that is not there, when it has arrived: many clients lose an
+   * answer that comes while they are sending. @throws GatewayError
+   */
+  #refuse(refusal: GatewayError): Promise<void> {
+    if (this.#match !== null || !this.isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
+      throw refusal
+    const { clock } = this.#deps.admissions.deps
+    return new Promise<void>((_, reject) => {
+      const timer = clock.after(DISCARDED_MS, () => this.#discarding?.end())
+      this.#discarding = {
+        bytes: 0,
+        end: () => {
+          this.#discarding = null
+          timer.cancel()
+          reject(refusal)
+        },
+      }
+    })
+  }
+
+  #discard(bytes: number, isLast: boolean): void {
+    const discarding = this.#discarding
+    if (discarding === null) return
+    discarding.bytes += bytes
+    if (isLast || discarding.bytes > DISCARDED_MAX_BYTES) discarding.end()
   }
 
   /** Takes a place among the requests of the key. */

@@ -27,7 +27,8 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
 }
 /** The operations below a path, by its first part. */
 const BELOW: Readonly<Record<string, string>> = {
-  messages: 'below POST /v1/messages there is only POST /v1/messages/count_tokens',
+  messages:
+    'below POST /v1/messages there are count_tokens, batches and GET /v1/messages/{id}, for resumable streams',
   responses:
     'responses are not stored: below POST /v1/responses there are compact, input_tokens and GET /v1/responses/{id}, for resumable streams',
 }

@@ -10,6 +10,12 @@ import type {
 } from '../protocol/management/batches.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'
 
+/** The file by which a batch was made, and what its maker said of it. */
+export interface BatchInputFile {
+  readonly id: string
+  readonly metadata: Readonly<Record<string, string>> | null
+}
+
 export interface BatchRecord {
   /** `batch_` and 24 letters and digits. */
   readonly id: string
@@ -25,6 +31,8 @@ export interface BatchRecord {
   readonly dataRegion: DataRegion | null
   /** True when a header asked for `gateway_metadata` in the results. */
   readonly withMetadata: boolean
+  /** The file of the workspace that had its lines; null: they came in the body. */
+  readonly inputFile: BatchInputFile | null
   readonly status: BatchStatus
   readonly total: number
   /** Lines with a response, whatever its status was when it came from a provider: see `LineResult.outcome`. */
@@ -162,6 +170,17 @@ export interface StoredResult {
   readonly result: string
 }
 
+/** A line of a batch by its number. */
+export type LineName = Pick<StoredResult, 'number' | 'customId'>
+
+/** Some lines of a batch, in their order. */
+export interface LinePage {
+  /** Those without a result. */
+  readonly items: readonly LineName[]
+  /** Number of the last line that was looked at. */
+  readonly last: number
+}
+
 export interface BatchFilter {
   readonly organizationId: string
   /** Absent: those of all workspaces. */
@@ -171,8 +190,12 @@ export interface BatchFilter {
   /** ISO 8601 UTC, exclusive. */
   readonly createdAfter?: string
   readonly createdBefore?: string
+  /** Absent: all. */
+  readonly endpoint?: BatchEndpoint
   /** Id of the batch behind which the list goes on. */
   readonly after?: string
+  /** Id of the batch before which it ends: the page has the ones next to it. Not beside `after`. */
+  readonly before?: string
 }
 
 /** Line counts of one batch, for its next step. */
@@ -216,7 +239,7 @@ export interface BatchAcceptance {
 
 /** Reading and deleting; batches of other organizations and workspaces count as unknown. */
 export interface BatchReading {
-  /** Newest first, by time and id. Null: there is no batch `after`. */
+  /** Newest first, by time and id. Null: there is no batch `after`, or none `before`. */
   list(
     filter: BatchFilter,
     limit: number,
@@ -227,6 +250,11 @@ export interface BatchReading {
    * a reader who was amid its results never takes them for all.
    */
   results(id: string, after: number, end: PageEnd): Promise<readonly StoredResult[] | null>
+  /**
+   * Lines without a result, of the next lines behind `after` (-1: from the beginning). Null: there are no more lines,
+   * or the batch is gone.
+   */
+  unanswered(id: string, after: number, limit: number): Promise<LinePage | null>
   /** Hides a terminal batch at once and frees its idempotency key; `prune` removes what is left of it. */
   remove(
     organizationId: string,

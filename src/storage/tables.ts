@@ -218,6 +218,8 @@ export interface BatchesTable {
   preferences: string | null
   dataRegion: DataRegion | null
   withMetadata: Flag
+  /** JSON. */
+  inputFile: string | null
   status: StoredBatchStatus
   /** Lines that are stored; they have the numbers from 0. */
   total: number

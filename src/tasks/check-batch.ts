@@ -1,7 +1,7 @@
 /**
- * Validates a POST /batches body, stored in a file: its structure, and the required fields of each request, but not the
- * request bodies (`check-batch-bodies.ts`). Works for a short time and tells how far it came, so that the files of
- * others get their turn. Task worker.
+ * Checks the requests of a batch, which are a file: its form as a whole, and that each request has what it needs, but
+ * not the bodies of the requests (`check-batch-bodies.ts`). Works for a short time and tells how far it came, so that
+ * the files of others get their turn. Task worker.
  */
 import { GatewayError } from '../errors.ts'
 import { type BatchCreation, checkBatchCreation } from '../protocol/management/batch-creation.ts'
@@ -24,9 +24,16 @@ export interface CheckedBatch {
   readonly firstRequest: JsonPlace
 }
 
+/** The body of a batch whose requests are in a file of its workspace. */
+export interface BatchByFile {
+  readonly fields: BatchCreation
+  readonly fileId: string
+}
+
 export type CheckBatchOutput =
   | { readonly outcome: 'more'; readonly progress: BatchProgress }
   | ({ readonly outcome: 'whole' } & CheckedBatch)
+  | ({ readonly outcome: 'by-file' } & BatchByFile)
   | { readonly outcome: 'fault'; readonly code: BatchFault['code']; readonly message: string }
 
 export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): CheckBatchOutput {
@@ -37,9 +44,7 @@ export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): Check
   })
   try {
     const reached = reader.read()
-    return reached.before === 'end'
-      ? { outcome: 'whole', ...whole(reached) }
-      : { outcome: 'more', progress: reached }
+    return reached.before === 'end' ? ended(reached) : { outcome: 'more', progress: reached }
   } catch (thrown) {
     if (thrown instanceof BatchFault) return { outcome: 'fault', code: thrown.code, message: thrown.message }
     if (!(thrown instanceof GatewayError)) throw thrown
@@ -48,10 +53,19 @@ export function checkBatch({ file, progress, budgetMs }: CheckBatchInput): Check
 }
 
 /** @throws BatchFault, GatewayError */
-function whole(progress: BatchProgress): CheckedBatch {
-  const { fields, firstRequest, requests } = progress
-  const checked = checkBatchCreation(fields)
-  if (firstRequest === null)
-    throw new BatchFault('invalid_request', 'requests: is required and must be an array')
-  return { fields: checked, model: modelOf(progress), requests, firstRequest }
+function ended(progress: BatchProgress): CheckBatchOutput {
+  const { form, firstRequest, requests } = progress
+  const fields = form === 'params' ? MESSAGES : checkBatchCreation(progress.fields)
+  const fileId = fields.input_file_id ?? null
+  if (fileId === null) {
+    if (fields.metadata != null)
+      throw new BatchFault('invalid_request', 'metadata: is a field of batches with input_file_id alone')
+    if (firstRequest === null)
+      throw new BatchFault('invalid_request', 'requests: is required and must be an array')
+  } else if (firstRequest === null) return { outcome: 'by-file', fields, fileId }
+  else if (form !== 'lines')
+    throw new BatchFault('invalid_request', 'input_file_id: must not be given beside requests')
+  return { outcome: 'whole', fields, model: modelOf(progress), requests, firstRequest }
 }
+
+const MESSAGES: BatchCreation = { endpoint: '/v1/messages' }

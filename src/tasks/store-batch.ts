@@ -19,6 +19,7 @@ import { ConflictError, type Store, StoreError } from '../storage/store.ts'
 import { BATCH_START, BatchReader, type FoundRequest } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import { type ByteSource, type JsonPlace, readFully } from './batches/json-scanner.ts'
+import type { RequestFormName } from './batches/request-forms.ts'
 import { TaskFailure } from './task.ts'
 
 /** The place of a request in the file. */
@@ -32,6 +33,7 @@ interface Verbs {
   readonly add: {
     readonly id: string
     readonly file: FileBytes
+    readonly form: RequestFormName
     /** The first request that is not added yet. */
     readonly from: RequestPlace
     readonly leaseUntilMs: number
@@ -118,14 +120,15 @@ async function accept(batches: Store['batches'], asked: AcceptedBatch): Promise<
 
 async function add(
   batches: Store['batches'],
-  { id, file, from, leaseUntilMs, budgetMs }: Verbs['add'],
+  { id, file, form, from, leaseUntilMs, budgetMs }: Verbs['add'],
 ): Promise<StoreBatchOutput> {
   if (!(await batches.keepOpen(id, leaseUntilMs))) return { outcome: 'lost' }
   const endMs = performance.now() + budgetMs
   const source = fileSource(file)
   let group: FoundRequest[] = []
   let bytes = 0
-  const start = { ...BATCH_START, place: from.place, before: 'requests', requests: from.number } as const
+  const { place, number } = from
+  const start = { ...BATCH_START, form, place, before: 'requests', requests: number } as const
   const reader = new BatchReader(source, start, {
     onRequest(request) {
       group.push(request)
@@ -134,11 +137,12 @@ async function add(
     isEnough: () => bytes >= GROUP_BYTES || group.length >= GROUP_REQUESTS,
   })
   for (;;) {
-    const { before, place, requests } = reader.read()
+    const reached = reader.read()
     const failed = await addGroup(batches, id, linesOf(source, group))
     if (failed !== null) return failed
-    if (before === 'end') return { outcome: 'added', next: null }
-    if (performance.now() >= endMs) return { outcome: 'added', next: { place, number: requests } }
+    if (reached.before === 'end') return { outcome: 'added', next: null }
+    if (performance.now() >= endMs)
+      return { outcome: 'added', next: { place: reached.place, number: reached.requests } }
     group = []
     bytes = 0
   }

@@ -113,7 +113,7 @@ t.test('activity tells today and the days before by model and provider', async t
     date: '2026-07-15',
     model: 'acme/fast-1',
     model_permaslug: 'acme/fast-1',
-    endpoint_id: null,
+    endpoint_id: 'acme/acme/fast-1',
     provider_name: 'acme',
     usage: 0.3,
     byok_usage_inference: 4,
@@ -128,8 +128,8 @@ t.test('activity tells today and the days before by model and provider', async t
   )
   t.match(slow, { date: '2026-06-16', usage: 2, provider_name: 'Simulated' }, 'the name of a known provider')
   t.match(
-    list.filter(row => row['model'] === null),
-    [{ provider_name: null, requests: 1, usage: 0 }],
+    list.filter(row => row['model'] === ''),
+    [{ provider_name: '', endpoint_id: '', requests: 1, usage: 0 }],
   )
   t.equal(list.at(-1)?.['date'], '2026-06-16', 'newest first')
 
@@ -146,7 +146,7 @@ t.test('activity tells today and the days before by model and provider', async t
   const grouped = (await call('GET', '/activity?group_by=workspace&date=2026-07-15')).list
   t.same(
     grouped
-      .filter(row => row['model'] !== null)
+      .filter(row => row['model'] !== '')
       .map(row => [row['workspace_id'], row['requests']])
       .toSorted(),
     [

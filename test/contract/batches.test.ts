@@ -30,6 +30,18 @@ const NEW = {
   usage: null,
   error: null,
   results: null,
+  input_file_id: null,
+  output_file_id: null,
+  error_file_id: null,
+  errors: null,
+  metadata: null,
+  in_progress_at: null,
+  finalizing_at: null,
+  completed_at: null,
+  failed_at: null,
+  expired_at: null,
+  cancelling_at: null,
+  cancelled_at: null,
 }
 
 t.test('a batch is answered with 202 and all its keys, and found again', async t => {
@@ -158,6 +170,10 @@ t.test('usage is the sum of the lines in the shape of the interface', async t =>
     prompt_tokens: 300,
     completion_tokens: 60,
     total_tokens: 360,
+    input_tokens: 300,
+    input_tokens_details: { cached_tokens: 120 },
+    output_tokens: 60,
+    output_tokens_details: { reasoning_tokens: 15 },
     prompt_tokens_details: {
       audio_tokens: 0,
       cache_write_tokens: 30,

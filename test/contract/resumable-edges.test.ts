@@ -168,7 +168,7 @@ t.test('what cannot be answered says why, and what to do', async t => {
     ['', /^stream: must be true: responses are not stored/],
     ['?stream=false', /^stream: must be true/],
     ['?stream=yes', /^stream: must be true or false/],
-    ['?stream=true&starting_after=two', /^starting_after: must be the sequence_number/],
+    ['?stream=true&starting_after=two', /^starting_after: must be the number of the last event/],
     ['?stream=true&starting_after=-1', /^starting_after: must be/],
     ['?stream=true&starting_after=', /^starting_after: must be/],
     ['?stream=true&starting_after=1&starting_after=2', /^starting_after: must not be given twice/],
@@ -191,7 +191,7 @@ t.test('what cannot be answered says why, and what to do', async t => {
   t.same([head.status, head.body], [200, ''])
 })
 
-t.test('the header is true or false, and only for streams of responses', async t => {
+t.test('the header is true or false, and only for streams', async t => {
   const { port, apiKey, store } = await start(t)
   const post = (path: string, value: string, body: object) =>
     readPiece(path, { port, apiKey, headers: { 'x-gateway-resumable': value }, body })
@@ -206,9 +206,9 @@ t.test('the header is true or false, and only for streams of responses', async t
   t.equal(whole.status, 400)
   t.match(messageOf(whole), /^X-Gateway-Resumable: needs a stream/)
   for (const path of ['/chat/completions', '/messages']) {
-    const piece = await post(path, 'true', { ...messages, stream: true })
+    const piece = await post(path, 'true', messages)
     t.equal(piece.status, 400, path)
-    t.match(piece.body, /X-Gateway-Resumable: works with POST \/responses only/)
+    t.match(piece.body, /X-Gateway-Resumable: needs a stream/)
   }
   const plain = await post('/responses', 'false', body)
   t.equal(plain.status, 200)

@@ -90,7 +90,7 @@ t.test('the chunks of an answer, one by one', async t => {
     ...common,
     choices: [{ index: 0, delta, finish_reason: null, native_finish_reason: null, logprobs: null }],
   })
-  const last = { ...common, service_tier: 'flex', system_fingerprint: null }
+  const last = { ...common, service_tier: 'flex' }
   const detail = { id: 'rs_1', format: 'anthropic-claude-v1', index: 0 }
   t.strictSame(chunksOf(framesOf(events)), [
     { ...common, choices: [], debug: { echo_upstream_body: { model: 'up' } } },

@@ -41,6 +41,7 @@ export function someBatch({ idempotencyKey = null, lines = 3, ...fields }: Batch
     preferences: null,
     dataRegion: null,
     withMetadata: false,
+    inputFile: null,
     total: given.length,
     createdAt: new Date(NOW_MS + made * 1000).toISOString(),
     expiresAt: new Date(NOW_MS + 86_400_000).toISOString(),

@@ -118,6 +118,7 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       idempotencyKey: null,
       withMetadata: false,
       dataRegion: null,
+      openFile: () => Promise.reject(new Error('no file is asked for')),
       read: reader => reader.take(Buffer.from(body), 0),
       announcedBytes: body.length,
       watch: new Stopwatch(0),

@@ -7,6 +7,7 @@ import {
   type BatchProgress,
   BatchReader,
   type FoundRequest,
+  fileStart,
   modelOf,
 } from '../../src/tasks/batches/batch-reader.ts'
 import { memorySource } from '../support/memory-bytes.ts'
@@ -137,7 +138,12 @@ t.test('what is wrong is named by its path, and nothing of it is told', async t 
       /callback_url: is not offered .*GET \/v1\/batches/,
     ],
     ['no callback', batch(request('{}'), ',"callback_url":null,"model":"m"'), null],
-    ['a file', batch('[]', ',"input_file_id":"secret"'), /input_file_id: .*requests/],
+    ['a file without a name', batch('[]', ',"input_file_id":""'), /input_file_id: must /],
+    [
+      'results that expire',
+      batch('[]', ',"output_expires_after":{"secret":1}'),
+      /output_expires_after: .*delete/,
+    ],
     ['another endpoint', '{"endpoint":"/v1/secret"}', /endpoint: must be one of \/v1\/responses, /],
     ['another window', '{"completion_window":"1h"}', /completion_window: must be 24h or null/],
     ['no window', batch(request('{}'), ',"completion_window":null,"model":"m"'), null],
@@ -271,6 +277,40 @@ t.test('what is wrong is named by its path, and nothing of it is told', async t 
       t.notMatch(told ?? '', /sk-|https:|: secret|"secret"/, name)
     }
   }
+})
+
+t.test('lines of a file and params of messages are read as requests, stopped at any of them', t => {
+  const line = (id: string, more: object = {}) =>
+    JSON.stringify({ custom_id: id, method: 'POST', url: '/v1/responses', body: { model: 'm' }, ...more })
+  const cases = [
+    {
+      start: fileStart({ endpoint: '/v1/responses' }),
+      text: `\ufeff${line('a')}\r\n\n${line('b')}${line('c')}\n`,
+    },
+    {
+      start: { ...BATCH_START, form: 'params' as const },
+      text: `{"requests":[${['a', 'b', 'c'].map(id => `{"custom_id":"${id}","params":{"model":"m"}}`).join()}]}`,
+    },
+  ]
+  for (const { start, text } of cases) {
+    const source = memorySource(Buffer.from(text))
+    for (const isEnough of [() => true, () => false]) {
+      const ids: string[] = []
+      let progress = start
+      while (progress.before !== 'end') {
+        const terms = {
+          onRequest: ({ customId, from, to }: FoundRequest) => {
+            ids.push(customId)
+            t.equal(Buffer.from(text).subarray(from, to).toString(), '{"model":"m"}')
+          },
+          isEnough,
+        }
+        progress = structuredClone(new BatchReader(source, progress, terms).read())
+      }
+      t.same([ids, progress.requests, modelOf(progress)], [['a', 'b', 'c'], 3, 'm'])
+    }
+  }
+  t.end()
 })
 
 t.test('a body that ends early is refused, wherever it ends', async t => {

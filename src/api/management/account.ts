@@ -150,10 +150,11 @@ function toActivityDocument(
 ) {
   return {
     date: row.date,
-    model: row.model,
-    model_permaslug: row.model,
-    endpoint_id: null,
-    provider_name: row.provider === null ? null : (providerName(row.provider) ?? row.provider),
+    // Texts, also where nothing is known, because clients insist on them.
+    model: row.model ?? '',
+    model_permaslug: row.model ?? '',
+    endpoint_id: row.model === null || row.provider === null ? '' : `${row.provider}/${row.model}`,
+    provider_name: row.provider === null ? '' : (providerName(row.provider) ?? row.provider),
     usage: sumToUsd(chargeOf(row, byokFeePercent)),
     byok_usage_inference: sumToUsd(row.byokCost),
     requests: row.requests,

@@ -248,10 +248,10 @@ const ENTRY = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-
 
 export const ActivityDay = Type.Object({
   date: Type.String({ format: 'date' }),
-  model: orNoText,
-  model_permaslug: orNoText,
-  endpoint_id: Type.Null(),
-  provider_name: orNoText,
+  model: Type.String({ description: 'Empty: no model was found' }),
+  model_permaslug: text,
+  endpoint_id: text,
+  provider_name: Type.String({ description: 'Empty: no provider was asked' }),
   usage: usd,
   byok_usage_inference: usd,
   requests: count,
@@ -319,7 +319,7 @@ const account: Descriptions = {
             date: '2026-07-16',
             model: 'acme/fast-1',
             model_permaslug: 'acme/fast-1',
-            endpoint_id: null,
+            endpoint_id: 'acme/acme/fast-1',
             provider_name: 'Acme',
             usage: 0.5,
             byok_usage_inference: 0,

@@ -9,15 +9,18 @@ import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './
 export const BatchBody = Type.Object(
   {
     ...BatchCreation.properties,
-    requests: Type.Array(
-      Type.Object({
-        custom_id: Type.String({ minLength: 1, maxLength: CUSTOM_ID_MAX_CHARS }),
-        body: Type.Unsafe<object>({
-          ...AnyObject,
-          description: 'A body of the endpoint, without stream. Each is checked when the batch is accepted.',
+    requests: Type.Optional(
+      Type.Array(
+        Type.Object({
+          custom_id: Type.String({ minLength: 1, maxLength: CUSTOM_ID_MAX_CHARS }),
+          body: Type.Unsafe<object>({
+            ...AnyObject,
+            description:
+              'A body of the endpoint, without stream. Each is checked when the batch is accepted.',
+          }),
         }),
-      }),
-      { minItems: 1 },
+        { minItems: 1, description: 'Required, unless input_file_id names a file that has them.' },
+      ),
     ),
   },
   { additionalProperties: false },
@@ -27,6 +30,10 @@ const UsageOfBatch = Type.Object({
   prompt_tokens: count,
   completion_tokens: count,
   total_tokens: count,
+  input_tokens: count,
+  input_tokens_details: Type.Object({ cached_tokens: count }),
+  output_tokens: count,
+  output_tokens_details: Type.Object({ reasoning_tokens: count }),
   prompt_tokens_details: Type.Object({
     audio_tokens: count,
     cache_write_tokens: count,
@@ -89,6 +96,23 @@ const batch = {
   request_counts: Type.Object({ total: count, completed: count, failed: count }),
   usage: nullable(UsageOfBatch),
   error: nullable(Type.Object({ message: text })),
+  input_file_id: orNoText,
+  output_file_id: orNoText,
+  error_file_id: orNoText,
+  errors: nullable(
+    Type.Object({
+      object: Type.Literal('list'),
+      data: Type.Array(Type.Object({ code: text, line: nullable(count), message: text, param: orNoText })),
+    }),
+  ),
+  metadata: nullable(Type.Record(Type.String(), text)),
+  in_progress_at: nullable(unixSeconds),
+  finalizing_at: nullable(unixSeconds),
+  completed_at: nullable(unixSeconds),
+  failed_at: nullable(unixSeconds),
+  expired_at: nullable(unixSeconds),
+  cancelling_at: nullable(unixSeconds),
+  cancelled_at: nullable(unixSeconds),
 }
 export const BatchAnswer = Type.Object({ ...batch, results: nullable(Type.Array(BatchResult)) })
 
@@ -107,6 +131,18 @@ const BATCH = {
   usage: null,
   error: null,
   results: null,
+  input_file_id: null,
+  output_file_id: null,
+  error_file_id: null,
+  errors: null,
+  metadata: null,
+  in_progress_at: null,
+  finalizing_at: null,
+  completed_at: null,
+  failed_at: null,
+  expired_at: null,
+  cancelling_at: null,
+  cancelled_at: null,
 }
 
 const time = Type.String({ description: 'Unix seconds, or ISO 8601 with seconds and a zone; exclusive' })
@@ -130,6 +166,12 @@ export const BATCHES: Descriptions = {
           endpoint: '/v1/responses',
           model: 'sim/echo',
           requests: [{ custom_id: 'greeting', body: { input: 'Hello' } }],
+        },
+        file: {
+          endpoint: '/v1/chat/completions',
+          completion_window: '24h',
+          input_file_id: 'gw_file_Tzj7Kt3rbMo4uCZEFCh4mPqR',
+          metadata: { project: 'tea' },
         },
       },
     },
@@ -166,12 +208,13 @@ export const BATCHES: Descriptions = {
   },
   getBatch: {
     tag: 'Batches',
-    text: 'A batch that has ended has its results, in the order of the requests.',
+    text: 'A batch that has ended has its results, in the order of the requests; one by input_file_id has them in the files output_file_id and error_file_id.',
     answers: {
       200: answer(BatchAnswer, 'The batch.', {
         ...BATCH,
         status: 'failed',
         finalized_at: 1795384113,
+        failed_at: 1795384113,
         request_counts: { total: 1, completed: 0, failed: 1 },
         results: [
           {

@@ -163,7 +163,6 @@ export const ChatChunk = Type.Object(
     model: text,
     provider: orNoText,
     service_tier: Type.Optional(orNoText),
-    system_fingerprint: Type.Optional(Type.Null()),
     choices: Type.Array(
       Type.Object({
         index: count,

@@ -66,6 +66,7 @@ import { FileAnswer } from './files.ts'
 import { Generation } from './generations.ts'
 import { CountedMessage, EmbeddingsInput } from './inference.ts'
 import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
+import { MessageBatchAnswer, MessageBatchBody } from './message-batches.ts'
 import {
   AlignmentAnswer,
   AnnotationAnswer,
@@ -128,6 +129,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   CountTokensRequest: CountedMessage,
   EmbeddingsRequest: EmbeddingsInput,
   BatchRequest: BatchBody,
+  MessageBatchRequest: MessageBatchBody,
   KeyCreation,
   KeyUpdate,
   WorkspaceCreation,
@@ -169,6 +171,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   ChatFailure: ENVELOPES.Chat,
   BatchResult,
   Batch: BatchAnswer,
+  MessageBatch: MessageBatchAnswer,
   StoredFile: FileAnswer,
   Generation,
   Model: ModelAnswer,

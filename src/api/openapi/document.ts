@@ -22,6 +22,7 @@ import { GENERATIONS } from './generations.ts'
 import { GOOGLE } from './google.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
+import { MESSAGE_BATCHES } from './message-batches.ts'
 import { text } from './response.ts'
 import { RULES } from './rules.ts'
 
@@ -82,6 +83,7 @@ export const DESCRIPTIONS: Descriptions = {
   ...INFERENCE,
   ...GOOGLE,
   ...BATCHES,
+  ...MESSAGE_BATCHES,
   ...FILES,
   ...CATALOGUE,
   ...GENERATIONS,

@@ -1,5 +1,5 @@
 /** The interface description of the operations that ask a model. Pure. */
-import { Type } from '@sinclair/typebox'
+import { type TSchema, Type } from '@sinclair/typebox'
 import { ChatBody } from '../../dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../dialects/embeddings/body-schema.ts'
 import { MessagesBody } from '../../dialects/messages/body-schema.ts'
@@ -11,6 +11,7 @@ import {
   type Descriptions,
   header,
   METADATA_HEADER,
+  type OperationDescription,
   PROOF_HEADER,
   query,
   RESUMABLE_HEADER,
@@ -206,6 +207,35 @@ export const CountedMessage = Type.Object({
 const HELLO = [{ role: 'user', content: 'Hello' }]
 const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
 
+const PLACE = 'Place in the stream, from 0, of the last frame that you have; default: none.'
+
+/** The reading of a resumable stream. */
+function resumed(after: string, schema: TSchema, example: string): OperationDescription {
+  return {
+    tag: 'Inference',
+    text:
+      'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +
+      'while it runs and for a window after its end.',
+    parameters: [
+      query(
+        'stream',
+        Type.Unsafe<boolean>({ type: 'boolean', const: true }),
+        'Only streams can be read.',
+        true,
+      ),
+      query('starting_after', count, after),
+    ],
+    answers: {
+      200: {
+        text: 'The events after that one, then the live rest of the stream.',
+        content: null,
+        stream: { schema, example },
+      },
+    },
+    failures: ['gone'],
+  }
+}
+
 export const INFERENCE: Descriptions = {
   createResponse: {
     tag: 'Inference',
@@ -238,33 +268,17 @@ export const INFERENCE: Descriptions = {
       },
     },
   },
-  resumeResponse: {
-    tag: 'Inference',
-    text:
-      'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +
-      'while it runs and for a window after its end.',
-    parameters: [
-      query(
-        'stream',
-        Type.Unsafe<boolean>({ type: 'boolean', const: true }),
-        'Only streams can be read.',
-        true,
-      ),
-      query('starting_after', count, 'sequence_number of the last event that you have; default: none.'),
-    ],
-    answers: {
-      200: {
-        text: 'The events after that one, then the live rest of the stream.',
-        content: null,
-        stream: { schema: ResponseEvent, example: DELTA },
-      },
-    },
-    failures: ['gone'],
-  },
+  resumeResponse: resumed(
+    'sequence_number of the last event that you have; default: none.',
+    ResponseEvent,
+    DELTA,
+  ),
+  resumeChatCompletion: resumed(PLACE, ChatChunk, CHUNK),
+  resumeMessage: resumed(PLACE, MessageEvent, BLOCK),
   createChatCompletion: {
     tag: 'Inference',
     text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
-    parameters: HEADERS,
+    parameters: [...HEADERS, RESUMABLE_HEADER],
     body: {
       schema: ChatBody,
       examples: {
@@ -305,7 +319,7 @@ export const INFERENCE: Descriptions = {
   createMessage: {
     tag: 'Inference',
     text: 'A stream has one event in each frame, and ends with message_stop or error.',
-    parameters: [...HEADERS, BETAS],
+    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER],
     body: {
       schema: MessagesBody,
       examples: { text: { model: 'sim/echo', max_tokens: 100, messages: HELLO } },

@@ -349,7 +349,6 @@ function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFi
   const last = {
     provider: response.provider ?? common['provider'],
     service_tier: response.service_tier,
-    system_fingerprint: null,
   }
   const finish = {
     index: 0,

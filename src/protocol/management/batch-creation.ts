@@ -4,7 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck, explain } from '../json/body.ts'
-import { maybe, oneOf, text } from '../json/schema.ts'
+import { maybe, metadataMap, oneOf, text } from '../json/schema.ts'
 import { MODEL_MAX_CHARS } from '../limits.ts'
 import { BATCH_ENDPOINTS } from './batches.ts'
 
@@ -13,6 +13,8 @@ export const CUSTOM_ID_MAX_CHARS = 500
 /** `provider.only`: more than there are providers. */
 const PROVIDERS_MAX = 256
 const PROVIDER_MAX_CHARS = 255
+
+const FILE_ID_MAX_CHARS = 255
 
 export const BatchCreation = Type.Object(
   {
@@ -32,6 +34,8 @@ export const BatchCreation = Type.Object(
         { additionalProperties: false },
       ),
     ),
+    input_file_id: maybe(text({ min: 1, max: FILE_ID_MAX_CHARS, storable: true })),
+    metadata: maybe(metadataMap),
   },
   { additionalProperties: false },
 )
@@ -52,5 +56,8 @@ export function fieldProblem(name: string, value: unknown): string | null {
 /** Fields of similar interfaces, with what to do instead. */
 export const FOREIGN_FIELDS: ReadonlyMap<string, string> = new Map([
   ['callback_url', 'is not offered by this gateway: read GET /v1/batches/{id} until the status is final'],
-  ['input_file_id', 'is not a field of this interface: send the requests themselves in requests'],
+  [
+    'output_expires_after',
+    'is not offered by this gateway: results are kept as long as their batch; delete the batch when it is no longer needed',
+  ],
 ])

@@ -106,6 +106,13 @@ export const batches: Migration = {
   },
 }
 
+/** Adds the file that had the requests of a batch. */
+export const batchFiles: Migration = {
+  async up(db) {
+    await db.schema.alterTable('batches').addColumn('input_file', 'text').execute()
+  },
+}
+
 /** Adds what each batch takes in its workspace. What batches take that are there already is their requests alone. */
 export const batchRoom: Migration = {
   async up(db) {

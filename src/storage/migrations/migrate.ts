@@ -8,7 +8,7 @@ import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { audit } from './audit.ts'
-import { batches, batchRoom } from './batches.ts'
+import { batches, batchFiles, batchRoom } from './batches.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { files, memory } from './files.ts'
@@ -47,6 +47,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0022-end-user-weights': endUserWeights,
   '0023-usage-unasked': usageUnasked,
   '0024-usage-sessions': usageSessions,
+  '0025-batch-files': batchFiles,
 }
 
 /**

@@ -1,12 +1,12 @@
 /**
- * Reads a POST /batches body request by request, with keys in any order. What it knows between two requests is plain
- * data, so that another worker can go on. Task worker.
+ * Reads the requests of a batch one by one: of the body of POST /batches, its keys in any order, or of other forms in
+ * which clients write them. What it knows between two requests is plain data, so that another worker can go on. Task
+ * worker.
  */
 
 import { fieldPath, isStorable, withinCharacters } from '../../protocol/json/schema.ts'
 import { MODEL_MAX_CHARS } from '../../protocol/limits.ts'
 import {
-  BATCH_FIELDS,
   CUSTOM_ID_MAX_CHARS,
   FOREIGN_FIELDS,
   fieldProblem,
@@ -26,6 +26,13 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from './json-scanner.ts'
+import {
+  modelPath,
+  REQUEST_FORMS,
+  type RequestForm,
+  type RequestFormName,
+  requestPath,
+} from './request-forms.ts'
 
 /** A fault of a batch. The message names the field by its path and tells nothing of its value. */
 export class BatchFault extends Error {
@@ -56,6 +63,7 @@ interface NamedModel {
 
 /** How far a body was read. Plain data. */
 export interface BatchProgress {
+  readonly form: RequestFormName
   readonly place: JsonPlace
   /** `requests`: before one of the requests. */
   readonly before: 'start' | 'requests' | 'end'
@@ -71,6 +79,7 @@ export interface BatchProgress {
 }
 
 export const BATCH_START: BatchProgress = {
+  form: 'requests',
   place: JSON_START,
   before: 'start',
   fields: {},
@@ -78,6 +87,11 @@ export const BATCH_START: BatchProgress = {
   requests: 0,
   model: null,
   withoutModel: null,
+}
+
+/** The start of a file of lines, for a batch with these fields. */
+export function fileStart(fields: Readonly<Record<string, unknown>>): BatchProgress {
+  return { ...BATCH_START, form: 'lines', before: 'requests', fields, firstRequest: JSON_START }
 }
 
 /** Of fields beside `requests`; more than the longest of them has. */
@@ -104,6 +118,8 @@ export interface ReadTerms {
 export class BatchReader {
   readonly #scanner: JsonScanner
   readonly #terms: ReadTerms
+  readonly #formName: RequestFormName
+  readonly #form: RequestForm
   #before: BatchProgress['before']
   readonly #fields: Map<string, unknown>
   #firstRequest: JsonPlace | null
@@ -118,6 +134,8 @@ export class BatchReader {
   constructor(source: ByteSource, progress: BatchProgress, terms: ReadTerms) {
     this.#scanner = new JsonScanner(source, progress.place)
     this.#terms = terms
+    this.#formName = progress.form
+    this.#form = REQUEST_FORMS[progress.form]
     this.#before = progress.before
     this.#fields = new Map(Object.entries(progress.fields))
     this.#firstRequest = progress.firstRequest
@@ -129,12 +147,15 @@ export class BatchReader {
   /** Reads on until the terms say that it is enough, or to the end: then that is before `end`. @throws BatchFault */
   read(): BatchProgress {
     try {
-      if (this.#before === 'requests') this.#readRequests()
-      else if (this.#before === 'start') this.#readDocument()
+      if (this.#before === 'requests') {
+        if (this.#form.isLines) this.#readLines()
+        else this.#readRequests()
+      } else if (this.#before === 'start') this.#readDocument()
     } catch (thrown) {
       throw thrown instanceof JsonFault ? this.#notJson(thrown) : thrown
     }
     return {
+      form: this.#formName,
       place: this.#scanner.place,
       before: this.#before,
       fields: Object.fromEntries(this.#fields),
@@ -182,9 +203,10 @@ export class BatchReader {
     if (this.#fields.has(name)) throw this.#problem('must not be given twice')
     const value = this.#scanner.value(FIELD_MAX_BYTES)
     const foreign = FOREIGN_FIELDS.get(name)
+    const { fields } = this.#form
     if (foreign !== undefined && value !== null) throw this.#problem(foreign)
-    if (foreign === undefined && !BATCH_FIELDS.has(name)) {
-      const known = [...BATCH_FIELDS, 'requests'].join(', ')
+    if (foreign === undefined && !fields.has(name)) {
+      const known = [...fields, 'requests'].join(', ')
       throw this.#problem(`is not a known field; the known ones are ${known}`)
     }
     if (value === undefined) throw this.#problem(`must have at most ${FIELD_MAX_BYTES} bytes`)
@@ -203,6 +225,28 @@ export class BatchReader {
   }
 
   // Requests
+
+  /** From the beginning of a line. White space stands between two of them, and nothing else. */
+  #readLines(): void {
+    const scanner = this.#scanner
+    if (this.#requests === 0) {
+      scanner.skipMark()
+      if (scanner.peek() === END)
+        throw new BatchFault('invalid_request', 'input_file_id: the file has no lines')
+    }
+    for (;;) {
+      this.#number = this.#requests
+      this.#field = ''
+      this.#readRequest()
+      this.#requests++
+      this.#number = -1
+      if (scanner.peek() === END) {
+        this.#before = 'end'
+        return
+      }
+      if (this.#terms.isEnough()) return
+    }
+  }
 
   #beginRequests(): void {
     const scanner = this.#scanner
@@ -241,14 +285,17 @@ export class BatchReader {
 
   #readRequest(): void {
     const scanner = this.#scanner
+    const { body, more } = this.#form
+    const known = ['custom_id', ...more, body]
     if (scanner.peek() !== OPEN_BRACE) {
       scanner.skip()
-      throw this.#problem('must be an object with custom_id and body')
+      throw this.#problem(`must be an object with ${known.join(', ')}`)
     }
     scanner.advance()
     let customId: string | null = null
     let from = -1
     let to = -1
+    const given = new Set<string>()
     if (scanner.peek() !== CLOSE_BRACE) {
       do {
         this.#field = ''
@@ -257,7 +304,7 @@ export class BatchReader {
         if (name === 'custom_id') {
           if (customId !== null) throw this.#problem('must not be given twice')
           customId = this.#readCustomId()
-        } else if (name === 'body') {
+        } else if (name === body) {
           if (from !== -1) throw this.#problem('must not be given twice')
           if (scanner.peek() !== OPEN_BRACE) {
             scanner.skip()
@@ -266,15 +313,31 @@ export class BatchReader {
           from = scanner.offset
           this.#readBody()
           to = scanner.offset
-        } else throw this.#problem('is not a known field; the known ones are custom_id, body')
+        } else if (more.some(each => each === name)) {
+          if (given.has(name)) throw this.#problem('must not be given twice')
+          given.add(name)
+          this.#checkField(name)
+        } else throw this.#problem(`is not a known field; the known ones are ${known.join(', ')}`)
       } while (!this.#isLast(CLOSE_BRACE))
     }
     scanner.advance()
     this.#field = 'custom_id'
     if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID}`)
-    this.#field = 'body'
+    this.#field = body
     if (from === -1) throw this.#problem('is required and must be an object')
+    for (const name of more) {
+      this.#field = name
+      if (!given.has(name)) throw this.#problem('is required')
+    }
     this.#terms.onRequest({ number: this.#number, customId, from, to })
+  }
+
+  /** Of a line: its method, and its url, which is the endpoint of the batch. */
+  #checkField(name: string): void {
+    const wanted = name === 'method' ? 'POST' : this.#fields.get('endpoint')
+    // Where the file is read again, the fields of the batch are not there, and all lines have passed.
+    if (this.#scanner.value(FIELD_MAX_BYTES) === wanted || wanted === undefined) return
+    throw this.#problem(`must be ${String(wanted)}${name === 'method' ? '' : ', the endpoint of the batch'}`)
   }
 
   #readCustomId(): string {
@@ -317,7 +380,7 @@ export class BatchReader {
     }
     const model = scanner.text(MODEL_MAX_BYTES)
     if (model !== null && withinCharacters(model, MODEL_MAX_CHARS)) return model
-    this.#field = 'body.model'
+    this.#field = MODEL
     throw this.#problem(`must have at most ${MODEL_MAX_CHARS} characters`)
   }
 
@@ -325,7 +388,7 @@ export class BatchReader {
     const number = this.#number
     if (model === null) this.#withoutModel ??= number
     else if (this.#model === null) this.#model = { name: model, number }
-    else if (model !== this.#model.name) throw otherModel(number)
+    else if (model !== this.#model.name) throw otherModel(this.#formName, number)
   }
 
   // Parts of both
@@ -350,10 +413,9 @@ export class BatchReader {
   }
 
   #path(): string {
-    const request = this.#number === -1 ? '' : `requests[${this.#number}]`
-    if (this.#field === '') return request === '' ? 'body' : request
-    // Names of ours are no plain words only where they have a dot.
-    return this.#field === 'body.model' ? `${request}.body.model` : fieldPath(request, this.#field)
+    if (this.#number === -1) return this.#field === '' ? 'body' : fieldPath('', this.#field)
+    if (this.#field === MODEL) return modelPath(this.#formName, this.#number)
+    return requestPath(this.#formName, this.#number, this.#field)
   }
 
   #notJson({ kind, place }: JsonFault): BatchFault {
@@ -366,6 +428,9 @@ export class BatchReader {
   }
 }
 
+/** Stands for the model in the body of a request. */
+const MODEL = 'body.model'
+
 const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters, without the NUL character and broken Unicode`
 
 function textOf({ offset, line }: JsonPlace): string {
@@ -376,7 +441,7 @@ function textOf({ offset, line }: JsonPlace): string {
  * The one model of a batch that was read to its end.
  * @throws BatchFault when there is none, or another one
  */
-export function modelOf({ fields, model, withoutModel }: BatchProgress): string {
+export function modelOf({ form, fields, model, withoutModel }: BatchProgress): string {
   const named = fields['model']
   if (typeof named !== 'string') {
     if (model === null) {
@@ -388,16 +453,16 @@ export function modelOf({ fields, model, withoutModel }: BatchProgress): string 
     if (withoutModel === null) return model.name
     throw new BatchFault(
       'invalid_request',
-      `requests[${withoutModel}].body.model: is required, because the batch itself names no model`,
+      `${modelPath(form, withoutModel)}: is required, because the batch itself names no model`,
     )
   }
-  if (model !== null && model.name !== named) throw otherModel(model.number)
+  if (model !== null && model.name !== named) throw otherModel(form, model.number)
   return named
 }
 
-function otherModel(number: number): BatchFault {
+function otherModel(form: RequestFormName, number: number): BatchFault {
   return new BatchFault(
     'unprocessable',
-    `requests[${number}].body.model: must be the same in the whole batch: a batch has one model`,
+    `${modelPath(form, number)}: must be the same in the whole batch: a batch has one model`,
   )
 }

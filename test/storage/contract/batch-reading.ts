@@ -33,6 +33,39 @@ export async function batchReadingContract(t: Test, opened: Opened): Promise<voi
     }
     t.same(await batches.list({ ...PLACE, after: 'batch_b' }, 5), { items: [], hasMore: false })
     t.equal(await batches.list({ ...PLACE, after: 'batch_x' }, 5), null)
+    const before = async (id: string, limit: number) => {
+      const page = await batches.list({ ...PLACE, before: id }, limit)
+      return page === null ? null : [page.items.map(item => item.id), page.hasMore]
+    }
+    t.same(await before('batch_c', 2), [['batch_e', 'batch_d'], true], 'the ones next to it')
+    t.same(await before('batch_c', 3), [['batch_a', 'batch_e', 'batch_d'], false])
+    t.same(await before('batch_a', 3), [[], false])
+    t.equal(await before('batch_x', 3), null)
+    await accept(batches, { id: 'batch_m', createdAt: at(4), lines: 0, endpoint: '/v1/messages' })
+    const ofMessages = await batches.list({ ...PLACE, endpoint: '/v1/messages' }, 5)
+    t.same(
+      ofMessages?.items.map(({ id }) => id),
+      ['batch_m'],
+    )
+  })
+
+  await t.test('lines without a result are told page by page, and the file of a batch is kept', async t => {
+    const { batches } = await opened(t)
+    const inputFile = { id: 'gw_file_1', metadata: { project: 'tea' } }
+    const { id } = await acceptRunning(batches, { lines: 4, inputFile })
+    t.same((await batches.find('org_1', 'ws_1', id))?.inputFile, inputFile)
+    const [first] = await claim(batches, id, 'runner', 1)
+    if (first !== undefined) await batches.work.finish('runner', [someResult(first)])
+    t.same(
+      (await batches.unanswered(id, -1, 2))?.items.map(({ number }) => number),
+      [1],
+    )
+    t.same(
+      (await batches.unanswered(id, 1, 9))?.items.map(({ number }) => number),
+      [2, 3],
+    )
+    t.equal(await batches.unanswered(id, 3, 9), null)
+    t.equal(await batches.unanswered('batch_x', -1, 9), null)
   })
 
   await t.test('without a workspace the batches of all are listed, of one organization', async t => {

@@ -12,26 +12,31 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
     db.selectFrom('batches').where(inWorkspace(organizationId, workspaceId)).where(isVisible)
 
   return {
-    async list({ organizationId, workspaceId, statuses, createdAfter, createdBefore, after }, limit) {
+    async list({ organizationId, workspaceId, statuses, endpoint, ...terms }, limit) {
+      const { createdAfter, createdBefore, after, before } = terms
       let listed = visibleIn(organizationId, workspaceId)
-      if (after !== undefined) {
-        const last = await listed.select(['createdAt', 'id']).where('id', '=', after).executeTakeFirst()
-        if (last === undefined) return null
+      const neighbour = after ?? before
+      if (neighbour !== undefined) {
+        const near = await listed.select(['createdAt', 'id']).where('id', '=', neighbour).executeTakeFirst()
+        if (near === undefined) return null
         listed = listed.where(({ eb, refTuple, tuple }) =>
-          eb(refTuple('createdAt', 'id'), '<', tuple(last.createdAt, last.id)),
+          eb(refTuple('createdAt', 'id'), after === undefined ? '>' : '<', tuple(near.createdAt, near.id)),
         )
       }
+      if (endpoint !== undefined) listed = listed.where('endpoint', '=', endpoint)
       if (statuses?.length === 0) return { items: [], hasMore: false }
       if (statuses !== undefined) listed = listed.where('status', 'in', statuses)
       if (createdAfter !== undefined) listed = listed.where('createdAt', '>', createdAfter)
       if (createdBefore !== undefined) listed = listed.where('createdAt', '<', createdBefore)
+      const direction = before === undefined ? 'desc' : 'asc'
       const rows = await listed
         .selectAll()
-        .orderBy('createdAt', 'desc')
-        .orderBy('id', 'desc')
+        .orderBy('createdAt', direction)
+        .orderBy('id', direction)
         .limit(limit + 1)
         .execute()
-      return { items: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit }
+      const items = rows.slice(0, limit).map(recordOf)
+      return { items: before === undefined ? items : items.reverse(), hasMore: rows.length > limit }
     },
     async find(organizationId, workspaceId, id) {
       const row = await visibleIn(organizationId, workspaceId)
@@ -61,6 +66,29 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .where(isVisible)
         .executeTakeFirst()
       return batch === undefined ? null : results
+    },
+    async unanswered(id, after, limit) {
+      // By the primary key alone: the index of the queue has another order.
+      const lines = await db
+        .selectFrom('batchLines')
+        .select(['number', 'customId', 'readyMs'])
+        .where('batchId', '=', id)
+        .where('number', '>', after)
+        .orderBy('number')
+        .limit(limit)
+        .execute()
+      const last = lines.at(-1)
+      const batch = await db
+        .selectFrom('batches')
+        .select('id')
+        .where('id', '=', id)
+        .where(isVisible)
+        .executeTakeFirst()
+      if (last === undefined || batch === undefined) return null
+      const items = lines
+        .filter(({ readyMs }) => readyMs !== null)
+        .map(({ number, customId }) => ({ number, customId }))
+      return { items, last: last.number }
     },
     async remove(organizationId, workspaceId, id) {
       const { numUpdatedRows } = await db

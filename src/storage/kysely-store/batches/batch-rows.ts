@@ -54,6 +54,7 @@ export function recordOf(row: BatchRow): BatchRecord {
     preferences: row.preferences === null ? null : (JSON.parse(row.preferences) as BatchPreferences),
     dataRegion: row.dataRegion,
     withMetadata: row.withMetadata !== 0,
+    inputFile: row.inputFile === null ? null : (JSON.parse(row.inputFile) as BatchRecord['inputFile']),
     status: visibleStatus(row.status),
     total: row.total,
     completed: row.completed,

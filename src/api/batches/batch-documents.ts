@@ -1,8 +1,9 @@
 /** Batches in the form that clients get. Pure. */
-import { isTerminal } from '../batches/states.ts'
-import { sumToUsd } from '../money.ts'
-import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
-import type { BatchRecord, StoredResult } from '../storage/batches.ts'
+import { isTerminal } from '../../batches/states.ts'
+import { sumToUsd } from '../../money.ts'
+import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../protocol/management/batches.ts'
+import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
+import { type ResultDocument, outputFileId } from './batch-outputs.ts'
 
 /** A batch without its results. */
 export function batchDocument(batch: BatchRecord) {
@@ -23,7 +24,53 @@ export function batchDocument(batch: BatchRecord) {
     usage: hasUsage ? usageDocument(batch.usage) : null,
     error: error === null ? null : { message: error },
     results: null,
+    ...clientFields(batch),
   }
+}
+
+/** The fields that batch clients of OpenAI read beside those. */
+function clientFields(batch: BatchRecord) {
+  const { status, inputFile, error } = batch
+  const endedAt = batch.finalizedAt === null ? null : secondsOf(batch.finalizedAt)
+  const since = (wanted: BatchStatus) => (status === wanted ? endedAt : null)
+  return {
+    input_file_id: inputFile?.id ?? null,
+    output_file_id: outputFileId(batch, 'output'),
+    error_file_id: outputFileId(batch, 'errors'),
+    errors:
+      inputFile === null || error === null ? null : errorList([{ code: 'invalid_request', message: error }]),
+    metadata: inputFile?.metadata ?? null,
+    in_progress_at: batch.startedAt === null ? null : secondsOf(batch.startedAt),
+    finalizing_at: since('completed'),
+    completed_at: since('completed'),
+    failed_at: since('failed'),
+    expired_at: since('expired'),
+    cancelling_at: batch.cancellingAt === null ? null : secondsOf(batch.cancellingAt),
+    cancelled_at: since('cancelled'),
+  }
+}
+
+interface BatchFault {
+  readonly code: string
+  readonly message: string
+  /** From 1; absent: it is about the whole file. */
+  readonly line?: number
+  readonly param?: string | null
+}
+
+/** Faults as batch clients of OpenAI read them. */
+export function errorList(faults: readonly BatchFault[]) {
+  const data = faults.map(({ code, message, line = null, param = null }) => ({ code, line, message, param }))
+  return { object: 'list', data }
+}
+
+/** The faults of lines that failed. */
+export function faultsOf(results: readonly StoredResult[]): readonly BatchFault[] {
+  return results.flatMap(({ number, result }) => {
+    const { error } = JSON.parse(result) as ResultDocument
+    if (error === null) return []
+    return { code: error.error_type, message: error.message, line: number + 1, param: error.param }
+  })
 }
 
 /** A batch as it was when it was accepted, whatever has become of it: the reply to a repeated request is the same. */
@@ -36,6 +83,8 @@ export function newBatchDocument(batch: BatchRecord) {
     usage: NO_USAGE,
     error: null,
     service: null,
+    startedAt: null,
+    cancellingAt: null,
     finalizedAt: null,
   })
 }
@@ -52,6 +101,10 @@ function usageDocument(usage: BatchUsage) {
     prompt_tokens: inputTokens,
     completion_tokens: outputTokens,
     total_tokens: inputTokens + outputTokens,
+    input_tokens: inputTokens,
+    input_tokens_details: { cached_tokens: cachedTokens },
+    output_tokens: outputTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
     prompt_tokens_details: {
       audio_tokens: 0,
       cache_write_tokens: cacheWriteTokens,

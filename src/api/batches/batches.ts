@@ -1,0 +1,283 @@
+/** /batches: creates, lists, shows, cancels and deletes the batches of the key's workspace. */
+import { callerOf } from '../../access/keys.ts'
+import type { BatchAcceptances, InputFile } from '../../batches/accept.ts'
+import { isTerminal, sourcesOf } from '../../batches/states.ts'
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { Files } from '../../files/files.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { type BatchStatus, TERMINAL_STATUSES } from '../../protocol/management/batches.ts'
+import { parseInstant } from '../../protocol/management/management.ts'
+import type { BatchFilter, BatchRecord } from '../../storage/batches.ts'
+import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../../storage/store.ts'
+import { type DataRegionOf, wantsMetadata } from '../client-call.ts'
+import type { FilesApiDeps } from '../files.ts'
+import { limitOf, parameter, refuseField } from '../management/paging.ts'
+import type { ApiRequest, Handler, RawBody, RawHandler, Reply } from '../operation.ts'
+import { refuseProof } from '../proof.ts'
+import { SlowReader } from '../slow-reader.ts'
+import { batchDocument, errorList, faultsOf, newBatchDocument, resultJson } from './batch-documents.ts'
+
+export interface BatchDeps {
+  readonly acceptances: Pick<BatchAcceptances, 'accept'>
+  readonly store: Pick<Store, 'batches'>
+  readonly dataRegionOf: DataRegionOf
+  /** Those of the workspace, of which one may have the requests of a batch. */
+  readonly files: FilesApiDeps['files']
+  /** Largest body of a batch, and largest file with its requests. */
+  readonly batchMaxBytes: number
+  readonly changes: InvalidationBus
+  readonly clock: Clock
+}
+
+const LIST_DEFAULT = 20
+/** Of files with requests of a batch. */
+const BATCH_PURPOSE = 'batch'
+/** Of the faults of a file with which a batch tells why it failed. */
+const FAULTS = { limit: 100, maxBytes: 256 * 1024 } as const
+/** Visible ASCII, as the bounds of similar interfaces. */
+const IDEMPOTENCY_KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/
+/** States that a list can be filtered by: a batch is in the others for moments only. */
+const FILTER_STATUSES: readonly BatchStatus[] = ['validating', 'in_progress', ...TERMINAL_STATUSES]
+const UNIX_SECONDS = /^\d{1,11}$/
+/** Of one read from the Store, which holds up the thread. */
+const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
+
+export function createBatch(deps: BatchDeps): RawHandler {
+  return async (request, reply) =>
+    reply.json(202, newBatchDocument(await acceptBatch(deps, request, reply, 'requests')))
+}
+
+/** Makes the batch of a request, whose body has this form. @throws GatewayError */
+export async function acceptBatch(
+  { acceptances, changes, dataRegionOf, files, batchMaxBytes }: BatchDeps,
+  request: ApiRequest<RawBody>,
+  reply: Reply,
+  form: 'requests' | 'params',
+): Promise<BatchRecord> {
+  const { id, body, key, headers, host, watch, held, signal } = request
+  refuseProof(headers, 'batches')
+  const { batch, isReplayed } = await acceptances.accept({
+    id,
+    caller: callerOf(key),
+    workspaceId: workspaceOf(key),
+    idempotencyKey: idempotencyKeyOf(headers),
+    withMetadata: wantsMetadata(headers),
+    dataRegion: dataRegionOf(host),
+    read: reader => body.read(reader),
+    form,
+    openFile: fileId => openInput(files, batchMaxBytes, key, fileId),
+    announcedBytes: body.contentLength,
+    watch,
+    held,
+    signal,
+  })
+  if (isReplayed) reply.header('Idempotent-Replayed', 'true')
+  else changes.publish({ kind: 'batches' })
+  return batch
+}
+
+/** @throws GatewayError `not_found`, `invalid_request`, `payload_too_large` */
+async function openInput(
+  files: Pick<Files, 'find' | 'read'>,
+  maxBytes: number,
+  key: KeyRecord,
+  fileId: string,
+): Promise<InputFile> {
+  const { organizationId, hash } = key
+  const file = await files.find({ organizationId, workspaceId: workspaceOf(key) }, fileId)
+  if (file === null) {
+    throw new GatewayError(
+      'not_found',
+      'input_file_id: the workspace has no such file: upload it by POST /v1/files with the purpose batch',
+    )
+  }
+  if (file.purpose !== BATCH_PURPOSE) {
+    throw refuseField(
+      'input_file_id',
+      `must be the id of a file with the purpose ${BATCH_PURPOSE}, and this one has another: upload it again with that one`,
+    )
+  }
+  if (file.bytes > maxBytes) {
+    throw new GatewayError(
+      'payload_too_large',
+      `input_file_id: the file is too large: the limit for batches is ${maxBytes} bytes`,
+    )
+  }
+  return { bytes: file.bytes, chunks: () => files.read(file, hash) }
+}
+
+/** @throws GatewayError `invalid_request` */
+function idempotencyKeyOf(headers: ReadonlyMap<string, string>): string | null {
+  const key = headers.get('idempotency-key')
+  if (key === undefined) return null
+  if (IDEMPOTENCY_KEY.test(key)) return key
+  throw refuseField('Idempotency-Key', 'must have 1 to 255 visible ASCII characters')
+}
+
+export function listBatches({ store }: BatchDeps): Handler {
+  return async ({ query, key }, reply) => {
+    const limit = limitOf(query, LIST_DEFAULT)
+    const page = await store.batches.list(filterOf(query, key), limit)
+    if (page === null) throw refuseField('after', 'must be the id of a batch of this workspace')
+    const data = page.items.map(batchDocument)
+    reply.json(200, {
+      object: 'list',
+      data,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: page.hasMore,
+    })
+  }
+}
+
+/** @throws GatewayError `invalid_request` */
+function filterOf(query: URLSearchParams, key: KeyRecord): BatchFilter {
+  const after = parameter(query, 'after')
+  const statuses = query.getAll('status').map(statusOf)
+  const afterMs = timeParameter(query, 'created_after')
+  const beforeMs = timeParameter(query, 'created_before')
+  if (afterMs !== null && beforeMs !== null && afterMs >= beforeMs) {
+    throw refuseField('created_after', 'must be before created_before')
+  }
+  return {
+    organizationId: key.organizationId,
+    workspaceId: workspaceOf(key),
+    ...(statuses.length === 0 ? {} : { statuses }),
+    ...(after === undefined ? {} : { after }),
+    // The second that `created_at` shows counts, not the rest behind it.
+    ...(afterMs === null ? {} : { createdAfter: isoInstant(secondOf(afterMs) + 999) }),
+    ...(beforeMs === null ? {} : { createdBefore: isoInstant(secondOf(beforeMs + 999)) }),
+  }
+}
+
+function statusOf(text: string): BatchStatus {
+  const status = FILTER_STATUSES.find(each => each === text)
+  if (status !== undefined) return status
+  throw refuseField('status', `must be one of ${FILTER_STATUSES.join(', ')}`)
+}
+
+/** Unix milliseconds; null: it is absent. @throws GatewayError `invalid_request` */
+function timeParameter(query: URLSearchParams, name: string): number | null {
+  const text = parameter(query, name)
+  if (text === undefined) return null
+  const ms = UNIX_SECONDS.test(text) ? Number(text) * 1000 : parseInstant(text)
+  if (ms !== null && ms >= 0 && ms < LAST_MS) return ms
+  throw refuseField(name, 'must be a time in Unix seconds, or in ISO 8601 with seconds and a zone')
+}
+
+/** The end of the year 9999. */
+const LAST_MS = Date.UTC(9999, 11, 31)
+
+function secondOf(ms: number): number {
+  return Math.floor(ms / 1000) * 1000
+}
+
+export function findBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => {
+    const batch = await foundBatch(deps, request)
+    if (batch.inputFile !== null) reply.json(200, await documentByFile(deps, batch))
+    else if (isTerminal(batch.status)) await streamBatch(deps, batch, request, reply)
+    else reply.json(200, batchDocument(batch))
+  }
+}
+
+/** Its results are in files; only the first faults of a batch that failed are told here too. */
+async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
+  const document = batchDocument(batch)
+  if (batch.status !== 'failed') return document
+  const faults = faultsOf((await store.batches.results(batch.id, -1, FAULTS)) ?? [])
+  return faults.length === 0 ? document : { ...document, errors: errorList(faults) }
+}
+
+/** Page by page, no faster than the client reads, so that results of any size fit. */
+async function streamBatch(
+  { store }: BatchDeps,
+  batch: BatchRecord,
+  { signal }: ApiRequest,
+  reply: Reply,
+): Promise<void> {
+  const { results: _, ...document } = batchDocument(batch)
+  const reader = new SlowReader(reply, signal)
+  let flowing = reply.openStream(`${JSON.stringify(document).slice(0, -1)},"results":[`, 'application/json')
+  let last = -1
+  while (!reply.ended) {
+    const page = await store.batches.results(batch.id, last, PAGE)
+    signal.throwIfAborted()
+    // An answer that has begun must not look complete.
+    if (page === null) throw unknown()
+    if (page.length === 0) {
+      reply.endStream(']}')
+      return
+    }
+    const json = page.map(resultJson).join(',')
+    if (!flowing) await reader.drained()
+    flowing = reply.writeStream(last === -1 ? json : `,${json}`)
+    last = page.at(-1)?.number ?? last
+    // Reading may take no turn of the event loop at all, and others wait.
+    await new Promise(resolve => setImmediate(resolve))
+  }
+}
+
+/** Repeating it changes nothing; a batch that has ended, or is about to, cannot be cancelled. */
+export function cancelBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => reply.json(200, batchDocument(await cancelFound(deps, request)))
+}
+
+/** The batch as it is then. @throws GatewayError `conflict`, `not_found` */
+export async function cancelFound(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
+  const batch = await foundBatch(deps, request)
+  const { work } = deps.store.batches
+  const at = isoInstant(deps.clock.nowMs())
+  const cancelled = await work.move(batch.id, sourcesOf('cancelling'), 'cancelling', at)
+  if (cancelled !== null) {
+    deps.changes.publish({ kind: 'batches' })
+    return cancelled
+  }
+  const now = await foundBatch(deps, request)
+  if (now.status === 'cancelling') return now
+  throw new GatewayError('conflict', `A batch cannot be cancelled when its status is ${now.status}`)
+}
+
+export function deleteBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => {
+    const batch = await foundBatch(deps, request)
+    await removeFound(deps, request, batch)
+    const { id, service } = batch
+    // The provider keeps its copy of a batch by its own rules.
+    const upstream =
+      service === null ? {} : { upstream: { provider: service.provider, status: 'unsupported' } }
+    reply.json(200, { id, object: 'batch', deleted: true, deletion: { gateway: 'deleted', ...upstream } })
+  }
+}
+
+/** @throws GatewayError `conflict` while it runs, `not_found` */
+export async function removeFound(
+  { store }: BatchDeps,
+  { key }: ApiRequest,
+  { id, status }: BatchRecord,
+): Promise<void> {
+  const outcome = await store.batches.remove(key.organizationId, workspaceOf(key), id)
+  if (outcome === 'unknown') throw unknown()
+  if (outcome === 'running') {
+    throw new GatewayError(
+      'conflict',
+      `A batch cannot be deleted when its status is ${status}: cancel it, and wait until it has ended`,
+    )
+  }
+}
+
+/** The batch that the path names. @throws GatewayError `not_found` */
+export async function foundBatch({ store }: BatchDeps, { params, key }: ApiRequest): Promise<BatchRecord> {
+  const batch = await store.batches.find(key.organizationId, workspaceOf(key), params.get('id') ?? '')
+  if (batch === null) throw unknown()
+  return batch
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('not_found', 'Batch not found')
+}
+
+export function workspaceOf({ workspaceId }: KeyRecord): string {
+  return workspaceId ?? DEFAULT_WORKSPACE_ID
+}

@@ -1,0 +1,150 @@
+/**
+ * /messages/batches: batches of the Messages API as its clients make, list, read, cancel and remove them. They are the
+ * batches of /batches whose endpoint is /v1/messages, in another shape.
+ */
+import { isTerminal } from '../../batches/states.ts'
+import { GatewayError } from '../../errors.ts'
+import type { BatchRecord } from '../../storage/batches.ts'
+import { limitOf, parameter, refuseField } from '../management/paging.ts'
+import type { ApiRequest, Handler, RawHandler } from '../operation.ts'
+import { streamChunks } from '../slow-reader.ts'
+import { type ResultDocument, type ResultTexts, resultChunks } from './batch-outputs.ts'
+import { acceptBatch, type BatchDeps, cancelFound, foundBatch, removeFound, workspaceOf } from './batches.ts'
+
+const ENDPOINT = '/v1/messages'
+const LIST_DEFAULT = 20
+
+export function createMessageBatch(deps: BatchDeps): RawHandler {
+  return async (request, reply) => {
+    const batch = await acceptBatch(deps, request, reply, 'params')
+    reply.json(200, messageBatch(batch))
+  }
+}
+
+export function listMessageBatches({ store }: BatchDeps): Handler {
+  return async ({ query, key }, reply) => {
+    const limit = limitOf(query, LIST_DEFAULT)
+    const after = parameter(query, 'after_id')
+    const before = parameter(query, 'before_id')
+    if (after !== undefined && before !== undefined)
+      throw refuseField('before_id', 'must be absent beside after_id')
+    const filter = {
+      organizationId: key.organizationId,
+      workspaceId: workspaceOf(key),
+      endpoint: ENDPOINT,
+      ...(after === undefined ? {} : { after }),
+      ...(before === undefined ? {} : { before }),
+    } as const
+    const page = await store.batches.list(filter, limit)
+    if (page === null)
+      throw refuseField(
+        after === undefined ? 'before_id' : 'after_id',
+        'must be the id of a batch of this workspace',
+      )
+    const data = page.items.map(messageBatch)
+    reply.json(200, {
+      data,
+      has_more: page.hasMore,
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+    })
+  }
+}
+
+export function findMessageBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => reply.json(200, messageBatch(await found(deps, request)))
+}
+
+export function cancelMessageBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => {
+    await found(deps, request)
+    reply.json(200, messageBatch(await cancelFound(deps, request)))
+  }
+}
+
+export function deleteMessageBatch(deps: BatchDeps): Handler {
+  return async (request, reply) => {
+    const batch = await found(deps, request)
+    await removeFound(deps, request, batch)
+    reply.json(200, { id: batch.id, type: 'message_batch_deleted' })
+  }
+}
+
+export function readMessageResults(deps: BatchDeps): Handler {
+  return async (request, reply) => {
+    const batch = await found(deps, request)
+    if (!isTerminal(batch.status)) {
+      throw new GatewayError(
+        'conflict',
+        `The batch has no results yet, because its processing_status is ${progressOf(batch)}: wait until it is ended`,
+      )
+    }
+    await streamChunks(reply, request.signal, 'application/x-jsonl', resultChunks(deps.store, batch, RESULTS))
+  }
+}
+
+const RESULTS: ResultTexts = {
+  ofResult({ customId, result }) {
+    const { response, error } = JSON.parse(result) as ResultDocument
+    return lineOf(
+      customId,
+      error === null
+        ? { type: 'succeeded', message: response?.body }
+        : {
+            type: 'errored',
+            error: {
+              type: 'error',
+              error: { type: error.type, message: error.message },
+              request_id: null,
+            },
+          },
+    )
+  },
+  ofUnanswered: (customId, _, { status }) =>
+    lineOf(customId, { type: status === 'expired' ? 'expired' : 'canceled' }),
+}
+
+function lineOf(customId: string, result: object): string {
+  return JSON.stringify({ custom_id: customId, result })
+}
+
+/** The batch that the path names. @throws GatewayError `not_found`, also for batches of other endpoints */
+async function found(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
+  const batch = await foundBatch(deps, request)
+  if (batch.endpoint === ENDPOINT) return batch
+  throw new GatewayError(
+    'not_found',
+    `The batch is not one of ${ENDPOINT}: read it by GET /v1/batches/${batch.id}`,
+  )
+}
+
+function progressOf({ status }: BatchRecord): 'in_progress' | 'canceling' | 'ended' {
+  if (isTerminal(status)) return 'ended'
+  return status === 'cancelling' ? 'canceling' : 'in_progress'
+}
+
+/** The batch as clients of the Messages API read it. */
+function messageBatch(batch: BatchRecord) {
+  const { id, status, total, completed, failed } = batch
+  const ended = isTerminal(status)
+  const unanswered = total - completed - failed
+  return {
+    id,
+    type: 'message_batch',
+    processing_status: progressOf(batch),
+    request_counts: {
+      processing: ended ? 0 : unanswered,
+      succeeded: completed,
+      errored: failed,
+      canceled: ended && status !== 'expired' ? unanswered : 0,
+      expired: status === 'expired' ? unanswered : 0,
+    },
+    created_at: batch.createdAt,
+    expires_at: batch.expiresAt,
+    ended_at: batch.finalizedAt,
+    cancel_initiated_at: batch.cancellingAt,
+    archived_at: null,
+    // A path, which clients resolve against their base URL, because only they know how they reach the gateway.
+    results_url: ended ? `/v1/messages/batches/${id}/results` : null,
+  }
+}

@@ -1,0 +1,136 @@
+/** The interface description of the batches of the Messages API. Pure. */
+import { Type } from '@sinclair/typebox'
+import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
+import { answer, type Descriptions, query } from './description.ts'
+import { count, orNoText, text } from './response.ts'
+
+export const MessageBatchBody = Type.Object(
+  {
+    requests: Type.Array(
+      Type.Object({
+        custom_id: Type.String({ minLength: 1, maxLength: CUSTOM_ID_MAX_CHARS }),
+        params: Type.Unsafe<object>({
+          ...AnyObject,
+          description: 'A body of POST /messages, without stream. All name the same model.',
+        }),
+      }),
+      { minItems: 1 },
+    ),
+  },
+  { additionalProperties: false },
+)
+
+export const MessageBatchAnswer = Type.Object({
+  id: text,
+  type: Type.Literal('message_batch'),
+  processing_status: oneOf('in_progress', 'canceling', 'ended'),
+  request_counts: Type.Object({
+    processing: count,
+    succeeded: count,
+    errored: count,
+    canceled: count,
+    expired: count,
+  }),
+  created_at: text,
+  expires_at: text,
+  ended_at: orNoText,
+  cancel_initiated_at: orNoText,
+  archived_at: Type.Null(),
+  results_url: nullable(Type.String({ description: 'A path below the base URL.' })),
+})
+
+const BATCH = {
+  id: 'batch_hIknf1T5spHKHCcD7MlhVTuX',
+  type: 'message_batch',
+  processing_status: 'in_progress',
+  request_counts: { processing: 1, succeeded: 0, errored: 0, canceled: 0, expired: 0 },
+  created_at: '2026-11-22T21:08:32.000Z',
+  expires_at: '2026-11-23T21:08:32.000Z',
+  ended_at: null,
+  cancel_initiated_at: null,
+  archived_at: null,
+  results_url: null,
+}
+
+export const MESSAGE_BATCHES: Descriptions = {
+  createMessageBatch: {
+    tag: 'Batches',
+    text: 'As POST /batches with the endpoint /v1/messages, in the form of the Messages API.',
+    body: {
+      schema: MessageBatchBody,
+      examples: {
+        text: {
+          requests: [
+            {
+              custom_id: 'greeting',
+              params: {
+                model: 'sim/echo',
+                max_tokens: 100,
+                messages: [{ role: 'user', content: 'Hello' }],
+              },
+            },
+          ],
+        },
+      },
+    },
+    answers: { 200: answer(MessageBatchAnswer, 'The batch is stored.', BATCH) },
+    failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
+  },
+  listMessageBatches: {
+    tag: 'Batches',
+    text: 'Newest first: those of the endpoint /v1/messages, whatever made them.',
+    parameters: [
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
+      query('after_id', text, 'last_id of the page before.'),
+      query('before_id', text, 'first_id of the page behind; not beside after_id.'),
+    ],
+    answers: {
+      200: answer(
+        Type.Object({
+          data: Type.Array(MessageBatchAnswer),
+          has_more: Type.Boolean(),
+          first_id: orNoText,
+          last_id: orNoText,
+        }),
+        'A page of batches.',
+        { data: [BATCH], has_more: false, first_id: BATCH.id, last_id: BATCH.id },
+      ),
+    },
+  },
+  getMessageBatch: {
+    tag: 'Batches',
+    answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH) },
+  },
+  getMessageBatchResults: {
+    tag: 'Batches',
+    text: 'One JSON document a line: results in the order of the requests, then requests without one.',
+    answers: {
+      200: {
+        text: 'The results.',
+        content: { media: 'application/x-jsonl', schema: Type.Unknown() },
+      },
+    },
+    failures: ['conflict'],
+  },
+  cancelMessageBatch: {
+    tag: 'Batches',
+    text: 'Running requests are ended, finished results stay.',
+    answers: {
+      200: answer(MessageBatchAnswer, 'The batch.', { ...BATCH, processing_status: 'canceling' }),
+    },
+    failures: ['conflict'],
+  },
+  deleteMessageBatch: {
+    tag: 'Batches',
+    text: 'Only a batch that has ended.',
+    answers: {
+      200: answer(
+        Type.Object({ id: text, type: Type.Literal('message_batch_deleted') }),
+        'It was deleted here; a provider keeps its copy by its own rules.',
+        { id: BATCH.id, type: 'message_batch_deleted' },
+      ),
+    },
+    failures: ['conflict'],
+  },
+}
