@@ -3,7 +3,7 @@ import { isTerminal } from '../../batches/states.ts'
 import { sumToUsd } from '../../money.ts'
 import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../protocol/management/batches.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
-import { type ResultDocument, outputFileId } from './batch-outputs.ts'
+import { outputFileId, type ResultDocument } from './batch-outputs.ts'
 
 /** A batch without its results. */
 export function batchDocument(batch: BatchRecord) {

@@ -57,7 +57,8 @@ export function openOutput(
 ): BatchOutput | null {
   const id = outputFileId(batch, kind)
   if (id === null) return null
-  const chunks = (): AsyncIterable<Uint8Array> => resultChunks(store, batch, kind === 'output' ? ANSWERED : FAILED)
+  const chunks = (): AsyncIterable<Uint8Array> =>
+    resultChunks(store, batch, kind === 'output' ? ANSWERED : FAILED)
   return { batch, id, filename: `${batch.id}_${kind}.jsonl`, chunks }
 }
 
