@@ -35,7 +35,7 @@ const NUMBER = /^\d{1,15}$/
 
 /** The name of a stream in the store: a stream is read again at the path that it was asked for at. */
 export function transcriptId(dialect: DialectName, id: string): string {
-  return dialect === 'responses' ? id : `${id}@${dialect}`
+  return `${id}@${dialect}`
 }
 
 /** `what` is read again in the frames of the dialect. */

@@ -35,13 +35,13 @@ export interface IncomingBatch
   /** How the body has its requests; absent: as POST /batches takes them. */
   readonly form?: 'requests' | 'params'
   /** Opens a file of the workspace that has the requests. @throws GatewayError if it cannot be one */
-  readonly openFile: (id: string) => Promise<InputFile>
+  readonly openFile: (id: string) => Promise<RequestFile>
   /** Length of the body; null: nobody knows. */
   readonly announcedBytes: number | null
 }
 
 /** A file that has the requests of a batch. */
-export interface InputFile {
+export interface RequestFile {
   readonly bytes: number
   chunks(): AsyncIterable<Uint8Array>
 }

@@ -1,6 +1,6 @@
 /** /batches: creates, lists, shows, cancels and deletes the batches of the key's workspace. */
 import { callerOf } from '../../access/keys.ts'
-import type { BatchAcceptances, InputFile } from '../../batches/accept.ts'
+import type { BatchAcceptances, RequestFile } from '../../batches/accept.ts'
 import { isTerminal, sourcesOf } from '../../batches/states.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
@@ -83,7 +83,7 @@ async function openInput(
   maxBytes: number,
   key: KeyRecord,
   fileId: string,
-): Promise<InputFile> {
+): Promise<RequestFile> {
   const { organizationId, hash } = key
   const file = await files.find({ organizationId, workspaceId: workspaceOf(key) }, fileId)
   if (file === null) {
