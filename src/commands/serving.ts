@@ -143,7 +143,7 @@ class Stopping {
 
   #drain(running: Launched): void {
     const hurries = this.#signals > 1
-    this.#log.notice('process', hurries ? 'draining without grace' : 'draining')
+    this.#log.notice('process', hurries ? 'draining without a grace period' : 'draining')
     if (!hurries && this.#form === 'terminal') void this.#tellOpen(running)
     void this.#stop(running, hurries ? 0 : this.#graceMs)
   }

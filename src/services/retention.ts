@@ -109,7 +109,7 @@ function startRemoval(
     }
     failing = false
     if (!more) {
-      if (removed > 0) log.notice('retention', `${told} are removed`, { records: removed })
+      if (removed > 0) log.notice('retention', `${told} deleted`, { records: removed })
       removed = 0
     }
     return more

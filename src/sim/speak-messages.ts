@@ -1,4 +1,4 @@
-/** Speaker of the Messages format, which has one kind of thinking for both forms of reasoning. Pure. */
+/** Speaker of the Messages format, in which raw thinking and summaries look the same. Pure. */
 import {
   type Frame,
   namedFrame,

@@ -472,7 +472,7 @@ class ThreadSupervisor {
       if (hangs) this.#hung.add(thread)
       else this.#hung.delete(thread)
       const { name } = thread.kind
-      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread goes on`, {
+      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread responds again`, {
         thread: thread.name,
       })
     }

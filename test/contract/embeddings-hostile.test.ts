@@ -91,9 +91,9 @@ const one = (vector: string) => `{"data":[{"index":0,"embedding":${vector}}],"us
 const BROKEN: Readonly<Record<string, readonly [raw: string, says: RegExp]>> = {
   nothing: ['', /not JSON/],
   page: ['<html>', /not JSON/],
-  null: ['null', /no object/],
-  'a text': ['"vectors"', /no object/],
-  'a list': ['[[1,2]]', /no object/],
+  null: ['null', /not an object/],
+  'a text': ['"vectors"', /not an object/],
+  'a list': ['[[1,2]]', /not an object/],
   'no data': ['{}', /without vectors/],
   'data as an object': ['{"data":{"0":[1]}}', /without vectors/],
   'too few': ['{"data":[]}', /0 vectors for 1 inputs/],

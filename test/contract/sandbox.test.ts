@@ -198,7 +198,7 @@ t.test('what the sandbox cannot do is refused before a model is asked, with the 
   const { refused, ask } = await start(t)
   const shell = (environment: object) => ({ tools: [{ type: 'gateway:shell', parameters: { environment } }] })
   const unknown = await refused(shell({ type: 'container_reference', container_id: 'cntr_unknown' }))
-  t.match(unknown, { status: 404, message: /container_id|no container/ })
+  t.match(unknown, { status: 404, message: /container_id|No container/ })
   const network_policy = { type: 'allowlist', allowed_domains: ['example.com'] }
   t.match(await refused(shell({ type: 'container_auto', network_policy })), {
     status: 400,

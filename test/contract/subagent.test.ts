@@ -256,7 +256,7 @@ t.test('only what this workspace got may go on', async t => {
     t.equal(reply.status, 400)
     t.match(await reply.json(), { error: { message } })
   }
-  const bad = /^input\[2\]\.subagent_id: names no suspended subagent/
+  const bad = /^input\[2\]\.subagent_id: is not a suspended subagent/
   await refused(
     change(call => ({ ...call, subagent_id: 'sub_other' })),
     bad,

@@ -185,7 +185,7 @@ t.test('a thread that hangs is told of, takes the readiness with it, and both co
   t.ok(await eventually(said('serve thread hangs'), PATIENCE_MS))
   t.match(await admin('/readyz'), { status: 503, text: /a serve thread hangs/ })
   hanging.release()
-  t.ok(await eventually(said('serve thread goes on'), PATIENCE_MS))
+  t.ok(await eventually(said('serve thread responds again'), PATIENCE_MS))
   t.equal((await admin('/readyz')).status, 200)
   t.notOk(lines.some(line => line['thread'] === 'serve-0'))
 })

@@ -1,6 +1,6 @@
 /**
- * How much lower the priority of other threads is than that of serving event loops, when cores are scarce. Task worker,
- * batch thread.
+ * Lowers the priority of other threads below that of serving event loops, for when cores are scarce. Task worker, batch
+ * thread.
  */
 import { constants, getPriority, setPriority } from 'node:os'
 import type { PoolName } from '../task.ts'

@@ -47,7 +47,7 @@ export function resumptionsOf(
     if (state === null || state.id !== item.subagent_id || !hasCall(state, item)) {
       throw new GatewayError(
         'invalid_request',
-        `input[${index}].subagent_id: names no suspended subagent of this workspace; send all items of its response back as they came`,
+        `input[${index}].subagent_id: is not a suspended subagent of this workspace; send all items of its response back unchanged`,
       )
     }
     states.set(state.id, state)

@@ -61,7 +61,7 @@ export async function openCheckedFetch(
       if (new URL(to).origin !== url.origin)
         throw new PageError('refused', 'the server sends requests to another origin')
       if (++requests > terms.maxRequests)
-        throw new PageError('refused', 'the server asks for too many requests')
+        throw new PageError('refused', 'the server causes too many requests')
       return responseOf(await ask(dispatcher, new URL(to), init, terms), terms, bytes)
     },
     close() {

@@ -177,9 +177,9 @@ t.test('links of any other form are refused before anything is resolved', async 
     ['data:application/pdf;base64,AAAA', /https:/],
     ['javascript:alert(1)', /https:/],
     ['unix:/var/run/docker.sock', /https:/],
-    ['https://user@a.test/', /a name or a password/],
-    ['https://:secret@a.test/', /a name or a password/],
-    ['https://8.8.8.8@127.0.0.1/', /a name or a password/],
+    ['https://user@a.test/', /a user name or a password/],
+    ['https://:secret@a.test/', /a user name or a password/],
+    ['https://8.8.8.8@127.0.0.1/', /a user name or a password/],
     ['https://a.test:22/', /a port other/],
     ['https://a.test:6379/', /a port other/],
     ['http://a.test:8080/', /a port other/],
@@ -279,9 +279,9 @@ t.test('answers that are of no use are left unread', async t => {
     more()
   }
   const cases: Readonly<Record<string, readonly [RequestListener, RegExp]>> = {
-    missing: [(_, response) => response.writeHead(404, head).end('x'), /^unreachable: .* with 404$/],
-    'not modified': [(_, response) => response.writeHead(304).end(), /with 304$/],
-    'led on to nowhere': [(_, response) => response.writeHead(302).end(), /with 302$/],
+    missing: [(_, response) => response.writeHead(404, head).end('x'), /^unreachable: .* with status 404$/],
+    'not modified': [(_, response) => response.writeHead(304).end(), /with status 304$/],
+    'led on to nowhere': [(_, response) => response.writeHead(302).end(), /with status 302$/],
     'a page': [
       (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
       /^wrong_type/,
