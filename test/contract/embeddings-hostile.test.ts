@@ -246,7 +246,7 @@ t.test('fields of a reply that nobody asked for go nowhere', async t => {
 t.test('vectors of several lengths, or of another one than was asked for, are no result', async t => {
   const { provider, embed } = await start(t)
   provider.answer = () => ({ json: { data: [{ embedding: [1, 2] }, { embedding: [1] }] } })
-  t.match((await embed({ input: ['a', 'b'] })).document.error.message, 'vectors of several lengths')
+  t.match((await embed({ input: ['a', 'b'] })).document.error.message, 'vectors of different lengths')
   provider.answer = properReply
   t.equal((await embed({ dimensions: 2 })).status, 200)
   t.match((await embed({ dimensions: 3 })).document.error.message, 'vectors of 2 dimensions, not of 3')
