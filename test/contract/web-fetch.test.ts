@@ -137,7 +137,8 @@ t.test('private addresses stay unknown by default, also those that a search has 
     `http://localhost:${pages.port}/`,
   ]
   const { results } = await run(inside)
-  for (const result of results) t.match(result, { status: 'failed', error: /^the link (?:leads to|does not lead to|cannot)/ })
+  for (const result of results)
+    t.match(result, { status: 'failed', error: /^the link (?:leads to|does not lead to|cannot)/ })
   engine.results = inside.map(url => ({ url, text: `read ${url}` }))
   provider.script('model', [
     { calls: [{ name: 'web_search', arguments: '{"query":"x"}' }] },
