@@ -478,7 +478,8 @@ t.test('private addresses are not asked unless the configuration says so', async
     for (const url of [`http://${host}:${port}/mcp`, `https://${host}:${port}/mcp`, `https://${host}/mcp`]) {
       const reply = await ask([ANSWERS], { tools: [mcp({ server_url: url })] })
       const text = await reply.text()
-      const isRefused = reply.status === 400 && /tools\[0\]\.server_url: (?:leads|does not lead) to/.test(text)
+      const isRefused =
+        reply.status === 400 && /tools\[0\]\.server_url: (?:leads|does not lead) to/.test(text)
       t.ok(isRefused || /"error":"The server does not lead to a public address"/.test(text), `${url} ${text}`)
     }
   }
