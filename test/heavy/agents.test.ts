@@ -27,7 +27,8 @@ const SCENES: Readonly<Record<string, Scene>> = {
   async task(t, program, format) {
     const run = await world.run({ program, format, trouble: {} })
     checkTask(t, run)
-    if (program.keepsThoughts.includes(format)) t.equal(run.play.thoughtsBack, 1, 'its thoughts came back')
+    if (program.keepsThoughts.includes(format))
+      t.equal(run.play.thoughtsBack, run.play.signatures.length, 'its thoughts came back')
     return run
   },
 

@@ -167,7 +167,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'Bash', input: { command: TASK.command, description: 'Copies the note' } }],
     ],
-    compacts: true,
+    compacts: false,
     keepsThoughts: SIGNED,
   },
   codex('codex', false),
@@ -192,7 +192,7 @@ export const PROGRAMS: readonly Program[] = [
       words: ['-p', TASK.prompt, '--yolo'],
     }),
     steps: googleSteps('replace'),
-    compacts: true,
+    compacts: false,
     keepsThoughts: ['google-gemini'],
   },
   {
@@ -326,7 +326,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'bash', input: { command: TASK.command } }],
     ],
-    compacts: true,
+    compacts: false,
     keepsThoughts: [],
   },
 ]
