@@ -132,7 +132,7 @@ const LEAVES = [
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   // The words of provider rows stand beside their types.
-  config: ['log', 'providers', 'nearest'],
+  config: ['log', 'providers', 'nearest', 'telemetry'],
   log: ['errors', 'clock'],
   errors: [],
   clock: [],
@@ -144,7 +144,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   nearest: [],
   ready: [],
   signal: [],
-  telemetry: [],
+  telemetry: ['log', 'metrics', 'clock', 'money'],
 }
 
 /** Imports against the table that are still to be turned round. */

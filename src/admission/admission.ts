@@ -13,7 +13,9 @@ import { Stopwatch } from '../metrics/stages.ts'
 import { RequestAbort, type RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import { userAgentFamily } from '../telemetry/caller-names.ts'
+import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
+import { TracedStopwatch, type Tracing } from '../telemetry/tracing.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import { type KeyLimits, type KeyPlace, KeyShares, type WeightsOfEndUsers } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
@@ -69,6 +71,8 @@ export interface AdmissionDeps {
   readonly weights?: WeightsOfEndUsers
   /** Told of each request that is over while somebody watches. Absent: nobody can. */
   readonly ended?: EndedRequests
+  /** Traces of requests. Absent: there are none. */
+  readonly tracing?: Tracing
 }
 
 /** How long a handler may take to answer after its signal has fired. */
@@ -210,6 +214,8 @@ export class Admission implements Chained<Admission> {
   /** Names the request in logs and answers; the generation id of inference requests. */
   readonly id: string
   readonly watch: Stopwatch
+  /** Null while traces are off. */
+  readonly trace: RequestTrace | null
   readonly #control: AdmissionControl
   readonly #owner: AdmissionOwner
   readonly #abort = new RequestAbort()
@@ -223,8 +229,10 @@ export class Admission implements Chained<Admission> {
 
   /** @param id default: a new one */
   constructor(control: AdmissionControl, owner: AdmissionOwner, id?: string) {
-    const { clock } = control.deps
-    this.watch = new Stopwatch(clock.monotonicMs())
+    const { clock, tracing } = control.deps
+    const nowMs = clock.monotonicMs()
+    this.watch = tracing === undefined ? new Stopwatch(nowMs) : new TracedStopwatch(nowMs)
+    this.trace = tracing === undefined ? null : tracing.begin()
     this.id = id ?? generationId(unixSeconds(clock))
     this.#control = control
     this.#owner = owner
@@ -317,7 +325,7 @@ export class Admission implements Chained<Admission> {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
-    const { clock, log, metrics, ended } = this.#control.deps
+    const { clock, log, metrics, ended, tracing } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, path, reply, key, client, isAwaited } = this.#owner
@@ -331,8 +339,8 @@ export class Admission implements Chained<Admission> {
     const line: ExchangeLine = {
       id: this.id,
       requestId: this.#owner.requestId,
-      traceId: this.#owner.callerContext?.traceId,
-      spanId: undefined,
+      traceId: this.trace?.traceId ?? this.#owner.callerContext?.traceId,
+      spanId: this.trace?.spanId,
       method,
       route,
       path,
@@ -366,6 +374,7 @@ export class Admission implements Chained<Admission> {
     }
     if (this.#owner.isQuiet !== true) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
+    if (this.trace !== null) tracing?.ended(this.trace, line, this.watch as TracedStopwatch, endedMs)
     this.#control.remove(this)
   }
 

@@ -38,6 +38,7 @@ export function factsOf(
     signal: request.signal,
     client: clientOf(request.headers, request.body),
     callerContext: request.callerContext,
+    trace: request.trace,
   }
 }
 

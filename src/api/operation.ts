@@ -9,6 +9,7 @@ import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 
 /** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
@@ -30,6 +31,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly key: Key
   /** The place in the caller's own trace; null: it names none. */
   readonly callerContext: CallerContext | null
+  /** Null while traces are off. */
+  readonly trace: TracePlace | null
   /** Address of the client's connection. */
   readonly address: string
   /** Times of the stages of the request; see stages.ts. */

@@ -36,7 +36,7 @@ export interface EndedRun {
 }
 
 /** A line that was admitted: what bounds it, and what tells of it. */
-export interface AdmittedLine extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal'> {
+export interface AdmittedLine extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal' | 'trace'> {
   /** Names the key in the log line. */
   owned(key: KeyRecord): void
   /** Starts the total deadline. */
@@ -215,10 +215,11 @@ export class LineRun {
     admitted.signal.throwIfAborted()
     const run = endpoints[batch.endpoint]
     if (!admitted.held.hold(HELD_PER_CHAR * line.body.length)) throw overloaded()
-    const { id, watch, held, signal } = admitted
+    const { id, watch, held, signal, trace = null } = admitted
     const call: LineCall = {
       id,
       watch,
+      trace,
       held,
       signal,
       caller,

@@ -8,6 +8,7 @@ import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml } from 'yaml'
 import { ConfigError, checkFile, Faults, joinPath } from './check.ts'
 import { type Environment, readProviderKeys, readSetting, secretVariables, variable } from './environment.ts'
+import { readOtelVariables } from './otel-variables.ts'
 import { withoutFaults } from './remainder.ts'
 import { fileSchema } from './setting.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
@@ -66,6 +67,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   checkSearchEngines(file, faults)
   checkBucket(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
+  for (const { path, value } of readOtelVariables(environment, faults)) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
   put(file, ['providerKeys'], keys)
   const config = withDefaults(file)

@@ -7,6 +7,7 @@ import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { getHeapStatistics } from 'node:v8'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
+import { collectorFault } from '../telemetry/otlp/terms.ts'
 
 export const closed = { additionalProperties: false } as const
 
@@ -196,6 +197,12 @@ export const filesEndpoint = {
   accepts: (url: string | null) =>
     url === null || (/^https?:\/\/[^\s/?#@]+\/?$/.test(url) && URL.canParse(url)),
   expected: 'a URL of the form https://HOST:PORT',
+}
+
+/** The address of a collector of traces. */
+export const collectorUrl = {
+  accepts: (url: string | null) => url === null || collectorFault(url) === null,
+  expected: 'a URL of the form http://HOST:PORT or https://…',
 }
 
 export const storageUrl = {

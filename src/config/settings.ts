@@ -5,9 +5,12 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
+import { OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
+import { TRACE_TRUST } from '../telemetry/tracing.ts'
 import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
+  collectorUrl,
   coresMinusOne,
   Days,
   FRONT_CHOICES,
@@ -554,6 +557,42 @@ export const Settings = group({
       'memory for the requests of one thread: parsed bodies, growing answers, and bytes that slow readers have not read. Above it, new requests of the keys that use most are answered 429; above 125 % of it, all others are answered 503. This ends below 80 %. Large requests together may use 75 %: a body or answer beyond that is 503, and a body that could never fit is 413 ([decision 17](decisions/0017-held-bytes.md))',
       quarterOfHeap,
     ),
+  }),
+  tracing: group({
+    endpoint: setting(
+      nullable(Address),
+      'base address of an OpenTelemetry collector that speaks OTLP over HTTP, such as `http://127.0.0.1:4318`; `/v1/traces` is appended. Null: no [traces](tracing.md). `OTEL_EXPORTER_OTLP_ENDPOINT` and other variables win',
+      collectorUrl,
+    ),
+    protocol: setting(oneOf(OTLP_PROTOCOLS), 'form of what is sent', { default: 'http/protobuf' }),
+    share: setting(
+      Type.Number({ minimum: 0, maximum: 1 }),
+      'share of the requests that are kept, chosen by their trace id, so that all instances keep the same ones. Requests that fail and slow ones are kept in any case',
+      { default: 0.01 },
+    ),
+    keepSlowerThanMs: setting(Milliseconds, 'requests that take longer are slow', { default: 5_000 }),
+    trust: setting(
+      oneOf(TRACE_TRUST),
+      'whose sampled flag in `traceparent` decides in place of `share`: of every caller (`always`), of none (`never`), or of trusted keys (`keys`). No key can be marked as trusted yet, so `keys` is `never`',
+      { default: 'keys' },
+    ),
+    timeoutMs: setting(Milliseconds, 'time that the collector has for its answer', { default: 10_000 }),
+    compression: setting(oneOf(['none', 'gzip']), 'compression of what is sent', { default: 'none' }),
+    tracesUrl: setting(nullable(Type.String()), 'address of the collector as it is, in place of `endpoint`', {
+      environmentOnly: true,
+    }),
+    headers: setting(Type.Record(Type.String(), Type.String()), 'headers for the collector', {
+      default: {},
+      environmentOnly: true,
+    }),
+    serviceName: setting(Type.String(), 'the name of this service in traces', {
+      default: 'sluice',
+      environmentOnly: true,
+    }),
+    resource: setting(Type.Record(Type.String(), Type.String()), 'more attributes of this service', {
+      default: {},
+      environmentOnly: true,
+    }),
   }),
   log: group({
     successShare: setting(

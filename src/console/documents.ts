@@ -28,6 +28,7 @@ export async function documentOf(
     key,
     address: '',
     callerContext: null,
+    trace: null,
     watch: new Stopwatch(clock.monotonicMs()),
     held: { bytes: 0, hold: () => true },
     bodyDigest: null,

@@ -13,6 +13,8 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { Endpoint, OutgoingKey } from '../providers/provider.ts'
 import type { RequestSignal } from '../signal.ts'
+import type { AttemptNotes } from '../telemetry/ended-trace.ts'
+import type { ExchangeSpans, TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { Bill } from './bill.ts'
 
@@ -112,6 +114,8 @@ export interface ClientRequest {
   readonly client?: ClientFacts | undefined
   /** The place in the caller's own trace; absent or null: it names none. */
   readonly callerContext?: CallerContext | null
+  /** Where its spans go; absent or null while traces are off. */
+  readonly trace?: TracePlace | null
 }
 
 /** How a client names itself, in headers. */
@@ -132,7 +136,9 @@ export interface Witness {
 
 export interface AskTerms {
   /** The exchange on whose behalf the gateway asks. */
-  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'>
+  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'> & {
+    readonly spans?: ExchangeSpans | null
+  }
   /** Milliseconds from now until it is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -200,6 +206,8 @@ export interface AttemptRecord extends Candidate {
   isStarted: boolean
   /** Another attempt of the same model call answered first, so this one was closed. */
   isOutrun?: true
+  /** For its span; absent while traces are off. */
+  span?: AttemptNotes
   /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
 }
@@ -243,6 +251,8 @@ export class Exchange implements ClientRequest {
   readonly witness: Witness | undefined
   readonly client: ClientFacts | undefined
   readonly callerContext: CallerContext | null
+  /** Null while traces are off. */
+  readonly spans: ExchangeSpans | null
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
@@ -302,6 +312,8 @@ export class Exchange implements ClientRequest {
     this.witness = asked.witness
     this.client = asked.client
     this.callerContext = asked.callerContext ?? null
+    const { trace } = asked
+    this.spans = trace == null ? null : trace.request.open(asked, trace.parentId)
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request

@@ -60,8 +60,9 @@ export function createAsk(deps: AskDeps): Ask {
     })
   const unguarded = gatewayWith(NO_GUARD)
   const { clock } = deps
-  return (request, { parent, deadlineMs }) =>
-    withDeadline(clock, [parent.signal], deadlineMs, async signal => {
+  return (request, { parent, deadlineMs }) => {
+    const trace = parent.spans?.inner(undefined) ?? null
+    return withDeadline(clock, [parent.signal], deadlineMs, async signal => {
       const sink = new FinalSink()
       const restrictions = await deps.guard.restrictions(parent.caller)
       const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
@@ -78,17 +79,21 @@ export function createAsk(deps: AskDeps): Ask {
           watch: new Stopwatch(clock.monotonicMs()),
           held: parent.held,
           signal,
+          trace,
         },
         sink,
       )
       return responseOf(outcome, sink.response, signal)
     })
+  }
 }
 
 /** `gateway`: the one that serves callers, which exists only after its tools. */
 export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
     const { caller, dataRegion, held, id, witness } = exchange
+    // The tool that asks is known by its signal, before anything is awaited.
+    const trace = exchange.spans?.inner(ending) ?? null
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
       const sink = new FinalSink(onEvent)
@@ -105,6 +110,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
           watch: new Stopwatch(clock.monotonicMs()),
           held,
           signal,
+          trace,
         },
         sink,
       )

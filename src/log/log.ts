@@ -98,6 +98,7 @@ export type Component =
   | 'threads'
   | 'tls'
   | 'tools'
+  | 'tracing'
   | 'upstream'
 
 /** Values beside a message: names and numbers of ours, never text of callers. */

@@ -10,6 +10,7 @@ import type { Clock } from '../clock.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { decodeParams, type RouteMatch } from './router.ts'
 
@@ -27,6 +28,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
   readonly watch: Stopwatch
   readonly held: HeldBytes
   readonly callerContext: CallerContext | null
+  readonly trace: TracePlace | null
   readonly #query: string
   readonly #admission: Admission
   /** Null where the request has its place, or needs none. */
@@ -63,6 +65,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     this.#place = place
     this.#clock = clock
     this.callerContext = callerContext
+    this.trace = admission.trace === null ? null : { request: admission.trace, parentId: null }
   }
 
   waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {

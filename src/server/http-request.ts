@@ -14,6 +14,7 @@ import { sha256 } from '../protocol/management/proof.ts'
 import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { callerRequestId } from '../telemetry/caller-names.ts'
+import type { RequestTrace } from '../telemetry/request-trace.ts'
 import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
@@ -128,6 +129,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.requestId = requestId === undefined ? undefined : callerRequestId(requestId)
     this.userAgent = headers?.get('user-agent')
     this.callerContext = parent === undefined ? null : callerContext(parent, headers?.get('tracestate'))
+    if (this.callerContext !== null) this.#admission.trace?.join(this.callerContext)
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
@@ -139,6 +141,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     else this.#refusal = isUsual ? null : mismatch(head, verdict, this.#match, deps.router)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
+  }
+
+  get trace(): RequestTrace | null {
+    return this.#admission.trace
   }
 
   get client(): string {

@@ -8,6 +8,7 @@ import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { Tracing } from '../telemetry/tracing.ts'
 import type { CertificateFiles } from './certificate.ts'
 import { type ClientConnectionLimits, ClientConnections } from './connections.ts'
 import { Drain, type Drainable } from './drain.ts'
@@ -45,6 +46,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly weights?: WeightsOfEndUsers
   /** See AdmissionDeps. */
   readonly ended?: EndedRequests
+  /** See AdmissionDeps. */
+  readonly tracing?: Tracing
 }
 
 export interface ListenOptions {

@@ -3,6 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
+import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys travel in a header, not in cookies, so any origin may ask. */
@@ -51,6 +52,8 @@ export interface ReplyOwner {
   readonly id: string
   /** As the caller gave it; undefined: it gave none that is fit. */
   readonly requestId?: string | undefined
+  /** Null or absent while traces are off. */
+  readonly trace?: RequestTrace | null
   /** Every answer here carries the generation id. */
   readonly generates: boolean
   /** Writes the errors; null: the gateway's own envelope. */
@@ -175,6 +178,8 @@ export class HttpReply implements Reply {
   #begin(status: number): void {
     if (this.status !== 0) throw new Error('answered twice')
     this.status = status
+    const { trace } = this.#owner
+    if (trace != null) this.#headers.push('Traceresponse', trace.response)
   }
 
   #send(status: number, body: string | Buffer): void {

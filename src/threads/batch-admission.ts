@@ -11,6 +11,7 @@ import type { AdmittedLine, EndedRun } from '../batches/line-run.ts'
 import { GatewayError } from '../errors.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
+import type { TracePlace } from '../telemetry/request-trace.ts'
 
 /** Of the log line: no method of HTTP. */
 const METHOD = 'BATCH'
@@ -43,6 +44,11 @@ export class BatchAdmission implements AdmissionOwner, AdmittedLine {
 
   get watch() {
     return this.#admission.watch
+  }
+
+  get trace(): TracePlace | null {
+    const { trace } = this.#admission
+    return trace === null ? null : { request: trace, parentId: null }
   }
 
   get signal(): RequestSignal {

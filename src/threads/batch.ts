@@ -12,12 +12,19 @@ import { ThreadLoop } from './messages.ts'
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)
-const { settings, log, counters, sandbox, health } = loop
+const { settings, log, counters, sandbox, health, tracing } = loop
 // The first use starts the threads that resolve names and read files for all threads, at the priority of its caller.
 await stat('.')
 lowerThread(STEPS_DOWN)
 
-const batching = await buildBatching({ ...settings, log, counters, sandbox, health })
+const batching = await buildBatching({
+  ...settings,
+  log,
+  counters,
+  sandbox,
+  health,
+  ...(tracing === undefined ? {} : { tracing }),
+})
 const { metrics, load, runner } = batching
 loop.follow({
   metrics() {

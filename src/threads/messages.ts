@@ -17,6 +17,9 @@ import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.t
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
+import type { EndedTrace } from '../telemetry/ended-trace.ts'
+import { isTraced } from '../telemetry/otlp/terms.ts'
+import { Tracing } from '../telemetry/tracing.ts'
 import {
   TranscriptClient,
   type TranscriptReply,
@@ -103,6 +106,8 @@ export type FromThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Requests that are over, while somebody watches. */
   | { readonly type: 'ended-requests'; readonly requests: readonly EndedRequest[] }
+  /** Traces that are kept, while traces are on; `dropped`: there was no room for so many more. */
+  | { readonly type: 'traces'; readonly traces: readonly EndedTrace[]; readonly dropped: number }
   | CounterRequest
   | PinRequest
   | TranscriptRequest
@@ -150,6 +155,8 @@ export class ThreadLoop {
   readonly transcripts: TranscriptClient
   readonly sandbox: SandboxClient
   readonly health: EndpointHealth
+  /** Undefined while traces are off. */
+  readonly tracing: Tracing | undefined
   readonly #kind: ThreadKindName
   readonly #port: MessagePort
   #work: ThreadWork | null = null
@@ -174,6 +181,12 @@ export class ThreadLoop {
       send: notes => this.send({ type: 'health', notes }),
     })
     this.health.apply(this.settings.health)
+    this.tracing = isTraced(config.tracing)
+      ? new Tracing(
+          { clock: systemClock, send: (traces, dropped) => this.send({ type: 'traces', traces, dropped }) },
+          config.tracing,
+        )
+      : undefined
     this.#kind = kind
     this.#port = port
   }
@@ -264,6 +277,7 @@ export class ThreadLoop {
       this.counters.flush()
       this.transcripts.flush()
       this.health.flush()
+      this.tracing?.flush()
       this.send({ type: 'ended', metrics: (await this.#work?.metrics()) ?? [] })
     } catch (error) {
       this.#failed = true

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { AggregatorRegistry, Counter, Gauge, type MetricValue, Registry } from 'prom-client'
+import { SPAN_OUTCOMES } from '../telemetry/otlp/exporter.ts'
 import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
@@ -105,6 +106,16 @@ export function createProcessMetrics() {
     help: 'Memory of the resumable streams that this instance keeps',
     registers,
   })
+  const spans = new Counter({
+    name: 'gateway_trace_spans_total',
+    help: 'Spans of kept traces: taken by the collector, refused by it, or dropped because it was away or too slow',
+    labelNames: ['outcome'] as const,
+    registers,
+  })
+  const traces = {
+    count: (outcome: (typeof SPAN_OUTCOMES)[number], many: number) => spans.inc({ outcome }, many),
+  }
+  for (const outcome of SPAN_OUTCOMES) traces.count(outcome, 0)
   const credentials = new Gauge({
     name: 'gateway_credentials',
     help: 'Stored provider keys, by the master key that wraps them',
@@ -146,6 +157,7 @@ export function createProcessMetrics() {
     spoolBytes,
     resumableStreams,
     resumableBytes,
+    traces,
     credentials,
     batches,
     blocked,

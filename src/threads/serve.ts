@@ -12,7 +12,7 @@ import { ThreadLoop } from './messages.ts'
 import { settingsOf } from './start/early-workers.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
-const { settings, log, counters, pins, transcripts, sandbox, health } = loop
+const { settings, log, counters, pins, transcripts, sandbox, health, tracing } = loop
 const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
 const mcpLibrary = new McpLibrary()
 const serving = await buildServing({
@@ -24,6 +24,7 @@ const serving = await buildServing({
   sandbox,
   health,
   ended,
+  ...(tracing === undefined ? {} : { tracing }),
   mcpLibrary,
   publish: change => loop.send({ type: 'changed', change }),
 })

@@ -8,6 +8,7 @@ import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
+import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
@@ -42,6 +43,8 @@ export interface ThreadListener {
   onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
+  /** It has traces that are kept; `dropped`: there was no room for so many more. */
+  onTraces(traces: readonly EndedTrace[], dropped: number): void
   /** Requests are over, and somebody watches. */
   onEnded(requests: readonly EndedRequest[]): void
 }
@@ -216,6 +219,9 @@ export class SupervisedThread {
         break
       case 'health':
         this.#listener.onHealth(message.notes)
+        break
+      case 'traces':
+        this.#listener.onTraces(message.traces, message.dropped)
         break
       case 'ended-requests':
         this.#listener.onEnded(message.requests)

@@ -23,6 +23,8 @@ import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
 import type { FrontName } from '../server/fronts.ts'
 import { type CertificateKeeper, RELOAD_OUTCOMES } from '../services/certificate-keeper.ts'
+import { TraceExporter } from '../telemetry/otlp/exporter.ts'
+import { exportTerms } from '../telemetry/otlp/terms.ts'
 import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
@@ -176,6 +178,8 @@ class ThreadSupervisor {
   readonly #transcripts: TranscriptStore
   readonly #health: SharedHealth
   readonly #containers: Containers
+  /** Null while traces are off. */
+  readonly #traces: TraceExporter | null
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
   #console: Console | null = null
@@ -204,6 +208,11 @@ class ThreadSupervisor {
       log: options.log,
       openTunnel: sandboxTunnels(options.config, systemClock),
     })
+    const terms = exportTerms(options.config.tracing, this.#process.version)
+    this.#traces =
+      terms === null
+        ? null
+        : new TraceExporter({ clock: systemClock, log: options.log, counts: this.#process.traces }, terms)
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {
       this.#prepared = true
@@ -266,6 +275,7 @@ class ThreadSupervisor {
     const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
     const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
     await this.#containers.close()
+    await this.#traces?.close()
     this.#console?.close()
     await this.#admin?.close()
     return inTime
@@ -341,6 +351,7 @@ class ThreadSupervisor {
         onTranscribe: actions => transcribing.receive(actions),
         onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
+        onTraces: (traces, dropped) => this.#traces?.take(traces, dropped),
         onEnded: requests => this.#console?.ended(requests),
       },
       this.#workerOf(kind, settings),

@@ -171,7 +171,7 @@ function openSession(
         return failed({ item: 'The server has no such tool', message: 'The server has no such tool' })
       if (asksFirst(call))
         return { item: { status: undefined }, result: 'The caller is asked', next: 'end-turn' }
-      return await runCall(target.server, target.one, call, signal)
+      return await runCall(target.server, target.one, call, signal, exchange.spans?.toolHeader(signal))
     },
     close() {
       for (const { connection } of servers) connection?.close(!exchange.signal.aborted)
@@ -316,10 +316,15 @@ async function runCall(
   tool: McpTool,
   call: ToolCall,
   signal: AbortSignal,
+  parent: string | undefined,
 ): Promise<ToolOutcome> {
   if (connection === null) return failed(new McpFailure('The server is not served here'))
   try {
-    const result = await connection.call(tool, call.arguments, { limitMs: CALL_MS, signal })
+    const result = await connection.call(tool, call.arguments, {
+      limitMs: CALL_MS,
+      signal,
+      ...(parent === undefined ? {} : { parent }),
+    })
     const text = contentText(result)
     if (result['isError'] !== true) return { item: { output: text }, result: text }
     const error = { type: 'mcp_tool_execution_error', content: [{ type: 'text', text }] } as const

@@ -69,6 +69,8 @@ export interface TestGatewayOptions {
   readonly transport?: TransportName
   /** Where the database lives; default: a new folder. */
   readonly storageUrl?: string
+  /** Traces of requests. Default: there are none. */
+  readonly tracing?: ServeOptions['tracing']
   /** Told of each record that was changed. */
   readonly publish?: ServeOptions['publish']
 }
@@ -157,6 +159,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     clock,
     ...(options.transcripts === undefined ? {} : { transcripts: options.transcripts }),
     ...(options.publish === undefined ? {} : { publish: options.publish }),
+    ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
     ...(options.draw === undefined ? {} : { draw: options.draw }),
   })
   const port = await serving.server.listen('127.0.0.1', 0)

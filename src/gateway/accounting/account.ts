@@ -119,7 +119,9 @@ export function account(
 ): void {
   if (exchange.overLimit) return
   const { metrics } = deps
+  const { spans } = exchange
   if (exchange.batch?.accounts(exchange, error) === false) {
+    spans?.charged(0, exchange.bill.priceFactor, 'left', error?.code ?? null, deps.clock.monotonicMs())
     exchange.reservation?.settle(NOTHING_SPENT)
     countAttempts(metrics, exchange)
     return
@@ -133,6 +135,11 @@ export function account(
   else {
     deps.ledger.append(feeRecord(record, fees))
     exchange.reservation?.settle({ cost, isByok, fees, tokens })
+  }
+  if (spans !== null) {
+    spans.notes.session = keptName(exchange.request.session_id) ?? null
+    const { outcome } = record
+    spans.charged(cost + fees, exchange.bill.priceFactor, outcome, record.error, deps.clock.monotonicMs())
   }
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)

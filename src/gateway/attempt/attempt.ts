@@ -10,6 +10,7 @@ import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
+import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
 import type {
   Transport,
   UpstreamCall,
@@ -65,6 +66,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   #target: AttemptTarget | null = null
   #call: UpstreamCall | null = null
   #sentMs = 0
+  /** Takes the time of the first bytes of the body; null: nobody asks, or they have come. */
+  #awaited: AttemptNotes | null = null
   #ended = false
   /** The reader is slow, and has not taken all that was read. */
   #paused = false
@@ -101,6 +104,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     // A stored reply is not asked for.
     if (request.body !== '') {
       this.#sentMs = clock.monotonicMs()
+      if (record.span !== undefined) record.span.sentMs = this.#sentMs
       record.health?.sent(this.#sentMs)
       watch.enter('upstream_first_byte', this.#sentMs)
       this.#debug?.note('adapter_request', clock, watch.startedMs)
@@ -168,6 +172,9 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { watch } = this.#exchange
     const nowMs = clock.monotonicMs()
     this.#record.status = head.status
+    const { span } = this.#record
+    if (span !== undefined) span.headMs = nowMs
+    this.#awaited = span ?? null
     watch.enter('first_token', nowMs)
     this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
     if (this.figures.sentBytes > 0) {
@@ -179,6 +186,10 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   onData(chunk: Buffer, isLast = false): void {
     if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
     if (this.isOver) return
+    if (this.#awaited !== null) {
+      this.#awaited.firstMs = this.#deps.clock.monotonicMs()
+      this.#awaited = null
+    }
     this.#target?.sink?.hold()
     try {
       this.#read(chunk, isLast)

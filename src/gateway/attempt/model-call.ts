@@ -8,6 +8,8 @@ import { type GatewayError, overloaded } from '../../errors.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
 import type { Endpoint, OutgoingKey } from '../../providers/provider.ts'
+import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
+import type { ExchangeSpans } from '../../telemetry/request-trace.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
 import {
   type CallFigures,
@@ -188,7 +190,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
-      const { batch, callerContext, held, signal } = exchange
+      const { batch, callerContext, held, signal, spans } = exchange
       signal.throwIfAborted()
       // Nothing is encoded where the thread has no room as it is.
       if (!held.hold(0)) throw overloaded()
@@ -197,7 +199,9 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
         exchange.isSubmitted = true
         return { ...this.#leave(candidate, record), isLast: true }
       }
-      const request = deps.requests.address(record, wire, held.bytes, callerContext?.header)
+      const { span } = record
+      const header = span === undefined ? callerContext?.header : spans?.header(span)
+      const request = deps.requests.address(record, wire, held.bytes, header)
       if (request instanceof Promise)
         return request.then<Finish | Unanswered>(addressed => begin(terms, addressed))
       return begin(terms, request)
@@ -224,6 +228,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       exchange.watch.beginAttempt(deps.clock.monotonicMs(), exchange.attempts.length > this.from)
     }
     exchange.attempts.push(record)
+    if (exchange.spans !== null) this.#openSpan(exchange.spans, record, race)
     let sending: Unanswered | Promise<Finish | Unanswered>
     try {
       const key =
@@ -250,6 +255,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     try {
       noteHealth(exchange, record, figures, deps.clock.monotonicMs())
       if (!settle(exchange, record, figures, this.estimates)) noteImplausible(deps, record)
+      if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
       // The deployment behind an own key is the caller's, and shows nothing about that of others.
       if (exchange.request.stream === true && candidate.credential === null) {
         deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, figures)
@@ -269,18 +275,21 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { deps, exchange } = this
     if (record.isOutrun === true) {
       record.health?.ended('none', deps.clock.monotonicMs())
+      if (record.span !== undefined) exchange.spans?.outrun(record.span, deps.clock.monotonicMs())
       return { asked: candidate, error: record.error, isOutrun: true }
     }
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
     noteHealth(exchange, record, figures, deps.clock.monotonicMs())
     settle(exchange, record, figures, this.estimates)
+    if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
     return { asked: candidate, error }
   }
 
   /** The candidate is not asked. */
   #leave(asked: RouteCandidate, record: AttemptRecord): Unanswered {
-    const { attempts, bill } = this.exchange
+    const { attempts, bill, spans } = this.exchange
+    if (record.span !== undefined) spans?.drop(record.span)
     remove(attempts, record)
     record.health?.ended('none', this.deps.clock.monotonicMs())
     return { asked, error: null, isLast: bill.closed !== null }
@@ -307,6 +316,29 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     this.#waiting = [...this.#waiting, waiting]
     return false
+  }
+
+  #openSpan(spans: ExchangeSpans, record: AttemptRecord, race: Race | null): void {
+    const { attempts, bill } = this.exchange
+    const kind = race?.isRunning === true ? 'hedge' : attempts.length > this.from + 1 ? 'again' : 'first'
+    const how = { kind, isByok: record.isByok, turn: bill.turns } as const
+    record.span = spans.attempt(record.endpoint, how, this.deps.clock.monotonicMs())
+  }
+
+  /** Ends the span of an attempt whose figures are in the bill. */
+  #closeSpan(span: AttemptNotes, record: AttemptRecord, { usage, finish }: CallFigures): void {
+    const { bill, spans } = this.exchange
+    const { status, error, upstreamId } = record
+    const cost = (bill.total?.cost ?? 0) - (bill.closed?.cost ?? 0)
+    const end = {
+      status,
+      error: error?.code ?? null,
+      isOutrun: false,
+      upstreamId,
+      finish: finish?.reason ?? null,
+      usage: usage ?? null,
+    }
+    spans?.ended(span, end, cost, this.deps.clock.monotonicMs())
   }
 
   #passOver(candidate: RouteCandidate): RouteCandidate | undefined {

@@ -116,6 +116,11 @@ export class ProviderRequests {
       isolation: credential?.id,
       egress: endpoint.provider.egress,
     }
+    if (attempt.span !== undefined) {
+      const { url } = request
+      attempt.span.host = url.hostname
+      attempt.span.port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
+    }
     const key = attempt.providerKey
     return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
   }

@@ -221,19 +221,25 @@ export class ToolRunner {
     progress: ToolProgress,
   ): Promise<RanOutcome> {
     const ending = new AbortController()
+    const signal = AbortSignal.any([abortSignalOf(exchange.signal), ending.signal])
+    const { spans } = exchange
+    const { clock } = this.#deps
+    const span = spans?.tool(server.name, call.name, call.callId, signal, clock.monotonicMs())
+    let cost: PicoUsd = 0
+    let said = 'failed'
     try {
-      const running = session.run(
-        call,
-        progress,
-        AbortSignal.any([abortSignalOf(exchange.signal), ending.signal]),
-      )
+      const running = session.run(call, progress, signal)
       const outcome = isPending(running) ? await this.#timed(running, ending, server) : running
+      cost = outcome.cost ?? 0
+      said = 'completed'
       return { ...outcome, ran: true }
     } catch (thrown) {
       exchange.signal.throwIfAborted()
       if (thrown instanceof ToolTimeout) return failureOutcome('The tool took too long', 'timeout')
       this.#deps.log.fault('gateway', 'server tool failed', thrown)
       return failureOutcome('The tool failed', 'failed')
+    } finally {
+      if (span !== undefined) spans?.toolEnded(span, signal, said, cost, clock.monotonicMs())
     }
   }
 

@@ -20,6 +20,7 @@ import type { Catalog } from '../../providers/catalog.ts'
 import type { PackedCatalogue } from '../../providers/packed.ts'
 import { whenReady } from '../../ready.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
+import type { Tracing } from '../../telemetry/tracing.ts'
 import { BatchAdmission } from '../batch-admission.ts'
 import { endInvalid } from '../ended-keys.ts'
 import { type BuiltGateway, buildGateway, type GatewayOptions } from './gateway.ts'
@@ -28,6 +29,8 @@ import { buildServices } from './services.ts'
 export interface BatchingOptions extends GatewayOptions {
   /** 0 to 1, for the spread of retries. Default: by chance. */
   readonly random?: () => number
+  /** Traces of lines. Default: there are none. */
+  readonly tracing?: Tracing
 }
 
 /** A runner with its gateway. */
@@ -62,7 +65,13 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
   const { config, clock, log, metrics, store, catalog } = built
   const keys = new ApiKeys({ store, clock, log })
   const control = new AdmissionControl(
-    { clock, log, metrics, requestMs: config.timeouts.requestMs },
+    {
+      clock,
+      log,
+      metrics,
+      requestMs: config.timeouts.requestMs,
+      ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
+    },
     {
       ...config.limits,
       // The runner has limits of its own.

@@ -20,6 +20,7 @@ import type { CreateFront } from '../../server/front.ts'
 import { loadFront } from '../../server/fronts.ts'
 import { createServer, type HttpServer } from '../../server/http.ts'
 import { StoreError } from '../../storage/open.ts'
+import type { Tracing } from '../../telemetry/tracing.ts'
 import type { Transcripts } from '../../transcripts/transcripts.ts'
 import { endInvalid } from '../ended-keys.ts'
 import { connectionCap, descriptorLimit } from '../start/operating-system.ts'
@@ -68,6 +69,8 @@ export interface FrontOptions {
   readonly prepared?: boolean
   /** Told of requests while somebody watches the console. Default: nobody can. */
   readonly ended?: EndedRequests
+  /** Traces of requests. Default: there are none. */
+  readonly tracing?: Tracing
 }
 
 /** A server with its caches of API keys and of weights. */
@@ -127,6 +130,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     log,
     metrics,
     ...(options.ended === undefined ? {} : { ended: options.ended }),
+    ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
   })
   return {
     server,

@@ -46,6 +46,8 @@ export function createOldServers(clock: Clock): OldServers {
 /** Of one request. */
 export interface McpTerms {
   readonly limitMs: number
+  /** The `traceparent` of a call; absent while traces are off. */
+  readonly parent?: string
   readonly signal: AbortSignal
 }
 
@@ -124,7 +126,9 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
       }),
     call: ({ name, input_schema }, args, terms) =>
       asked(terms, (client, options) => {
-        const params = { name, arguments: { ...args } }
+        const { parent } = terms
+        const meta = parent === undefined ? {} : { _meta: { traceparent: parent } }
+        const params = { name, arguments: { ...args }, ...meta }
         if (client.getProtocolEra() === 'legacy')
           return client.request({ method: 'tools/call', params }, ANY_RESULT, options)
         // The schema may say which arguments are repeated in the head of the request.

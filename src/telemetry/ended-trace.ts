@@ -1,0 +1,101 @@
+/**
+ * A trace that is over, as a thread tells it to the main thread: plain data, times in monotonic milliseconds of the
+ * thread. No prompts, answers, arguments, metadata or texts of providers. Types only. Leaf.
+ */
+import type { ExchangeLine } from '../log/log.ts'
+
+/** One try at one endpoint. */
+export interface AttemptNotes {
+  readonly spanId: string
+  readonly startedMs: number
+  /** Null: not yet, or never. */
+  sentMs: number | null
+  headMs: number | null
+  firstMs: number | null
+  endedMs: number | null
+  readonly kind: 'first' | 'again' | 'hedge'
+  /** Slug. */
+  readonly provider: string
+  readonly model: string
+  readonly upstreamModel: string
+  readonly region: string | null
+  readonly isByok: boolean
+  host: string | null
+  port: number | null
+  status: number | null
+  error: string | null
+  /** Another attempt of the same call answered first. */
+  isOutrun: boolean
+  upstreamId: string | null
+  finish: string | null
+  inputTokens: number | null
+  cachedTokens: number | null
+  cacheWriteTokens: number | null
+  outputTokens: number | null
+  reasoningTokens: number | null
+  /** Units of 1e-12 USD, at the full price until the exchange is charged. */
+  cost: number
+  /** The turn of the exchange, from 0. */
+  readonly turn: number
+}
+
+/** One call of a server tool. */
+export interface ToolNotes {
+  readonly spanId: string
+  readonly startedMs: number
+  endedMs: number | null
+  /** The server tool, e.g. `mcp`. */
+  readonly tool: string
+  /** The function, if its name is one that a trace can show. */
+  readonly name: string | null
+  readonly callId: string | null
+  /** Null while it runs. */
+  outcome: string | null
+  cost: number
+}
+
+/** One exchange: that of the client, or a model call that the gateway made for it. */
+export interface ExchangeNotes {
+  readonly id: string
+  /** That of the request for the client's own exchange. */
+  readonly spanId: string
+  /** Null for the client's own exchange. */
+  readonly parentId: string | null
+  readonly startedMs: number
+  endedMs: number | null
+  readonly operation: 'chat' | 'embeddings'
+  readonly requestedModel: string | null
+  readonly isStreamed: boolean
+  readonly temperature: number | null
+  readonly topP: number | null
+  readonly maxTokens: number | null
+  session: string | null
+  outcome: string | null
+  error: string | null
+  /** What neither an attempt nor a tool has cost. */
+  cost: number
+  readonly attempts: AttemptNotes[]
+  readonly tools: ToolNotes[]
+}
+
+/** A stage that began, and when. */
+export type StageNote = readonly [stage: string, atMs: number]
+
+export interface EndedTrace {
+  readonly traceId: string
+  readonly spanId: string
+  /** The caller's span; null: none. */
+  readonly parentId: string | null
+  /** The caller's `tracestate`; null: none. */
+  readonly state: string | null
+  readonly isSampled: boolean
+  /** Unix milliseconds at 0 of the monotonic clock. */
+  readonly epochMs: number
+  readonly startedMs: number
+  readonly endedMs: number
+  readonly line: ExchangeLine
+  readonly stages: readonly StageNote[]
+  readonly exchanges: readonly ExchangeNotes[]
+  /** Spans that had no room. */
+  readonly leftOut: number
+}

@@ -1,0 +1,231 @@
+/**
+ * Spans of a trace that is over: one of the server for the request, one of a client for each attempt, one for each call
+ * of a server tool, and one for each model call that the gateway made itself. Main thread. Pure. Leaf.
+ */
+import { toUsd } from '../../money.ts'
+import type { AttemptNotes, EndedTrace, ExchangeNotes, ToolNotes } from '../ended-trace.ts'
+import { NAMES, PROVIDER_NAMES } from './names.ts'
+
+export type AttributeValue = string | number | boolean | readonly string[]
+/** `isInteger`: the number is written as one. */
+export type Attribute = readonly [name: string, value: AttributeValue]
+
+export const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
+
+export interface SpanEvent {
+  readonly name: string
+  /** Unix nanoseconds. */
+  readonly time: bigint
+}
+
+export interface Span {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentId: string | null
+  readonly state: string | null
+  readonly name: string
+  readonly kind: (typeof SPAN_KINDS)[keyof typeof SPAN_KINDS]
+  /** Unix nanoseconds. */
+  readonly start: bigint
+  readonly end: bigint
+  readonly attributes: readonly Attribute[]
+  readonly events: readonly SpanEvent[]
+  /** It has failed; otherwise its status is not set. */
+  readonly isFailed: boolean
+}
+
+type Given = readonly [name: string, value: AttributeValue | null | undefined]
+
+/** Makes the spans of a trace, the request first. */
+export function spansOf(trace: EndedTrace): readonly Span[] {
+  const spans = [requestSpan(trace)]
+  for (const exchange of trace.exchanges) {
+    if (exchange.parentId !== null) spans.push(innerSpan(trace, exchange))
+    for (const attempt of exchange.attempts) spans.push(attemptSpan(trace, exchange, attempt))
+    for (const tool of exchange.tools) spans.push(toolSpan(trace, exchange, tool))
+  }
+  return spans
+}
+
+function requestSpan(trace: EndedTrace): Span {
+  const { line, startedMs, endedMs } = trace
+  const own = trace.exchanges.find(({ parentId }) => parentId === null)
+  const firstMs = line.firstTokenMs ?? null
+  const tokens = line.outputTokens ?? 0
+  return span(trace, {
+    spanId: trace.spanId,
+    parentId: trace.parentId,
+    name: `${line.method} ${line.route}`,
+    kind: SPAN_KINDS.server,
+    startedMs,
+    endedMs,
+    isFailed: line.status >= 500 || line.outcome === 'failed',
+    events: trace.stages.map(([stage, atMs]) => ({ name: stage, time: unixNanos(trace, atMs) })),
+    attributes: [
+      [NAMES.method, line.method],
+      [NAMES.route, line.route],
+      [NAMES.statusCode, line.status],
+      [NAMES.outcome, line.outcome],
+      [NAMES.errorType, line.error],
+      [NAMES.field, line.field],
+      [NAMES.generation, line.id],
+      [NAMES.requestId, line.requestId],
+      [NAMES.userAgent, line.userAgent],
+      [NAMES.conversation, line.session],
+      [NAMES.endUser, line.endUser],
+      [NAMES.key, line.key],
+      [NAMES.workspace, line.workspace],
+      [NAMES.organization, line.organization],
+      [NAMES.timeToFirstToken, firstMs === null ? null : decimal(firstMs / 1000)],
+      [
+        NAMES.timePerOutputToken,
+        firstMs === null || tokens < 2
+          ? null
+          : decimal((endedMs - startedMs - firstMs) / 1000 / (tokens - 1)),
+      ],
+      ...Object.entries(line.trace ?? {}).map(([name, value]): Given => [`gateway.trace.${name}`, value]),
+      ...costs(own?.cost ?? 0),
+      [NAMES.leftOut, trace.leftOut === 0 ? null : trace.leftOut],
+    ],
+  })
+}
+
+function innerSpan(trace: EndedTrace, exchange: ExchangeNotes): Span {
+  return span(trace, {
+    spanId: exchange.spanId,
+    parentId: exchange.parentId,
+    name: exchange.requestedModel === null ? 'ask' : `ask ${exchange.requestedModel}`,
+    kind: SPAN_KINDS.internal,
+    startedMs: exchange.startedMs,
+    endedMs: exchange.endedMs,
+    isFailed: exchange.error !== null,
+    events: [],
+    attributes: [
+      [NAMES.generation, exchange.id],
+      [NAMES.outcome, exchange.outcome],
+      [NAMES.errorType, exchange.error],
+      ...costs(exchange.cost),
+    ],
+  })
+}
+
+function attemptSpan(trace: EndedTrace, exchange: ExchangeNotes, attempt: AttemptNotes): Span {
+  const marks: readonly (readonly [string, number | null])[] = [
+    ['sent', attempt.sentMs],
+    ['headers', attempt.headMs],
+    ['first_chunk', attempt.firstMs],
+  ]
+  const { sentMs, firstMs } = attempt
+  return span(trace, {
+    spanId: attempt.spanId,
+    parentId: exchange.spanId,
+    name: `${exchange.operation} ${attempt.model}`,
+    kind: SPAN_KINDS.client,
+    startedMs: attempt.startedMs,
+    endedMs: attempt.endedMs,
+    isFailed: attempt.error !== null,
+    events: marks.flatMap(([name, atMs]) => (atMs === null ? [] : [{ name, time: unixNanos(trace, atMs) }])),
+    attributes: [
+      [NAMES.operation, exchange.operation],
+      [NAMES.providerName, PROVIDER_NAMES.get(attempt.provider) ?? attempt.provider],
+      [NAMES.requestModel, attempt.model],
+      [NAMES.responseModel, attempt.error === null ? attempt.upstreamModel : null],
+      [NAMES.responseId, attempt.upstreamId],
+      [NAMES.finishReasons, attempt.finish === null ? null : [attempt.finish]],
+      [NAMES.requestStream, exchange.isStreamed],
+      [NAMES.requestTemperature, decimal(exchange.temperature)],
+      [NAMES.requestTopP, decimal(exchange.topP)],
+      [NAMES.requestMaxTokens, exchange.maxTokens],
+      [
+        NAMES.timeToFirstChunk,
+        exchange.isStreamed && sentMs !== null && firstMs !== null
+          ? decimal((firstMs - sentMs) / 1000)
+          : null,
+      ],
+      [NAMES.inputTokens, attempt.inputTokens],
+      [NAMES.outputTokens, attempt.outputTokens],
+      [NAMES.cacheReadTokens, attempt.cachedTokens],
+      [NAMES.cacheWriteTokens, attempt.cacheWriteTokens],
+      [NAMES.reasoningTokens, attempt.reasoningTokens],
+      [NAMES.conversation, exchange.session],
+      [NAMES.serverAddress, attempt.host],
+      [NAMES.serverPort, attempt.port],
+      [NAMES.statusCode, attempt.status],
+      [NAMES.errorType, attempt.error],
+      [NAMES.provider, attempt.provider],
+      [NAMES.region, attempt.region],
+      [NAMES.attempt, attempt.kind],
+      [NAMES.turn, attempt.turn + 1],
+      [NAMES.isByok, attempt.isByok ? true : null],
+      [NAMES.isOutrun, attempt.isOutrun ? true : null],
+      ...costs(attempt.cost),
+    ],
+  })
+}
+
+function toolSpan(trace: EndedTrace, exchange: ExchangeNotes, tool: ToolNotes): Span {
+  const name = tool.name ?? tool.tool
+  return span(trace, {
+    spanId: tool.spanId,
+    parentId: exchange.spanId,
+    name: `execute_tool ${name}`,
+    kind: SPAN_KINDS.internal,
+    startedMs: tool.startedMs,
+    endedMs: tool.endedMs,
+    isFailed: tool.outcome === 'failed',
+    events: [],
+    attributes: [
+      [NAMES.operation, 'execute_tool'],
+      [NAMES.toolName, name],
+      [NAMES.toolCallId, tool.callId],
+      [NAMES.toolType, 'extension'],
+      [NAMES.serverTool, tool.tool],
+      [NAMES.outcome, tool.outcome],
+      ...costs(tool.cost),
+    ],
+  })
+}
+
+/** A number that is no integer by its nature, even where its value is one. */
+export class Decimal {
+  readonly value: number
+
+  constructor(value: number) {
+    this.value = value
+  }
+}
+
+function decimal(value: number | null): AttributeValue | null {
+  return value === null ? null : (new Decimal(value) as unknown as number)
+}
+
+function costs(cost: number): readonly Given[] {
+  if (cost === 0) return []
+  return [
+    [NAMES.costPicoUsd, cost],
+    [NAMES.costUsd, decimal(toUsd(cost))],
+  ]
+}
+
+interface Made extends Pick<Span, 'spanId' | 'parentId' | 'name' | 'kind' | 'isFailed' | 'events'> {
+  readonly startedMs: number
+  /** Null: it had not ended when the request did. */
+  readonly endedMs: number | null
+  readonly attributes: readonly Given[]
+}
+
+function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...made }: Made): Span {
+  return {
+    traceId: trace.traceId,
+    state: trace.state,
+    ...made,
+    start: unixNanos(trace, startedMs),
+    end: unixNanos(trace, Math.max(endedMs ?? trace.endedMs, startedMs)),
+    attributes: attributes.filter((pair): pair is Attribute => pair[1] != null),
+  }
+}
+
+/** To the microsecond: nothing here is measured more finely. */
+function unixNanos({ epochMs }: EndedTrace, atMs: number): bigint {
+  return BigInt(Math.round((epochMs + atMs) * 1000)) * 1000n
+}

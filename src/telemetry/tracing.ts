@@ -1,0 +1,120 @@
+/**
+ * Traces of one thread: begins one for each request, decides at its end whether it is kept, and hands kept ones to the
+ * main thread, some at a time. Exists only while traces are on. Leaf.
+ */
+import type { Clock } from '../clock.ts'
+import type { ExchangeLine } from '../log/log.ts'
+import { type Stage, Stopwatch } from '../metrics/stages.ts'
+import type { EndedTrace, StageNote } from './ended-trace.ts'
+import { RequestTrace } from './request-trace.ts'
+import { TraceIds } from './trace-context.ts'
+
+/** Whose flag of a caller counts: `keys`: of keys that are trusted. */
+export const TRACE_TRUST = ['keys', 'always', 'never'] as const
+
+export interface TracingTerms {
+  /** Part of the requests that are neither failed nor slow, from 0 to 1. */
+  readonly share: number
+  readonly keepSlowerThanMs: number
+  readonly trust: (typeof TRACE_TRUST)[number]
+}
+
+export interface TracingDeps {
+  readonly clock: Clock
+  /** Takes kept traces, and how many more there were since it was last called. */
+  readonly send: (traces: readonly EndedTrace[], dropped: number) => void
+}
+
+/** Nobody waits for a trace; a message for each would cost more than what is in it. */
+const SEND_MS = 250
+/** In one message: four thousand kept traces a second. */
+const TRACES_MAX = 1_000
+/** Stages of one request that are told: those of some turns. */
+const STAGES_MAX = 64
+
+export class Tracing {
+  readonly #deps: TracingDeps
+  readonly #terms: TracingTerms
+  readonly #ids = new TraceIds()
+  #ended: EndedTrace[] = []
+  #dropped = 0
+  #isWaiting = false
+
+  constructor(deps: TracingDeps, terms: TracingTerms) {
+    this.#deps = deps
+    this.#terms = terms
+  }
+
+  begin(): RequestTrace {
+    return new RequestTrace(this.#ids, this.#isChosen)
+  }
+
+  /** Decides on a trace that is over. */
+  ended(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): void {
+    if (!this.#isKept(trace, line)) return
+    if (!this.#isWaiting) {
+      this.#isWaiting = true
+      this.#deps.clock.after(SEND_MS, this.#flush)
+    }
+    if (this.#ended.length === TRACES_MAX) {
+      this.#dropped++
+      return
+    }
+    this.#ended.push({
+      traceId: trace.traceId,
+      spanId: trace.spanId,
+      parentId: trace.parentId,
+      state: trace.state,
+      isSampled: true,
+      epochMs: this.#deps.clock.nowMs() - this.#deps.clock.monotonicMs(),
+      startedMs: watch.startedMs,
+      endedMs,
+      line,
+      stages: watch.notes,
+      exchanges: trace.exchanges,
+      leftOut: trace.leftOut,
+    })
+  }
+
+  readonly #flush = (): void => {
+    const ended = this.#ended
+    const dropped = this.#dropped
+    this.#ended = []
+    this.#dropped = 0
+    this.#isWaiting = false
+    this.#deps.send(ended, dropped)
+  }
+
+  /** Tells of what waits: the thread ends. */
+  flush(): void {
+    if (this.#isWaiting) this.#flush()
+  }
+
+  /** Failed and slow ones are kept, whatever a flag says. */
+  #isKept(trace: RequestTrace, { error, outcome, durationMs }: ExchangeLine): boolean {
+    if (outcome === 'failed' || outcome === 'refused' || error != null) return true
+    const isHidden = this.#terms.trust === 'always' && trace.askedFor === false
+    return !isHidden && (durationMs > this.#terms.keepSlowerThanMs || this.#isChosen(trace))
+  }
+
+  /** All gateways choose the same traces: the last 52 bits of the id decide. */
+  readonly #isChosen = ({ traceId, askedFor }: RequestTrace): boolean => {
+    if (askedFor !== null && this.#terms.trust === 'always') return askedFor
+    return Number.parseInt(traceId.slice(-13), 16) < this.#terms.share * 2 ** 52
+  }
+}
+
+/** Notes when each stage began. */
+export class TracedStopwatch extends Stopwatch {
+  readonly notes: StageNote[] = []
+
+  override enter(stage: Stage, nowMs: number): void {
+    super.enter(stage, nowMs)
+    if (this.notes.length < STAGES_MAX) this.notes.push([stage, nowMs])
+  }
+
+  override skip(): void {
+    super.skip()
+    this.notes.pop()
+  }
+}

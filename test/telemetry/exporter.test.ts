@@ -1,0 +1,129 @@
+/** The exporter against collectors that are dead, slow, refuse, or come back. */
+import t from 'tap'
+import { type Clock, systemClock } from '../../src/clock.ts'
+import { createLog } from '../../src/log/log.ts'
+import type { EndedTrace } from '../../src/telemetry/ended-trace.ts'
+import { TraceExporter } from '../../src/telemetry/otlp/exporter.ts'
+import { exportTerms } from '../../src/telemetry/otlp/terms.ts'
+import { startCollector } from '../support/collector.ts'
+import { EXCHANGE_LINE } from '../support/exchange-line.ts'
+import { freePort } from '../support/free-port.ts'
+import { until } from '../support/patience.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const trace = (number: number): EndedTrace => ({
+  traceId: number.toString(16).padStart(32, '0'),
+  spanId: number.toString(16).padStart(16, '0'),
+  parentId: null,
+  state: null,
+  isSampled: true,
+  epochMs: 1_700_000_000_000,
+  startedMs: 0,
+  endedMs: 1,
+  line: EXCHANGE_LINE,
+  stages: [],
+  exchanges: [],
+  leftOut: 0,
+})
+const traces = (count: number): EndedTrace[] => Array.from({ length: count }, (_, at) => trace(at + 1))
+
+function start(url: string, clock: Clock = systemClock, timeoutMs = 1_000) {
+  const counts = { sent: 0, refused: 0, dropped: 0 }
+  const lines: string[] = []
+  const terms = exportTerms(
+    {
+      endpoint: url,
+      tracesUrl: null,
+      protocol: 'http/protobuf',
+      timeoutMs,
+      compression: 'none',
+      headers: {},
+      serviceName: 'sluice',
+      resource: {},
+    },
+    '1',
+  )
+  if (terms === null) throw new TypeError('traces are on')
+  const exporter = new TraceExporter(
+    {
+      clock,
+      log: createLog('info', { write: line => void lines.push(line) }),
+      counts: { count: (outcome, many) => (counts[outcome] += many) },
+    },
+    terms,
+  )
+  return { exporter, counts, lines }
+}
+
+t.test('spans leave in batches of at most 512, in their order', async t => {
+  const collector = await startCollector()
+  const { exporter, counts, lines } = start(collector.url)
+  exporter.take(traces(1_100), 0)
+  await until('all spans', () => counts.sent === 1_100)
+  t.equal(collector.bodies.length, 3)
+  t.same(
+    collector.spans.map(({ spanId }) => Number.parseInt(spanId, 16)),
+    Array.from({ length: 1_100 }, (_, at) => at + 1),
+  )
+  t.same(lines, [])
+  await exporter.close()
+  await collector.close()
+})
+
+t.test('a dead collector costs the spans that do not fit, which are counted, and one log line', async t => {
+  const clock = new TestClock(0)
+  const { exporter, counts, lines } = start(`http://127.0.0.1:${await freePort()}`, clock)
+  for (let round = 0; round < 40; round++) exporter.take(traces(500), 0)
+  t.ok(exporter.waiting <= 17_000, 'bounded')
+  t.ok(counts.dropped >= 20_000 - 17_000)
+  const before = counts.dropped
+  await until('the batch is given up', () => {
+    clock.advance(1_000)
+    return counts.dropped > before
+  })
+  t.equal(counts.dropped, before + 512)
+  t.equal(lines.filter(line => line.includes('takes no traces')).length, 1)
+  t.notMatch(lines.join(), '/v1/traces')
+  const closing = exporter.close()
+  clock.advance(2_000)
+  await closing
+  t.equal(counts.dropped, 20_000)
+  t.equal(exporter.waiting, 0)
+})
+
+t.test('a collector that refuses gets nothing twice; one that is busy is asked again', async t => {
+  const collector = await startCollector()
+  const clock = new TestClock(0)
+  const { exporter, counts, lines } = start(collector.url, clock, 86_400_000)
+  collector.statuses.push(400)
+  exporter.take(traces(512), 0)
+  await until('the refusal', () => counts.refused === 512)
+  t.equal(collector.headers.length, 1)
+  collector.statuses.push(503, 429)
+  exporter.take(traces(512), 0)
+  await until('the batch is taken', () => {
+    clock.advance(1_000)
+    return counts.sent === 512
+  })
+  t.equal(collector.headers.length, 4)
+  t.equal(lines.filter(line => line.includes('takes traces again')).length, 1)
+  await exporter.close()
+  await collector.close()
+})
+
+t.test('a collector that hangs is left after its time, and the process ends without it', async t => {
+  const collector = await startCollector()
+  const clock = new TestClock(0)
+  const { exporter, counts } = start(collector.url, clock)
+  collector.statuses.push('hang', 'hang', 'hang', 'hang')
+  exporter.take(traces(512), 7)
+  t.equal(counts.dropped, 7, 'those that the thread had no room for')
+  await until('the first try', () => collector.headers.length === 1)
+  await until('the batch is dropped', () => {
+    clock.advance(1_000)
+    return counts.dropped === 519
+  })
+  t.equal(collector.headers.length, 4)
+  await exporter.close()
+  await collector.close()
+})

@@ -1,0 +1,79 @@
+import t from 'tap'
+import type { EndedTrace } from '../../src/telemetry/ended-trace.ts'
+import { callerContext } from '../../src/telemetry/trace-context.ts'
+import { TracedStopwatch, Tracing, type TracingTerms } from '../../src/telemetry/tracing.ts'
+import { EXCHANGE_LINE } from '../support/exchange-line.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const ODD = '0af7651916cd43dd8448eb211c80319c'
+
+function start(terms: Partial<TracingTerms> = {}) {
+  const kept: EndedTrace[] = []
+  let dropped = 0
+  const tracing = new Tracing(
+    {
+      clock: new TestClock(0),
+      send: (traces, more) => {
+        kept.push(...traces)
+        dropped += more
+      },
+    },
+    { share: 0, keepSlowerThanMs: 1_000, trust: 'keys', ...terms },
+  )
+  const end = (header: string | null, line: object = {}): boolean => {
+    const trace = tracing.begin()
+    const context = header === null ? null : callerContext(header)
+    if (context !== null) trace.join(context)
+    kept.length = 0
+    const ended = { ...EXCHANGE_LINE, outcome: 'completed', error: null, durationMs: 1, ...line }
+    tracing.ended(trace, ended, new TracedStopwatch(0), 1)
+    tracing.flush()
+    return kept.length === 1
+  }
+  return { tracing, end, dropped: () => dropped, kept }
+}
+
+t.test('failed, refused and slow requests are kept, and the chosen share of the rest', t => {
+  const { end } = start()
+  t.equal(end(null), false)
+  t.equal(end(null, { outcome: 'failed' }), true)
+  t.equal(end(null, { outcome: 'refused', status: 400 }), true)
+  t.equal(end(null, { error: 'upstream_timeout' }), true)
+  t.equal(end(null, { durationMs: 1_001 }), true)
+  t.equal(start({ share: 1 }).end(null), true)
+  t.end()
+})
+
+t.test('the share is chosen by the trace id, so that all instances choose alike', t => {
+  const some = start({ share: 0.5 })
+  const idOf = (last: string) => `00-0af7651916cd43dd844${last}-b7ad6b7169203331-00`
+  t.equal(some.end(idOf('0000000000000')), true)
+  t.equal(some.end(idOf('7ffffffffffff')), true)
+  t.equal(some.end(idOf('8000000000000')), false)
+  t.end()
+})
+
+t.test("a caller's flag counts where callers are trusted, and hides no failure", t => {
+  const sampled = `00-${ODD}-b7ad6b7169203331-01`
+  const hidden = `00-${ODD}-b7ad6b7169203331-00`
+  const trusting = start({ trust: 'always', share: 1 })
+  t.equal(trusting.end(hidden), false)
+  t.equal(trusting.end(hidden, { durationMs: 9_000 }), false)
+  t.equal(trusting.end(hidden, { outcome: 'failed' }), true)
+  t.equal(start({ trust: 'always' }).end(sampled), true)
+  for (const trust of ['keys', 'never'] as const) {
+    t.equal(start({ trust }).end(sampled), false, 'a stranger does not choose what is kept')
+    t.equal(start({ trust, share: 1 }).end(hidden), true)
+  }
+  t.end()
+})
+
+t.test('a thread keeps a bounded number for its next message, and counts the others', t => {
+  const { tracing, kept, dropped } = start({ share: 1 })
+  for (let at = 0; at < 1_200; at++)
+    tracing.ended(tracing.begin(), { ...EXCHANGE_LINE }, new TracedStopwatch(0), 1)
+  tracing.flush()
+  t.equal(kept.length, 1_000)
+  t.equal(dropped(), 200)
+  t.end()
+})
