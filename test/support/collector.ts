@@ -1,4 +1,4 @@
-/** A collector of traces: OTLP over HTTP, in JSON and protobuf, read by a reader of its own from the published protocol. */
+/** A collector of traces: OTLP over HTTP, JSON and protobuf, with a reader of its own from the published protocol. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
