@@ -5,6 +5,7 @@ import type { HealthEntry } from '../health/health.ts'
 import { shortList } from '../lists.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'
@@ -236,6 +237,11 @@ export interface Turn {
 
 const NO_NAMES: ReadonlySet<string> = new Set()
 
+function openSpans(asked: ClientRequest, { request, parentId }: TracePlace): ExchangeSpans {
+  const operation = DIALECT_ABILITIES[asked.dialect].embeds ? 'embeddings' : 'chat'
+  return request.open(asked, operation, parentId)
+}
+
 export class Exchange implements ClientRequest {
   readonly id: string
   readonly caller: Caller
@@ -313,7 +319,7 @@ export class Exchange implements ClientRequest {
     this.client = asked.client
     this.callerContext = asked.callerContext ?? null
     const { trace } = asked
-    this.spans = trace == null ? null : trace.request.open(asked, trace.parentId)
+    this.spans = trace == null ? null : openSpans(asked, trace)
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request

@@ -67,6 +67,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly requestId: string | undefined
   readonly userAgent: string | undefined
   readonly callerContext: CallerContext | null
+  readonly trace: RequestTrace | null
   readonly #deps: HttpRequestDeps
   readonly #adapt: AdaptBody | null
   readonly #query: string
@@ -108,6 +109,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#query = head.query
     this.#socket = socket
     this.#admission = new Admission(deps.admissions, this)
+    this.trace = this.#admission.trace
     this.#held = new HeldBytes(deps.admissions.load)
     this.#match = deps.router.find(head.path)
     this.id = this.#admission.id
@@ -141,10 +143,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     else this.#refusal = isUsual ? null : mismatch(head, verdict, this.#match, deps.router)
     this.#body = this.#openBody()
     this.reply = new HttpReply(socket, this)
-  }
-
-  get trace(): RequestTrace | null {
-    return this.#admission.trace
   }
 
   get client(): string {

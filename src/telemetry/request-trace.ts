@@ -12,7 +12,6 @@ const SPANS_MAX = 1_000
 /** The exchange as its notes need it. */
 export interface NotedExchange {
   readonly id: string
-  readonly dialect: string
   readonly watch: { readonly startedMs: number }
   readonly request: {
     readonly model?: string | undefined
@@ -92,7 +91,11 @@ export class RequestTrace {
   }
 
   /** Begins an exchange. */
-  open(exchange: NotedExchange, parentId: string | null): ExchangeSpans {
+  open(
+    exchange: NotedExchange,
+    operation: ExchangeNotes['operation'],
+    parentId: string | null,
+  ): ExchangeSpans {
     const { request } = exchange
     if (parentId === null) this.#adopt(request.trace)
     const spanId = parentId === null ? this.spanId : this.#ids.spanId()
@@ -102,7 +105,7 @@ export class RequestTrace {
       parentId,
       startedMs: exchange.watch.startedMs,
       endedMs: null,
-      operation: exchange.dialect === 'embeddings' ? 'embeddings' : 'chat',
+      operation,
       requestedModel: request.model ?? null,
       isStreamed: request.stream === true,
       temperature: request.temperature ?? null,
