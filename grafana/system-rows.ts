@@ -337,6 +337,18 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Spans of traces',
+        description:
+          'Spans of kept traces: taken by the collector, refused by it, or dropped because it was away or too slow.',
+        unit: 'ops',
+        queries: [
+          {
+            expr: `sum by (outcome) (rate(${of('gateway_trace_spans_total')}[$__rate_interval]))`,
+            legend: '{{outcome}}',
+          },
+        ],
+      },
+      {
         title: 'Thread restarts, last hour',
         description: 'Threads that died within the last hour and were started again.',
         unit: 'short',
