@@ -311,6 +311,14 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Lag of exports',
+        description: 'Since the oldest usage record that is not at the destination of an export.',
+        unit: 's',
+        queries: [
+          { expr: `max by (instance) (${of('gateway_export_lag_seconds')})`, legend: '{{instance}}' },
+        ],
+      },
+      {
         title: 'Usage spool size',
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',

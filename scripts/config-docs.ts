@@ -7,7 +7,9 @@ import { join } from 'node:path'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { expectedPhrase, literals } from '../src/config/check.ts'
 import {
+  AlertReceiver,
   EndpointSchema,
+  ExportSchema,
   ModelSchema,
   PricingSchema,
   ProviderSchema,
@@ -31,6 +33,8 @@ const CONFIGURATION: Tables = {
   models: () => fieldsTable(ModelSchema.properties),
   endpoints: () => fieldsTable(EndpointSchema.properties),
   pricing: () => fieldsTable(PricingSchema.properties),
+  exports: () => fieldsTable(ExportSchema.properties),
+  alerts: () => fieldsTable(AlertReceiver.properties),
   engines: () => fieldsTable(SearchEngineSchema.properties),
 }
 

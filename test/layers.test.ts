@@ -78,6 +78,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   server: ['protocol', 'api', 'access', 'storage', 'admission'],
   console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
   sim: ['protocol'],
+  alerts: ['upstream', 'storage', 'limits'],
+  exports: ['upstream', 'storage'],
   prove: ['sim'],
   threads: [
     'protocol',
@@ -108,8 +110,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'tasks',
     'sandbox',
     'transcripts',
+    'alerts',
+    'exports',
   ],
-  commands: ['threads', 'protocol', 'providers', 'storage', 'access', 'credentials', 'prove'],
+  commands: ['alerts', 'threads', 'protocol', 'providers', 'storage', 'access', 'credentials', 'prove'],
   main: ['commands'],
   cli: ['commands'],
 }

@@ -30,6 +30,11 @@ export class Faults {
     if (!this.#lines.has(field)) this.#lines.set(field, line)
   }
 
+  /** One for each fault; values that may be secrets are in none. */
+  get lines(): readonly string[] {
+    return [...this.#lines.values()]
+  }
+
   get isEmpty(): boolean {
     return this.#lines.size === 0
   }

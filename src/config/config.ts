@@ -66,6 +66,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   checkRegions(file, faults)
   checkSearchEngines(file, faults)
   checkBucket(file, faults)
+  checkExports(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
   for (const { path, value } of readOtelVariables(environment, faults)) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
@@ -243,6 +244,15 @@ function checkBucket(file: Values, faults: Faults): void {
   if (!String(files?.['url'] ?? '').startsWith('s3://')) return
   for (const name of ['accessKeyId', 'secretAccessKey'])
     if (files?.[name] === undefined) faults.add(`tools.files.${name}`, 'is required with s3://')
+}
+
+function checkExports(file: Values, faults: Faults): void {
+  const rows = (valueAt(file, ['export']) ?? []) as readonly Values[]
+  for (const [index, row] of rows.entries()) {
+    if (!String(row['url'] ?? '').startsWith('s3://')) continue
+    for (const name of ['accessKeyIdFile', 'secretAccessKeyFile'])
+      if (row[name] === undefined) faults.add(`export[${index}].${name}`, 'is required with s3://')
+  }
 }
 
 function freeze<T>(value: T): T {

@@ -297,3 +297,58 @@ export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
 export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
 export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}
 export interface PricingRow extends Frozen<Static<typeof PricingSchema>> {}
+
+/** Types of alerts, and the forms of their bodies; src/alerts has a meaning for each. */
+export const ALERT_EVENTS = [
+  'budget.80',
+  'budget.100',
+  'credits.low',
+  'key.expiring',
+  'certificate.expiring',
+  'provider.down',
+  'provider.up',
+  'errors.burning',
+  'ledger.behind',
+  'gateway.overloaded',
+] as const
+export const ALERT_FORMATS = ['json', 'slack'] as const
+
+/** A row of `alerts`. */
+export const AlertReceiver = Type.Object(
+  {
+    url: field(Type.String({ pattern: '^https?://' }), 'where alerts are sent'),
+    urlFile: field(File, 'a file with the address, where the address is a secret, as with Slack'),
+    secretFile: field(
+      File,
+      'a file with the secret that signs; two lines while a new one replaces an old one',
+    ),
+    format: field(oneOf(ALERT_FORMATS), '`json` (the default), or `slack` with `text` alone'),
+    events: field(Type.Array(oneOf(ALERT_EVENTS), { minItems: 1 }), 'the types it gets; absent: all'),
+    allowPrivate: field(Type.Boolean(), 'true: also private addresses, and plain HTTP'),
+  },
+  closed,
+)
+
+/** A row of `export`. */
+export const ExportSchema = Type.Object(
+  {
+    url: required(
+      Type.String({
+        pattern: '^(?:file:.|s3://[a-z0-9]|https?://)',
+        expected: 'file:FOLDER, s3://BUCKET/PREFIX or https://…',
+      }),
+      '`file:FOLDER`, `s3://BUCKET/PREFIX`, or an address that takes POST',
+    ),
+    format: field(oneOf(['jsonl'] as const), '`jsonl`: one record a line'),
+    everyMs: field(
+      Type.Integer({ minimum: 100, maximum: 86_400_000 }),
+      'between two objects; default one minute',
+    ),
+    endpoint: field(Type.String({ pattern: '^https?://' }), 'of a bucket that is not at AWS'),
+    region: field(Name, 'of the bucket; default `us-east-1`'),
+    accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),
+    secretAccessKeyFile: field(File, 'a file with the access key; required with s3://'),
+    secretFile: field(File, 'a file with the secret that signs requests, as those of alerts'),
+  },
+  closed,
+)

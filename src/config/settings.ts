@@ -7,7 +7,7 @@ import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
 import { OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
 import { TRACE_TRUST } from '../telemetry/tracing.ts'
-import { type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
+import { AlertReceiver, ExportSchema, type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
   collectorUrl,
@@ -315,6 +315,16 @@ export const Settings = group({
       { default: 128 },
     ),
   }),
+  export: setting(
+    Type.Array(ExportSchema, { maxItems: 10 }),
+    '[exports of usage](exports.md): copies of all usage records, in files of JSON lines',
+    { default: [] },
+  ),
+  alerts: setting(
+    Type.Array(AlertReceiver, { maxItems: 20 }),
+    '[receivers of alerts](alerts.md): each is asked by POST when a budget is used up, a provider fails, a key or certificate expires, and so on',
+    { default: [] },
+  ),
   alignment: group({
     evaluator: nullable(
       group({
@@ -426,6 +436,10 @@ export const Settings = group({
   }),
   tools: toolSettings,
   credits: group({
+    lowUsd: setting(
+      nullable(Type.Number({ minimum: 0 })),
+      'USD of credits below which the [alert](alerts.md) `credits.low` is raised for an organization. null: never',
+    ),
     enforced: setting(
       Type.Boolean(),
       'true: an organization spends no more than its credits (`POST /credits`), and nothing if it has none; the embedded mode has no credits',

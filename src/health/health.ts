@@ -306,6 +306,16 @@ export class EndpointHealth {
     return { open, limited, resting }
   }
 
+  /** Slugs of providers of which no endpoint may be asked, because all of them failed for all keys. */
+  downProviders(): readonly string[] {
+    const isDown = new Map<string, boolean>()
+    for (const { provider, breakers } of this.#states.values()) {
+      const { isOpen, cause } = breakers.all
+      isDown.set(provider, (isDown.get(provider) ?? true) && isOpen && cause !== 'limit')
+    }
+    return [...isDown].flatMap(([provider, down]) => (down ? [provider] : []))
+  }
+
   /** Sends all unsent notes; also called before a thread ends. */
   flush(): void {
     if (this.#unsent.length === 0) return

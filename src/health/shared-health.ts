@@ -57,6 +57,11 @@ export class SharedHealth {
     return this.#known.blocked()
   }
 
+  /** Slugs of providers of which no endpoint may be asked, because all of them failed for all keys. */
+  downProviders(): readonly string[] {
+    return this.#known.downProviders()
+  }
+
   /** How an endpoint with the shared key stands. */
   condition(endpoint: Endpoint): EndpointCondition {
     return this.#known.condition(endpoint)

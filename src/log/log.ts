@@ -77,6 +77,7 @@ export interface ExchangeLine {
 
 /** The parts of the gateway that log: the field `component` of all lines but those of requests. */
 export type Component =
+  | 'alerts'
   | 'batches'
   | 'catalog'
   | 'config'

@@ -1,4 +1,4 @@
-/** Paths on disk that follow from the storage URL. Light: a start needs them before it loads a storage. Leaf. */
+/** Places that follow from URLs of storages: paths on disk, and hosts. Light: a start needs them first. Leaf. */
 import { mkdirSync, statSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { dirname, resolve } from 'node:path'
@@ -70,4 +70,31 @@ function userName(): string {
     // A container may run under a number that has no name.
     return `user ${process.getuid?.() ?? ''}`.trim()
   }
+}
+
+const UNREADABLE = 'an unreadable address'
+
+/** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` for a URL that is none. */
+export function placeOf(url: string): string {
+  if (url.startsWith('sqlite:')) return url.slice('sqlite:'.length)
+  try {
+    const { protocol, username, password, hostname, port, pathname, searchParams } = new URL(url)
+    // A password with `/`, `?` or `#` in it ends the host too early, and the rest of it would be shown.
+    const isPlain =
+      url.split('@').length === (username + password === '' ? 1 : 2) && /^\/?[\w-]*$/.test(pathname)
+    if (!isPlain) return UNREADABLE
+    // A socket of the system stands in a parameter.
+    const host = hostname === '' ? (searchParams.get('host') ?? 'localhost') : hostname
+    const number = port === '' ? PORTS[protocol] : port
+    return `${host}${number === undefined ? '' : `:${number}`}${pathname === '/' ? '' : pathname}`
+  } catch {
+    return UNREADABLE
+  }
+}
+
+const PORTS: Readonly<Record<string, string>> = {
+  'redis:': '6379',
+  'rediss:': '6379',
+  'postgres:': '5432',
+  'postgresql:': '5432',
 }

@@ -4,6 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
 import { makeFolder, sqlitePath, unwritable } from './data-folder.ts'
 import type { Engine } from './engine.ts'
+import { createAlertStore } from './kysely-store/alerts.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches/batches.ts'
 import { createCatalogueStore } from './kysely-store/catalogue.ts'
@@ -119,6 +120,7 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
 
 function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
   return {
+    alerts: createAlertStore(db),
     keys: createKeyStore(db),
     workspaces: createWorkspaceStore(db, engine),
     endUsers: createEndUserStore(db),

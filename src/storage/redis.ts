@@ -6,7 +6,7 @@
 import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
-import { placeOf } from './place.ts'
+import { placeOf } from './data-folder.ts'
 
 export interface RedisOptions {
   readonly url: string

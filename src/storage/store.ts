@@ -3,6 +3,7 @@
  * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'
+import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
@@ -406,6 +407,7 @@ export interface AuditStore {
 
 /** All groups of verbs. */
 export interface StoreVerbs {
+  readonly alerts: AlertStore
   readonly keys: KeyStore & KeyAdministration
   readonly workspaces: WorkspaceStore
   readonly endUsers: EndUserStore

@@ -340,7 +340,20 @@ export interface MemoryTable {
   updatedAt: string
 }
 
+export interface AlertDeliveriesTable {
+  alertId: string
+  receiver: string
+  type: string
+  object: string
+  body: string
+  createdAt: string
+  tries: number
+  /** Unix milliseconds; null: delivered. */
+  dueMs: BigInteger | null
+}
+
 export interface Tables {
+  alertDeliveries: AlertDeliveriesTable
   files: FilesTable
   filePassages: FilePassagesTable
   memory: MemoryTable

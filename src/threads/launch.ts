@@ -30,13 +30,15 @@ import { type Retention, startRetention } from '../services/retention.ts'
 import { type StoreWatch, watchStore } from '../services/store-watch.ts'
 import { fillTotals } from '../services/usage-totals.ts'
 import type { Sim } from '../sim/sim.ts'
+import { placeOf } from '../storage/data-folder.ts'
 import { isDiskFault, openStore } from '../storage/open.ts'
-import { placeOf } from '../storage/place.ts'
 import type { Store } from '../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../storage/store-counts.ts'
 import { createProxyOf, createTransports } from '../upstream/egress.ts'
+import { type Alerts, startAlerts } from './build/alerts.ts'
 import { needsSim } from './build/catalog.ts'
 import { buildConsole } from './build/console.ts'
+import { type Exports, startExports } from './build/exports.ts'
 import { CatalogueKeeper } from './catalogue-keeper.ts'
 import { proxiesOf } from './proxies.ts'
 import { QuietHeap } from './quiet-heap.ts'
@@ -89,6 +91,9 @@ export async function launch(
   const started: Partial<Services> = {}
   let supervisor: Supervisor | null = null
   let page: Console | null = null
+  let alerts: Alerts | null = null
+  const exports = startExports(config, systemClock, log)
+  started.exports = exports
   const changed = (change: Invalidation) => {
     supervisor?.changed(change)
     started.batchWatch?.changed(change)
@@ -102,14 +107,19 @@ export async function launch(
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
       shipped: {
         get isWanted() {
-          return page?.isWatched ?? false
+          return exports.isWanted || alerts !== null || (page?.isWatched ?? false)
         },
-        take: records => page?.record(records),
+        take(records) {
+          if (page?.isWatched === true) page.record(records)
+          alerts?.take(records)
+          exports.take(records)
+        },
       },
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
     })
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
+      exportLagSeconds: () => exports.lagSeconds,
       logForm,
       ...(early === null ? {} : { early }),
       ...(config.console.enabled
@@ -123,11 +133,24 @@ export async function launch(
     })
     supervisor = running
     const { store, watch } = services
+    if (config.alerts.length > 0) {
+      alerts = startAlerts({
+        config,
+        store,
+        health: services.health,
+        counts: () => running.requestCounts(),
+        spoolBytes: () => services.shipper.waitingBytes(),
+        certificateExpiresMs: () => services.certificate?.expiresAtMs ?? null,
+        clock: systemClock,
+        log,
+      })
+      started.alerts = alerts
+    }
     const onFound = () => running.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.look())
-    return launchedOf(running, { ...services, batchWatch })
+    return launchedOf(running, { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) })
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -155,6 +178,10 @@ interface Services {
   /** Null without Redis: the supervisor keeps the pins. */
   pins: RedisPins | null
   transcripts: SharedTranscripts
+  /** Started before all others. */
+  exports?: Exports
+  /** Where receivers are configured. Started after the supervisor. */
+  alerts?: Alerts
   /** Starts the batch thread. Started after the supervisor. */
   batchWatch?: BatchWatch
 }
@@ -310,6 +337,7 @@ async function startSim() {
 async function closeServices(services: Partial<Services>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.alerts?.close()
   await services.batchWatch?.close()
   await services.certificate?.close()
   await services.health?.close()
@@ -326,6 +354,8 @@ async function closeServices(services: Partial<Services>, stopped: boolean): Pro
   await store?.close()
   if (stopped) await shipper?.close()
   else await shipper?.ship()
+  // The last records were shipped just now.
+  await services.exports?.close()
   await sim?.server.close()
 }
 

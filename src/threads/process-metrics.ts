@@ -55,6 +55,11 @@ export function createProcessMetrics() {
     registers,
   })
   for (const what of DEGRADED) degraded.set({ what }, 0)
+  const exportLag = new Gauge({
+    name: 'gateway_export_lag_seconds',
+    help: 'Since the oldest usage record that is not at the destination of an export; 0 without exports',
+    registers,
+  })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
     help: 'Usage records on disk that are not in the database yet',
@@ -153,6 +158,7 @@ export function createProcessMetrics() {
     quotaDegraded,
     storageUp,
     storageProbe,
+    exportLag,
     degraded,
     spoolBytes,
     resumableStreams,

@@ -2,6 +2,8 @@
 import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
+import type { MetricValue } from 'prom-client'
+import type { RequestCounts } from '../alerts/watches.ts'
 import type { JsonSchema } from '../api/openapi/json-schema.ts'
 import { referencePage } from '../api/openapi/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
@@ -48,6 +50,8 @@ export interface Supervisor {
    * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
    */
   drain(graceMs: number): Promise<boolean>
+  /** Counts of all requests since the start, for alerts. */
+  requestCounts(): Promise<RequestCounts>
   /** How many requests run now, in all threads that answer. */
   openRequests(): Promise<number>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
@@ -91,6 +95,8 @@ export interface SupervisorOptions {
   readonly unreadyReason?: () => string | null
   /** Names of unavailable dependencies while traffic may still come. */
   readonly degraded?: () => readonly string[]
+  /** Seconds since the oldest usage record that is to be exported. Default: no time. */
+  readonly exportLagSeconds?: () => number
   /** How long the Store took for the last probe. Default: no time. */
   readonly storageProbeSeconds?: () => number
   /** True while the Store can be reached. Default: it can. */
@@ -132,6 +138,7 @@ export async function startSupervisor(asked: SupervisorOptions): Promise<Supervi
     adminUrl: supervisor.adminUrl,
     front,
     drain: graceMs => supervisor.drain(graceMs),
+    requestCounts: () => supervisor.requestCounts(),
     openRequests: () => supervisor.openRequests(),
     changed: change => supervisor.changed(change),
     exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
@@ -228,6 +235,22 @@ class ThreadSupervisor {
     return this.#admin?.url ?? ''
   }
 
+  async requestCounts(): Promise<RequestCounts> {
+    const [requests, shed] = await Promise.all([
+      this.#scraper.values('gateway_requests_total'),
+      this.#scraper.values('gateway_shed_total'),
+    ])
+    const total = (values: readonly MetricValue<string>[]) =>
+      values.reduce((sum, { value }) => sum + value, 0)
+    // As the alert rules: requests of batches are tried again, and a key at its own limit is no overload.
+    const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
+    return {
+      all: total(live),
+      failed: total(live.filter(({ labels }) => labels['outcome'] === 'failed')),
+      shed: total(shed.filter(({ labels }) => !String(labels['reason']).startsWith('key_'))),
+    }
+  }
+
   /** @throws StartError; nothing is left running then. */
   async start(): Promise<void> {
     const { config } = this.#options
@@ -241,6 +264,7 @@ class ThreadSupervisor {
           this.#process.storageProbe.set(this.#options.storageProbeSeconds?.() ?? 0)
           const missing = this.#options.degraded?.() ?? []
           for (const what of DEGRADED) this.#process.degraded.set({ what }, missing.includes(what) ? 1 : 0)
+          this.#process.exportLag.set(this.#options.exportLagSeconds?.() ?? 0)
           this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
           this.#process.resumableStreams.set(this.#transcripts.count)
           this.#process.resumableBytes.set(this.#transcripts.bytes)

@@ -1,8 +1,7 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { dataFolder, makeFolder, unwritable } from '../../src/storage/data-folder.ts'
-import { placeOf } from '../../src/storage/place.ts'
+import { dataFolder, makeFolder, placeOf, unwritable } from '../../src/storage/data-folder.ts'
 
 t.test('missing folders are made for their owner alone, and those that are there stay', async t => {
   const root = t.testdir({})

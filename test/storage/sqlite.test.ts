@@ -300,7 +300,7 @@ function takeBack(path: string, migration: string, undo: string): void {
 const WITHOUT_TOTALS = `
   drop table files; drop table file_passages; drop table file_words; drop table memory;
   alter table workspaces drop column disabled_tools; alter table end_users drop column weight;
-  drop table catalogue_sources;
+  drop table catalogue_sources; drop table alert_deliveries;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;

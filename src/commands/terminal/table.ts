@@ -1,8 +1,10 @@
 /** All commands and what each needs, loaded only when one other than start runs. */
+import { alertsTest } from '../alerts.ts'
 import { batchesCancel, batchesList, batchesWatch } from '../batches.ts'
 import { check } from '../check.ts'
 import type { Command } from '../command.ts'
 import { connect } from '../connect.ts'
+import { doctor } from '../doctor/doctor.ts'
 import { keysCreate, keysList } from '../keys.ts'
 import { modelsImport, modelsSources } from '../models.ts'
 import { prove } from '../prove.ts'
@@ -24,6 +26,8 @@ export const COMMANDS: readonly Command[] = [
   batchesList,
   batchesWatch,
   batchesCancel,
+  alertsTest,
+  doctor,
   prove,
   verify,
 ]

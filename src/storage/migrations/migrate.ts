@@ -7,6 +7,7 @@ import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
+import { alerts } from './alerts.ts'
 import { audit } from './audit.ts'
 import { batches, batchFiles, batchRoom } from './batches.ts'
 import { catalogue } from './catalogue.ts'
@@ -48,6 +49,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0023-usage-unasked': usageUnasked,
   '0024-usage-sessions': usageSessions,
   '0025-batch-files': batchFiles,
+  '0026-alerts': alerts,
 }
 
 /**

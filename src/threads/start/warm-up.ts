@@ -144,7 +144,7 @@ function alone(config: Config): Config {
     moderation: null,
     routers: { classifier: null, rankings: null },
     files: { ...config.files, ocr: null },
-    credits: { enforced: false },
+    credits: { enforced: false, lowUsd: null },
     limits: { ...config.limits, ...AMPLE },
     quotas: { ...config.quotas, requestsPerMinute: null, tokensPerMinute: null },
   }

@@ -48,7 +48,7 @@ t.test('requests go through whatever limits, storage and providers are configure
   const { told, sent } = await run({
     storage: { url: 'sqlite:/nowhere/gateway.db' },
     redis: { ...defaults.redis, url: 'redis://127.0.0.1:1' },
-    credits: { enforced: true },
+    credits: { enforced: true, lowUsd: null },
     quotas: { ...defaults.quotas, requestsPerMinute: 1, tokensPerMinute: 1 },
     limits: {
       ...defaults.limits,

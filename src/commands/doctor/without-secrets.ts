@@ -1,0 +1,27 @@
+/** Settings as they may be shown: secrets and parts of addresses that may hold one are left out. Pure. */
+
+const SECRET = /key|secret|token|password|authorization|headers|credential/i
+/** Files are named, not read; counts and times are no secrets. */
+const NAMED = /file$|ms$|max|enforced|ttl|^keys?per|perkey$|tokensper/i
+const SET = '(set)'
+
+export function withoutSecrets(value: unknown, name = ''): unknown {
+  const isSecret = SECRET.test(name) && !NAMED.test(name)
+  if (typeof value === 'string') return isSecret ? SET : shown(value)
+  if (Array.isArray(value)) return value.map(each => withoutSecrets(each, name))
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, each]) => [key, withoutSecrets(each, isSecret ? name : key)]),
+  )
+}
+
+/** Of an address its origin: paths of webhooks, users and parameters may be secrets. */
+function shown(text: string): string {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text.includes('@') ? SET : text
+  try {
+    const { protocol, host } = new URL(text)
+    return text.split('@').length > 2 ? SET : `${protocol}//${host}/…`
+  } catch {
+    return SET
+  }
+}

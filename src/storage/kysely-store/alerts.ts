@@ -1,0 +1,92 @@
+/** Alerts and their deliveries in the database, which all instances share. */
+import type { Kysely } from 'kysely'
+import type { AlertStore, TakenDelivery } from '../alerts.ts'
+import type { Tables } from '../tables.ts'
+
+export function createAlertStore(db: Kysely<Tables>): AlertStore {
+  return {
+    async add({ alertId, receiver, type, object, body, createdAt }, nowMs) {
+      const { numInsertedOrUpdatedRows = 0n } = await db
+        .insertInto('alertDeliveries')
+        .values({ alertId, receiver, type, object, body, createdAt, tries: 0, dueMs: nowMs })
+        .onConflict(conflict => conflict.columns(['alertId', 'receiver']).doNothing())
+        .executeTakeFirst()
+      return numInsertedOrUpdatedRows > 0n
+    },
+    async take(receivers, nowMs, leaseMs, limit) {
+      if (receivers.length === 0) return []
+      const due = await db
+        .selectFrom('alertDeliveries')
+        .select(['alertId', 'receiver', 'body', 'tries', 'dueMs'])
+        .where('receiver', 'in', receivers)
+        .where('dueMs', '<=', nowMs)
+        .orderBy('dueMs')
+        .limit(limit)
+        .execute()
+      const taken: TakenDelivery[] = []
+      for (const { dueMs, tries, ...row } of due) {
+        // Another instance that has read the same row changes it first, and this one finds none.
+        const { numUpdatedRows } = await db
+          .updateTable('alertDeliveries')
+          .set({ dueMs: nowMs + leaseMs, tries: tries + 1 })
+          .where('alertId', '=', row.alertId)
+          .where('receiver', '=', row.receiver)
+          .where('tries', '=', tries)
+          .where('dueMs', '=', dueMs)
+          .executeTakeFirst()
+        if (numUpdatedRows > 0n) taken.push({ ...row, tries })
+      }
+      return taken
+    },
+    async settle(alertId, receiver, dueMs) {
+      await db
+        .updateTable('alertDeliveries')
+        .set({ dueMs })
+        .where('alertId', '=', alertId)
+        .where('receiver', '=', receiver)
+        .execute()
+    },
+    async latest(types, object) {
+      const row = await db
+        .selectFrom('alertDeliveries')
+        .select(['alertId as id', 'type'])
+        .where('type', 'in', types)
+        .where('object', '=', object)
+        .orderBy('createdAt', 'desc')
+        .limit(1)
+        .executeTakeFirst()
+      return row ?? null
+    },
+    expiringKeys: (from, to, limit) =>
+      db
+        .selectFrom('apiKeys')
+        .select(['hash', 'name', 'workspaceId', 'expiresAt'])
+        .where('disabled', '=', 0)
+        .where('expiresAt', '>', from)
+        .where('expiresAt', '<=', to)
+        .orderBy('expiresAt')
+        .limit(limit)
+        .$narrowType<{ expiresAt: string }>()
+        .execute(),
+    async prune(before, limit) {
+      const old = await db
+        .selectFrom('alertDeliveries')
+        .select('alertId')
+        .where('createdAt', '<', before)
+        .where('dueMs', 'is', null)
+        .limit(limit)
+        .execute()
+      if (old.length === 0) return 0
+      const { numDeletedRows } = await db
+        .deleteFrom('alertDeliveries')
+        .where(
+          'alertId',
+          'in',
+          old.map(({ alertId }) => alertId),
+        )
+        .where('dueMs', 'is', null)
+        .executeTakeFirst()
+      return Number(numDeletedRows)
+    },
+  }
+}

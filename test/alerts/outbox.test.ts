@@ -1,0 +1,171 @@
+/** Alerts of three instances on one store, delivered to a real receiver that is down for a while. */
+import { createHmac } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type AlertEvent, alertId } from '../../src/alerts/alert.ts'
+import { Outbox } from '../../src/alerts/outbox.ts'
+import { createReceiver, type ReceiverRow } from '../../src/alerts/receiver.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const SPENT: AlertEvent = {
+  type: 'budget.80',
+  object: { kind: 'key', id: 'f'.repeat(64), name: 'nightly <job>', workspaceId: 'ws_1' },
+  window: '2026-01-01T00:00:00.000Z 1000000',
+  data: { limit_usd: 1, spent_usd: 0.8 },
+}
+
+interface Got {
+  readonly body: {
+    readonly id: string
+    readonly type: string
+    readonly text?: string
+    readonly object: unknown
+  }
+  readonly raw: string
+  readonly signature: string
+}
+
+const folder = (t: Test): string => {
+  const path = mkdtempSync(join(tmpdir(), 'sluice-alerts-'))
+  t.teardown(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** A receiver that answers with `status`. */
+async function receiver(t: Test) {
+  const got: Got[] = []
+  const state = { got, status: 200, url: '' }
+  const server = createServer((request, response) => {
+    let raw = ''
+    request.setEncoding('utf8').on('data', (more: string) => {
+      raw += more
+    })
+    request.on('end', () => {
+      const signature = String(request.headers['x-sluice-signature'] ?? '')
+      got.push({ raw, signature, body: JSON.parse(raw) as Got['body'] })
+      response.writeHead(state.status, { location: 'http://127.0.0.1:1/' }).end()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`
+  return state
+}
+
+async function nodes(t: Test, rows: readonly ReceiverRow[], count = 3) {
+  const url = `sqlite:${join(folder(t), 'gateway.db')}`
+  const clock = new TestClock()
+  const lines: unknown[] = []
+  const log = { fault: () => undefined, notice: (...line: unknown[]) => void lines.push(line) }
+  const start = async () => {
+    const store = await openStore(url)
+    const receivers = rows.map(row => createReceiver(row, clock))
+    const outbox = new Outbox({ store, receivers, gateway: 'local', clock, log })
+    t.teardown(() => outbox.close().then(() => store.close()))
+    return outbox
+  }
+  return { clock, lines, start, outboxes: await Promise.all(Array.from({ length: count }, start)) }
+}
+
+t.test('three instances and a restart tell an event once, signed', async t => {
+  const hook = await receiver(t)
+  const secretFile = join(folder(t), 'secret')
+  writeFileSync(secretFile, 'first\nsecond\n')
+  const { clock, start, outboxes } = await nodes(t, [{ url: hook.url, secretFile, allowPrivate: true }])
+  for (const outbox of outboxes) outbox.raise(SPENT)
+  await Promise.all(outboxes.map(outbox => outbox.run()))
+  const again = await start()
+  again.raise(SPENT)
+  clock.advance(61_000)
+  await again.run()
+  t.equal(hook.got.length, 1)
+  const [first] = hook.got
+  if (first === undefined) return
+  const { body, raw, signature } = first
+  t.match(body, {
+    id: alertId(SPENT),
+    type: 'budget.80',
+    gateway: 'local',
+    created: /^2026-01-02T/,
+    object: { kind: 'key', id: SPENT.object.id, name: 'nightly <job>', workspace_id: 'ws_1' },
+    data: { limit_usd: 1, spent_usd: 0.8 },
+  })
+  const [, seconds = '', ...signatures] =
+    /^t=(\d+),v1=([0-9a-f]{64}),v1=([0-9a-f]{64})$/.exec(signature) ?? []
+  t.same(
+    signatures,
+    ['first', 'second'].map(secret => createHmac('sha256', secret).update(`${seconds}.${raw}`).digest('hex')),
+  )
+  t.equal(Number(seconds), Math.floor(Date.UTC(2026, 0, 2, 3, 4, 5) / 1000))
+})
+
+t.test('a receiver that is down for ten minutes gets it when it is back, with a new signature', async t => {
+  const hook = await receiver(t)
+  const secretFile = join(folder(t), 'secret')
+  writeFileSync(secretFile, 's')
+  const { clock, outboxes, lines } = await nodes(t, [{ url: hook.url, secretFile, allowPrivate: true }], 1)
+  const [outbox] = outboxes
+  if (outbox === undefined) throw new Error('one outbox')
+  outbox.raise(SPENT)
+  hook.status = 302
+  for (let second = 0; second < 600; second += 5) {
+    await outbox.run()
+    clock.advance(5_000)
+  }
+  const tries = hook.got.length
+  t.ok(tries > 3 && tries < 15, `${tries} tries, further and further apart`)
+  hook.status = 204
+  for (let second = 0; second < 600; second += 5) {
+    await outbox.run()
+    clock.advance(5_000)
+  }
+  t.equal(hook.got.length, tries + 1)
+  t.equal(new Set(hook.got.map(({ raw }) => raw)).size, 1, 'always the same body')
+  t.equal(new Set(hook.got.map(({ signature }) => signature)).size, tries + 1, 'never the same signature')
+  const host = new URL(hook.url).host
+  t.match(lines, [
+    ['alerts', 'an alert could not be delivered; it is tried again', { host, why: 'status 302' }],
+    ['alerts', 'an alert was delivered', { host }],
+  ])
+})
+
+t.test('Slack gets a text without links, and only the events that it asked for', async t => {
+  const hook = await receiver(t)
+  const urlFile = join(folder(t), 'url')
+  writeFileSync(urlFile, `${hook.url}\n`)
+  const { outboxes } = await nodes(
+    t,
+    [{ urlFile, format: 'slack', events: ['budget.80'], allowPrivate: true }],
+    1,
+  )
+  for (const outbox of outboxes) {
+    outbox.raise({ ...SPENT, type: 'provider.down' })
+    outbox.raise(SPENT)
+    await outbox.run()
+  }
+  t.same(
+    hook.got.map(({ body }) => body),
+    [{ text: 'Sluice local: budget.80, key nightly &lt;job&gt;, limit_usd 1, spent_usd 0.8' }],
+  )
+  t.equal(hook.got[0]?.signature, '')
+})
+
+t.test('private addresses and plain HTTP need leave, and no message repeats an address', async t => {
+  const clock = new TestClock()
+  t.throws(() => createReceiver({ url: 'http://hooks.example/s3cret' }, clock), {
+    name: 'ReceiverError',
+    message: /^url leads to plain HTTP/,
+  })
+  const inside = createReceiver({ url: 'https://127.0.0.1/s3cret' }, clock)
+  t.match(await inside.deliver('{}'), { ok: false, why: /^(?!.*s3cret)./ })
+  t.throws(() => createReceiver({ urlFile: '/nowhere/s3cret' }, clock), {
+    message: 'urlFile cannot be read (ENOENT)',
+  })
+})

@@ -1,0 +1,159 @@
+/** Exports of usage to a folder, to an address that is down for a while, and to a bucket. */
+import { createHmac } from 'node:crypto'
+import { once } from 'node:events'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createDestination, type ExportRow } from '../../src/exports/destination.ts'
+import { UsageExport } from '../../src/exports/usage-export.ts'
+import { parseLines, wholeRecord } from '../../src/storage/usage-line.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+const CANARY = 'canary-of-a-caller'
+
+const record = (id: string) => {
+  const line = {
+    id,
+    createdAt: '2026-01-02T03:04:00.000Z',
+    organizationId: 'o',
+    keyHash: 'k',
+    outcome: 'completed',
+    accounting: 'exact',
+    inputTokens: 1,
+    outputTokens: 2,
+    cost: 3,
+    endUser: CANARY,
+    sessionId: CANARY,
+    agent: CANARY,
+    app: { title: CANARY },
+    trace: { trace_name: CANARY },
+  }
+  const [parsed] = parseLines(`${JSON.stringify(line)}\n`).records
+  if (parsed === undefined) throw new Error('no record')
+  return wholeRecord(parsed)
+}
+
+const ids = (bodies: readonly string[]) =>
+  bodies.flatMap(body =>
+    body
+      .trim()
+      .split('\n')
+      .map(line => (JSON.parse(line) as { id: string }).id),
+  )
+
+function world(t: Test, row: ExportRow, root = t.testdir({ key: 'id\n', secret: 's\n' })) {
+  const clock = new TestClock()
+  const lines: unknown[] = []
+  const log = {
+    fault: (...[, message]: unknown[]) => void lines.push(message),
+    notice: (...[, message]: unknown[]) => void lines.push(message),
+  }
+  const start = () =>
+    new UsageExport({
+      folder: join(root, 'state'),
+      destination: createDestination(row, clock),
+      everyMs: 1_000,
+      clock,
+      log,
+    })
+  return { root, clock, lines, start }
+}
+
+t.test('a folder gets the records, and nothing that callers named', async t => {
+  const root = t.testdir({})
+  const out = join(root, 'out')
+  const { start, clock } = world(t, { url: `file:${out}` }, root)
+  const first = start()
+  first.take([record('gen-1'), record('gen-2')])
+  t.equal(first.lagSeconds, 5, 'since the record was made')
+  await first.run()
+  t.equal(first.lagSeconds, 0)
+  first.take([record('gen-3')])
+  clock.advance(1_000)
+  await first.close()
+  const names = readdirSync(out).toSorted()
+  const [node = ''] = (names[0] ?? '').split('-')
+  t.match(names, [new RegExp(`^${node}-gen-1-[0-9a-f]{8}\\.jsonl$`), new RegExp(`^${node}-gen-3-`)])
+  const bodies = names.map(name => readFileSync(join(out, name), 'utf8'))
+  t.same(ids(bodies), ['gen-1', 'gen-2', 'gen-3'])
+  t.notMatch(bodies.join(''), CANARY)
+  t.match(JSON.parse(bodies[0]?.split('\n')[0] ?? ''), { cost_picousd: 3, input_tokens: 1, output_tokens: 2 })
+})
+
+t.test('an address that is down gets all of it when it is back, also over a restart, signed', async t => {
+  const got: { name: string; body: string; signature: string }[] = []
+  let status = 503
+  const server = createServer((request, response) => {
+    let body = ''
+    request.setEncoding('utf8').on('data', (more: string) => {
+      body += more
+    })
+    request.on('end', () => {
+      const { 'x-sluice-export': name, 'x-sluice-signature': signature } = request.headers
+      if (status === 200) got.push({ name: String(name), body, signature: String(signature) })
+      response.writeHead(status).end()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/usage`
+  const root = t.testdir({ secret: 's\n' })
+  const { start, lines, clock } = world(t, { url, secretFile: join(root, 'secret') }, root)
+  const first = start()
+  first.take([record('gen-1')])
+  await first.run()
+  first.take([record('gen-2')])
+  clock.advance(600_000)
+  t.equal(first.lagSeconds, 605)
+  await first.close()
+  t.same(lines, ['cannot export usage; records are kept on disk'])
+
+  const second = start()
+  t.ok(second.lagSeconds >= 0)
+  second.take([record('gen-3')])
+  status = 200
+  await second.run()
+  t.same(new Set(ids(got.map(({ body }) => body))), new Set(['gen-1', 'gen-2', 'gen-3']))
+  const [one] = got
+  const [, seconds = '', hex = ''] = /^t=(\d+),v1=(\w+)$/.exec(one?.signature ?? '') ?? []
+  t.equal(hex, createHmac('sha256', 's').update(`${seconds}.${one?.body}`).digest('hex'))
+  t.same(readdirSync(join(root, 'state')), ['node'])
+  await second.close()
+})
+
+t.test('a bucket is asked with a signature, one object below the prefix', async t => {
+  const asked: { method: string; url: string; authorization: string }[] = []
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      const { method = '', url = '', headers } = request
+      asked.push({ method, url, authorization: String(headers.authorization) })
+      response.writeHead(200).end()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const root = t.testdir({})
+  for (const [name, text] of [
+    ['id', 'AKIDEXAMPLE\n'],
+    ['key', 'wJalrXUtnFEMI/K7MDENG\n'],
+  ] as const)
+    writeFileSync(join(root, name), text)
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const files = { accessKeyIdFile: join(root, 'id'), secretAccessKeyFile: join(root, 'key') }
+  const { start } = world(t, { url: 's3://billing/sluice', endpoint, region: 'eu-central-1', ...files }, root)
+  const running = start()
+  running.take([record('gen-1')])
+  await running.close()
+  t.match(asked, [
+    {
+      method: 'PUT',
+      url: /^\/billing\/sluice\/\w+-gen-1-[0-9a-f]{8}\.jsonl$/,
+      authorization:
+        /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/20260102\/eu-central-1\/s3\/aws4_request, .*Signature=[0-9a-f]{64}$/,
+    },
+  ])
+})
