@@ -413,8 +413,11 @@ t.test('what cannot be opened is told in one line', async t => {
     ['mysql://user:secret@host/db', /^storage: expected a URL of the form sqlite:PATH or postgres:/],
     ['', /^storage: expected a URL/],
     ['sqlite:', /^storage: sqlite: needs a path/],
-    [`sqlite:${folder}`, /^storage: cannot open .+ \(EISDIR\)$/],
-    [`sqlite:${folder}/file/x.db`, /^storage: cannot open .+ \((ENOTDIR|EEXIST)\)$/],
+    [`sqlite:${folder}`, /^storage: .+: cannot be created \(EISDIR\)$/],
+    [
+      `sqlite:${folder}/file/x.db`,
+      /^storage: .+: cannot be created \((ENOTDIR|EEXIST)\): user .+ a part of the path is a file\. Give .+ DATABASE_URL$/,
+    ],
     [`sqlite:${folder}/not-a-database`, /^storage: cannot open .+ \(file is not a database\)$/],
   ]
   for (const [url, message] of cases)
@@ -441,7 +444,11 @@ t.test('a folder without permission is told', async t => {
     ['--no-warnings', '--input-type=module', '-e', script, `sqlite:${closed}/x.db`],
     { encoding: 'utf8' },
   )
-  t.match(run.stdout, /^storage: cannot open .+ \(EACCES\)\n$/, run.stderr)
+  t.match(
+    run.stdout,
+    /^storage: .+: cannot be created \(EACCES\): user nobody .+ may not write there\. Give .+ DATABASE_URL\n$/,
+    run.stderr,
+  )
 })
 
 t.test('the path of a URL', async t => {
