@@ -12,3 +12,16 @@ export function whenReady<T, R>(value: T | Promise<T>, next: (value: T) => R | P
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return value instanceof Promise
 }
+
+/** Resolves to true if the work ends within the time. */
+export async function endsWithin(limitMs: number, work: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<false>(resolve => {
+    timer = setTimeout(() => resolve(false), limitMs)
+  })
+  try {
+    return await Promise.race([work.then(() => true as const), late])
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -74,7 +74,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'transcripts',
   ],
   admission: ['protocol', 'api', 'storage'],
-  services: ['protocol', 'providers', 'storage', 'files', 'invalidation', 'server'],
+  services: ['protocol', 'providers', 'storage', 'files', 'invalidation', 'upstream', 'server'],
   server: ['protocol', 'api', 'access', 'storage', 'admission'],
   console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
   sim: ['protocol'],
@@ -113,7 +113,17 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'alerts',
     'exports',
   ],
-  commands: ['alerts', 'threads', 'protocol', 'providers', 'storage', 'access', 'credentials', 'prove'],
+  commands: [
+    'alerts',
+    'threads',
+    'services',
+    'protocol',
+    'providers',
+    'storage',
+    'access',
+    'credentials',
+    'prove',
+  ],
   main: ['commands'],
   cli: ['commands'],
 }
@@ -281,6 +291,35 @@ t.test('the rooms of the gateway are entered by their doors', async t => {
 t.test('a room has at most twenty files', async t => {
   const rooms = Map.groupBy(files, file => relative(SRC, dirname(file)))
   for (const [room, found] of rooms) t.ok(found.length <= 20, `${room || 'src'}: ${found.length} files`)
+})
+
+/** Longer files that are still to be cut. */
+const LONG_FILES: ReadonlySet<string> = new Set([
+  'admission/admission.ts',
+  'admission/key-shares.ts',
+  'server/http-request.ts',
+  'tasks/batches/batch-reader.ts',
+])
+
+t.test('a file has at most 400 lines', async t => {
+  for (const file of files) {
+    const name = relative(SRC, file)
+    const lines = readFileSync(file, 'utf8').split('\n').length - 1
+    if (lines > 400 && !LONG_FILES.has(name)) t.fail(`${name}: ${lines} lines`)
+    if (lines <= 400 && LONG_FILES.has(name)) t.fail(`${name} is short now and no exception`)
+  }
+})
+
+/** Still to be turned round: the words of provider rows stand beside their types. */
+const MUTUAL: ReadonlySet<string> = new Set(['config providers'])
+
+t.test('no two rooms import each other', async t => {
+  const between = new Set(imports.map(({ from, to }) => `${unit(from)} ${unit(to)}`))
+  for (const pair of between) {
+    const [one = '', other = ''] = pair.split(' ')
+    if (one >= other || MUTUAL.has(pair)) continue
+    if (between.has(`${other} ${one}`)) t.fail(`${one} and ${other}`)
+  }
 })
 
 t.test('packages with a sole importer are imported nowhere else', async t => {

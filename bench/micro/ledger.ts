@@ -17,8 +17,8 @@ import { createLog } from '../../src/log/log.ts'
 import { startShipper } from '../../src/services/ledger-shipper.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openSpool } from '../../src/storage/spool/spool.ts'
+import { lineOf } from '../../src/storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
-import { lineOf } from '../../src/storage/usage-line.ts'
 import { scriptedExchange, scriptedRecord } from '../../test/support/scripted-attempt.ts'
 
 const CALLS = 20_000

@@ -35,14 +35,15 @@ export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Hand
   }
 }
 
+export interface GenerationListDeps extends Pick<GenerationDeps, 'byokFeePercent'> {
+  readonly store: Pick<Store, 'ledger'>
+}
+
 /**
  * The latest requests of the organization, newest first; pages by the last id, since new ones come meanwhile. A request
  * is listed a second after its answer.
  */
-export function listGenerations({
-  store,
-  byokFeePercent,
-}: Pick<GenerationDeps, 'byokFeePercent'> & { readonly store: Pick<Store, 'ledger'> }): Handler {
+export function listGenerations({ store, byokFeePercent }: GenerationListDeps): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const { organizationId } = key

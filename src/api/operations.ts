@@ -11,11 +11,7 @@ import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
-import {
-  GUARDRAIL_BODY_MAX_BYTES,
-  INFERENCE_BODY_MAX_BYTES,
-  MANAGEMENT_BODY_MAX_BYTES,
-} from '../protocol/limits.ts'
+import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import type { Store } from '../storage/store.ts'
 import {
   type BatchDeps,
@@ -45,7 +41,7 @@ import {
   listFiles,
   readFileContent,
 } from './files.ts'
-import { findGeneration, type GenerationDeps, listGenerations } from './generation.ts'
+import { findGeneration, type GenerationDeps } from './generation.ts'
 import {
   exceptGoogle,
   findModel as findGoogleModel,
@@ -53,62 +49,11 @@ import {
   listModels as listGoogleModels,
 } from './google.ts'
 import { createInference, type InferenceDeps } from './inference.ts'
-import { addCredits, listActivity, showCredits } from './management/account.ts'
-import { listAudit } from './management/audit.ts'
-import {
-  BYOK_BODY_MAX_BYTES,
-  changeCredential,
-  createCredential,
-  deleteCredential,
-  findCredential,
-  listCredentials,
-} from './management/byok.ts'
 import type { SettingsDeps } from './management/credential-settings.ts'
-import {
-  byPath,
-  byQuery,
-  changeEndUser,
-  deactivateEndUser,
-  END_USER_BODY_MAX_BYTES,
-  findEndUser,
-  listEndUsers,
-  registerEndUser,
-} from './management/end-users.ts'
-import {
-  ASSIGNMENT_BODY_MAX_BYTES,
-  type Assignees,
-  assign,
-  KEYS,
-  listAllAssignments,
-  listAssignments,
-  MEMBERS,
-  unassign,
-} from './management/guardrail-assignments.ts'
 import type { PatternProblem } from './management/guardrail-settings.ts'
-import {
-  changeGuardrail,
-  createGuardrail,
-  deleteGuardrail,
-  findGuardrail,
-  listGuardrails,
-} from './management/guardrails.ts'
 import { KeyUsage } from './management/key-usage.ts'
-import {
-  changeKey,
-  createApiKey,
-  deleteKey,
-  findKey,
-  type KeyDeps,
-  listKeys,
-  showOwnKey,
-} from './management/keys.ts'
-import {
-  changeWorkspace,
-  createWorkspace,
-  deleteWorkspace,
-  findWorkspace,
-  listWorkspaces,
-} from './management/workspaces.ts'
+import { type KeyDeps, showOwnKey } from './management/keys.ts'
+import { accountRows, ruleRows } from './management/operations.ts'
 import {
   countModels,
   findModel,
@@ -121,7 +66,8 @@ import {
   listZeroRetention,
 } from './models/models.ts'
 import { type InterfaceDocument, showInterface } from './openapi.ts'
-import type { Handler, Method, Operation, OperationTimes } from './operation.ts'
+import type { Operation, OperationTimes } from './operation.ts'
+import { described, own, read, row } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
 import { type ResumeDeps, resumeStream } from './resume.ts'
 
@@ -152,9 +98,6 @@ const BATCH_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_
 const FILE_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
 /** A cancellation needs no body; some clients send an empty object. */
 const CANCEL_MAX_BYTES = 1_024
-
-/** Method, blank and path below `/v1`: the beginning of a row. */
-type Address = `${Method} /${string}`
 
 export function createOperations(deps: OperationDeps): readonly Operation[] {
   const withUsage = { ...deps, usage: new KeyUsage(deps) }
@@ -407,117 +350,6 @@ function catalogueRows(deps: OperationDeps): Operation[] {
   ]
 }
 
-function accountRows(deps: OperationDeps & KeyDeps): Operation[] {
-  const bytes = MANAGEMENT_BODY_MAX_BYTES
-  const userBytes = END_USER_BODY_MAX_BYTES
-  return [
-    manage('GET /keys', 'listKeys', 'List API keys', listKeys(deps)),
-    manage('POST /keys', 'createKey', 'Create an API key', createApiKey(deps), bytes),
-    manage('GET /keys/{hash}', 'getKey', 'Get an API key', findKey(deps)),
-    manage('PATCH /keys/{hash}', 'updateKey', 'Update an API key', changeKey(deps), bytes),
-    manage('DELETE /keys/{hash}', 'deleteKey', 'Delete an API key', deleteKey(deps)),
-
-    manage('GET /workspaces', 'listWorkspaces', 'List workspaces', listWorkspaces(deps)),
-    manage('POST /workspaces', 'createWorkspace', 'Create a workspace', createWorkspace(deps), bytes),
-    manage('GET /workspaces/{ref}', 'getWorkspace', 'Get a workspace', findWorkspace(deps)),
-    manage('PATCH /workspaces/{ref}', 'updateWorkspace', 'Update a workspace', changeWorkspace(deps), bytes),
-    manage('DELETE /workspaces/{ref}', 'deleteWorkspace', 'Delete a workspace', deleteWorkspace(deps)),
-
-    manage('GET /credits', 'getCredits', 'Get the credits of the account', showCredits(deps)),
-    manage('POST /credits', 'addCredits', 'Add credits to the account', addCredits(deps), bytes),
-    manage('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
-    manage('GET /generations', 'listGenerations', 'List the latest generations', listGenerations(deps)),
-    manage('GET /audit', 'listAudit', 'List changes made by management operations', listAudit(deps)),
-
-    manage('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
-    manage('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
-    manage(
-      'PATCH /end-users',
-      'updateEndUserByQuery',
-      'Update the end user of ?user=',
-      changeEndUser(deps, byQuery),
-      userBytes,
-    ),
-    manage(
-      'DELETE /end-users',
-      'deleteEndUserByQuery',
-      'Deactivate the end user of ?user=',
-      deactivateEndUser(deps, byQuery),
-    ),
-    endUser(manage('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
-    endUser(
-      manage(
-        'PATCH /end-users/{user}',
-        'updateEndUser',
-        'Update an end user',
-        changeEndUser(deps, byPath),
-        userBytes,
-      ),
-    ),
-    endUser(
-      manage(
-        'DELETE /end-users/{user}',
-        'deleteEndUser',
-        'Deactivate an end user',
-        deactivateEndUser(deps, byPath),
-      ),
-    ),
-  ]
-}
-
-/** Own provider credentials, and guardrails with their assignments. */
-function ruleRows(deps: OperationDeps): Operation[] {
-  const bytes = GUARDRAIL_BODY_MAX_BYTES
-  return [
-    manage('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
-    manage('GET /byok', 'listCredentials', 'List credentials', listCredentials(deps)),
-    manage('GET /byok/{id}', 'getCredential', 'Get a credential', findCredential(deps)),
-    manage(
-      'PATCH /byok/{id}',
-      'updateCredential',
-      'Update a credential',
-      changeCredential(deps),
-      BYOK_BODY_MAX_BYTES,
-    ),
-    manage('DELETE /byok/{id}', 'deleteCredential', 'Delete a credential', deleteCredential(deps)),
-
-    manage('POST /guardrails', 'createGuardrail', 'Create a guardrail', createGuardrail(deps), bytes),
-    manage('GET /guardrails', 'listGuardrails', 'List guardrails', listGuardrails(deps)),
-    manage('GET /guardrails/{id}', 'getGuardrail', 'Get a guardrail', findGuardrail(deps)),
-    manage('PATCH /guardrails/{id}', 'updateGuardrail', 'Update a guardrail', changeGuardrail(deps), bytes),
-    manage('DELETE /guardrails/{id}', 'deleteGuardrail', 'Delete a guardrail', deleteGuardrail(deps)),
-    ...assignmentRows(deps, 'keys', 'Key', KEYS),
-    ...assignmentRows(deps, 'members', 'Member', MEMBERS),
-  ]
-}
-
-function assignmentRows(deps: OperationDeps, noun: string, name: string, assignees: Assignees): Operation[] {
-  const path = `/guardrails/{id}/assignments/${noun}` as const
-  const bytes = ASSIGNMENT_BODY_MAX_BYTES
-  return [
-    manage(
-      `GET /guardrails/assignments/${noun}`,
-      `list${name}Assignments`,
-      `List all assignments of guardrails to ${noun}`,
-      listAllAssignments(deps, assignees),
-    ),
-    manage(
-      `GET ${path}`,
-      `listGuardrail${name}Assignments`,
-      `List the ${noun} that a guardrail is assigned to`,
-      listAssignments(deps, assignees),
-    ),
-    manage(`POST ${path}`, `assign${name}s`, `Assign a guardrail to ${noun}`, assign(deps, assignees), bytes),
-    manage(
-      `POST ${path}/remove`,
-      `unassign${name}s`,
-      `Remove a guardrail from ${noun}`,
-      unassign(deps, assignees),
-      bytes,
-    ),
-  ]
-}
-
 function inference(
   path: `/${string}`,
   id: string,
@@ -530,32 +362,4 @@ function inference(
     key: 'inference',
     dialect,
   }
-}
-
-/** For the callers of models, about what is theirs. */
-function own(address: Address, id: string, summary: string, handler: Handler, bytes = 0): Operation {
-  return { ...row(address, id, summary, handler, bytes), key: 'inference' }
-}
-
-function read(address: Address, id: string, summary: string, handler: Handler): Operation {
-  return { ...row(address, id, summary, handler, 0), key: 'any' }
-}
-
-function manage(address: Address, id: string, summary: string, handler: Handler, bodyLimitBytes = 0) {
-  return { ...row(address, id, summary, handler, bodyLimitBytes), key: 'management' } as const
-}
-
-/** End users may be any text. */
-function endUser(operation: Operation): Operation {
-  return { ...operation, freeParam: 'user' }
-}
-
-function row(address: Address, id: string, summary: string, handler: Handler, bodyLimitBytes: number) {
-  const accept: 'json' | 'none' = bodyLimitBytes > 0 ? 'json' : 'none'
-  return { ...described(address, id, summary), bodyLimitBytes, accept, handler }
-}
-
-function described(address: Address, id: string, summary: string) {
-  const [method, path] = address.split(' ') as [Method, string]
-  return { id, summary, method, path, dialect: null }
 }

@@ -1,6 +1,10 @@
 /** An open batch in one runner: its record, and the lines that the runner has claimed. Batch thread. */
-import type { BatchRecord, ClaimedLine } from '../storage/batches.ts'
+import { type Clock, isoInstant } from '../clock.ts'
+import type { Log } from '../log/log.ts'
+import type { BatchStatus } from '../protocol/management/batches.ts'
+import type { BatchRecord, BatchWork, ClaimedLine } from '../storage/batches.ts'
 import type { LineRun } from './line-run.ts'
+import { isTerminal } from './states.ts'
 
 /** A claimed line that has not begun. */
 export interface ReadyLine {
@@ -16,6 +20,12 @@ export interface RunningLine {
   readonly lane: string
   /** Monotonic, when it entered its lane. */
   readonly enteredMs: number
+}
+
+export interface MoveDeps {
+  readonly work: Pick<BatchWork, 'move'>
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
 }
 
 export class OpenBatch {
@@ -55,6 +65,21 @@ export class OpenBatch {
 
   expired(nowMs: number): boolean {
     return nowMs >= Date.parse(this.record.expiresAt)
+  }
+
+  /** Moves on from the state that this runner knows; does nothing if the Store has another one. */
+  async move(
+    to: BatchStatus,
+    change: Partial<Pick<BatchRecord, 'error' | 'service'>>,
+    { work, clock, log }: MoveDeps,
+  ): Promise<void> {
+    const { id, status } = this.record
+    const moved = await work.move(id, [status], to, isoInstant(clock.nowMs()), change)
+    if (moved === null) return
+    this.renew(moved)
+    if (!isTerminal(to)) return
+    const { completed, failed, total } = moved
+    log.notice('batches', 'batch ended', { batch: id, status: to, completed, failed, total })
   }
 
   /** Takes a newer record. */

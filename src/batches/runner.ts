@@ -3,7 +3,7 @@
  * batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set. Batch
  * thread.
  */
-import { type Clock, isoInstant, type Timer } from '../clock.ts'
+import type { Clock, Timer } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -17,7 +17,6 @@ import { type LiveLoad, Pressure } from './pressure.ts'
 import { ResultBuffer } from './result-buffer.ts'
 import { Scheduler } from './scheduler.ts'
 import { ServiceRunner, type ServiceRunnerDeps } from './services/service-runner.ts'
-import { isTerminal } from './states.ts'
 
 export interface RunnerDeps extends LineRunDeps {
   readonly services: Pick<ServiceRunnerDeps, 'jobs' | 'access' | 'quota' | 'catalog'>
@@ -381,17 +380,7 @@ export class BatchRunner {
     to: BatchStatus,
     change: Partial<Pick<BatchRecord, 'error' | 'service'>> = {},
   ): Promise<void> {
-    const { clock, work, log } = this.#deps
-    const { id, status } = batch.record
-    const at = isoInstant(clock.nowMs())
-    const moved = await work.move(id, [status], to, at, change)
-    if (moved !== null) {
-      batch.renew(moved)
-      if (isTerminal(to)) {
-        const { completed, failed, total } = moved
-        log.notice('batches', 'batch ended', { batch: id, status: to, completed, failed, total })
-      }
-    }
+    await batch.move(to, change, this.#deps)
     // If it did not move, it is in a state that is not known here yet.
     this.wake()
   }

@@ -3,88 +3,42 @@
  * docs/configuration.md (`npm run docs:config`) derive from them. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { LOG_LEVELS } from '../log/log.ts'
 import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
-import { OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
-import { TRACE_TRUST } from '../telemetry/tracing.ts'
+import {
+  alignmentSettings,
+  fusionSettings,
+  moderationSettings,
+  routersSettings,
+} from './asked-model-settings.ts'
+import { filesSettings } from './document-settings.ts'
+import { environmentSettings } from './environment-settings.ts'
+import { limitsSettings } from './limits-settings.ts'
+import { adminSettings, listenSettings } from './listen-settings.ts'
 import { AlertReceiver, ExportSchema, type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
 import {
   Address,
-  collectorUrl,
   coresMinusOne,
   Days,
-  FRONT_CHOICES,
   group,
   Host,
   Milliseconds,
   ModelName,
-  networks,
   nullable,
   oneOf,
   PerMinute,
-  Port,
-  proxyUrl,
-  quarterOfHeap,
   redisUrl,
-  requestsThatFit,
-  Slug,
   setting,
   settingsOf,
-  socketsThatFit,
   storageUrl,
   Threads,
 } from './setting.ts'
+import { timeoutsSettings } from './timeouts-settings.ts'
 import { toolSettings } from './tool-settings.ts'
-
-/** Models of a panel: the interface allows no more in a request. */
-const PANEL_MAX = 8
+import { tracingSettings } from './tracing-settings.ts'
 
 export const Settings = group({
-  listen: group({
-    host: setting(Address, 'public address', { default: '127.0.0.1', env: 'GATEWAY_HOST' }),
-    port: setting(Port, 'public port; 0 picks a free one', { default: 8080, env: 'GATEWAY_PORT' }),
-    front: setting(
-      oneOf(FRONT_CHOICES),
-      'the library that serves HTTP and WebSockets: `uws` (uWebSockets.js, the faster one), `node` (`node:http`, for every system and version of Node), or `auto`: `uws` where it has a build, otherwise `node` ([decision 44](decisions/0044-two-fronts.md))',
-      { default: 'auto', env: 'GATEWAY_FRONT' },
-    ),
-    shared: setting(
-      Type.Boolean(),
-      'true: another instance may serve on the same port, for a [restart without a gap](#restart-without-a-gap). Without it, a start checks that the port is free',
-      { default: false, env: 'GATEWAY_SHARED_PORT' },
-    ),
-    tls: nullable(
-      group({
-        cert: setting(
-          Address,
-          'a PEM file with the certificate and its chain, for [TLS on the public port](operations.md#tls), version 1.2 or newer. Both files are read again when they change; paths are relative to the working directory',
-        ),
-        key: setting(Address, 'the PEM file with its private key, without a passphrase'),
-      }),
-    ),
-    trustedProxies: setting(
-      Type.Array(Address, { maxItems: 1_000 }),
-      'addresses and networks (`10.0.0.0/8`, `fd00::/8`) of proxies in front of the gateway; `limits.connectionsPerAddress` does not apply to them, because each carries many clients. They have no other effect: `X-Forwarded-For` is never read',
-      { default: [], ...networks },
-    ),
-    chunkFlush: setting(
-      Type.Boolean(),
-      'true: a comment (a line with a colon) follows each write of an event stream, for clients that process a chunk only after its line end has arrived; see [inference.md](inference.md#streams)',
-      { default: false },
-    ),
-  }),
-  admin: group({
-    host: setting(Address, 'admin address: metrics, health', {
-      default: '127.0.0.1',
-      env: 'GATEWAY_ADMIN_HOST',
-    }),
-    port: setting(Port, 'admin port; 0 picks a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
-    hosts: setting(
-      Type.Array(Host),
-      'names allowed in the `Host` header of requests to the admin port. Always allowed: addresses, `admin.host`, names without a dot, and names that end in `.internal`, `.local` or `.localhost`. Other names get 421, so that a web page cannot read the port through a browser in your network',
-      { default: [] },
-    ),
-  }),
+  listen: listenSettings,
+  admin: adminSettings,
   console: group({
     enabled: setting(Type.Boolean(), 'false: the admin port has no [console](console.md) under `/console`', {
       default: true,
@@ -181,42 +135,7 @@ export const Settings = group({
       { default: false },
     ),
   }),
-  timeouts: group({
-    upstreamHeadersMs: setting(
-      Milliseconds,
-      'time limit for the first byte from a provider, since reasoning models may think for most of a minute; exceeding it is 524',
-      { default: 60_000 },
-    ),
-    upstreamIdleMs: setting(
-      Milliseconds,
-      'longest pause between two chunks from a provider; exceeding it is 524, or `response.failed` in a stream',
-      { default: 60_000 },
-    ),
-    requestMs: setting(
-      Milliseconds,
-      'total time of a request, long enough for agent turns of several minutes; exceeding it is 408',
-      {
-        default: 600_000,
-      },
-    ),
-    heartbeatMs: setting(
-      Milliseconds,
-      'a stream that is silent for this long gets a comment line, so that proxies keep the connection: most cut it after 60 s',
-      { default: 15_000 },
-    ),
-    stallMs: setting(
-      Milliseconds,
-      'a client that reads nothing for this long is disconnected; a longer time only keeps buffers in memory',
-      { default: 30_000 },
-    ),
-    uploadMs: setting(Milliseconds, 'total time for a request body', { default: 300_000 }),
-    drainMs: setting(Milliseconds, 'grace period for running requests after SIGTERM', { default: 30_000 }),
-    drainDelayMs: setting(
-      Type.Integer({ minimum: 0, maximum: 600_000 }),
-      'delay between readiness 503 and closing the listener. Behind a load balancer that polls `/readyz`, set twice its polling interval',
-      { default: 0 },
-    ),
-  }),
+  timeouts: timeoutsSettings,
   routing: group({
     loadBalancing: setting(
       Type.Boolean(),
@@ -325,115 +244,11 @@ export const Settings = group({
     '[receivers of alerts](alerts.md): each is asked by POST when a budget is used up, a provider fails, a key or certificate expires, and so on',
     { default: [] },
   ),
-  alignment: group({
-    evaluator: nullable(
-      group({
-        model: setting(
-          Address,
-          'the model of the catalogue that judges for the [alignment plugin](plugins.md); if unset, requests with the plugin are refused',
-        ),
-      }),
-    ),
-    hipaaWorkspaces: setting(
-      Type.Array(Address, { maxItems: 10_000 }),
-      'ids of workspaces under HIPAA. Their requests with the alignment plugin are refused with 403, because their messages must not be sent to a second model',
-      { default: [] },
-    ),
-    timeoutMs: setting(
-      Milliseconds,
-      'time limit for judging one message, which is a short answer of a small model. The caller may wait this much longer',
-      { default: 5_000 },
-    ),
-  }),
-  moderation: nullable(
-    group({
-      model: setting(
-        Address,
-        'the model of the catalogue that judges for the [moderation plugin](plugins.md); if unset, requests with the plugin are refused',
-      ),
-    }),
-  ),
-  routers: group({
-    classifier: nullable(
-      group({
-        model: setting(
-          Address,
-          'a small model of the catalogue that classifies tasks for the [routers](routers.md) and is the judge of `nvidia/switchyard`. Without it they use built-in weights, and `nvidia/switchyard` uses its capable model',
-        ),
-      }),
-    ),
-    rankings: setting(
-      nullable(Address),
-      'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
-    ),
-  }),
-  fusion: group({
-    panel: setting(
-      Type.Array(ModelName, { maxItems: PANEL_MAX }),
-      'models of the catalogue that answer in a [fusion](fusion.md) if the request names none; empty: the three most expensive models of the catalogue, from different vendors if possible',
-      { default: [] },
-    ),
-    budgetPanel: setting(
-      Type.Array(ModelName, { maxItems: PANEL_MAX }),
-      'the same for the preset `general-budget`; empty: the three cheapest models that cost something',
-      { default: [] },
-    ),
-    fastPanel: setting(
-      Type.Array(ModelName, { maxItems: PANEL_MAX }),
-      'the same for the preset `general-fast`; empty: the three cheapest models that cost something, since small models are fast',
-      { default: [] },
-    ),
-    analyst: setting(
-      nullable(ModelName),
-      'the model that compares the answers, and also writes the answer of `gateway/fusion`; null: the outer model compares, and the first panel model writes',
-    ),
-  }),
-  files: group({
-    links: group({
-      enabled: setting(
-        Type.Boolean(),
-        'false: the [file-parser plugin](plugins.md) does not follow links to documents',
-        { default: true },
-      ),
-      allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
-      allowPrivate: setting(
-        Type.Boolean(),
-        'true: any address and port, over HTTP too; the system looks names up (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
-        { default: false },
-      ),
-      maxBytes: setting(
-        Type.Integer({ minimum: 1, maximum: 52_428_800 }),
-        'maximum size of one document; a thread keeps at most 16 times as much in memory',
-        { default: 10_485_760 },
-      ),
-      timeoutMs: setting(
-        Milliseconds,
-        'time limit for one link, including name lookup, redirects and download',
-        { default: 10_000 },
-      ),
-    }),
-    pdf: group({
-      timeoutMs: setting(
-        Milliseconds,
-        'time limit for reading one document with the engine `pdf-text`, once a worker has started. Two thousand pages take less than half of the default',
-        { default: 5_000 },
-      ),
-    }),
-    ocr: nullable(
-      group({
-        provider: setting(
-          Slug,
-          'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the engine `mistral-ocr`; without it requests that name the engine are refused',
-        ),
-        model: setting(ModelName, 'its model, for instance `mistral-ocr-latest`'),
-        timeoutMs: setting(
-          Milliseconds,
-          'time limit for the start of its answer; a long scan takes a minute before the first byte',
-          { default: 120_000 },
-        ),
-      }),
-    ),
-  }),
+  alignment: alignmentSettings,
+  moderation: moderationSettings,
+  routers: routersSettings,
+  fusion: fusionSettings,
+  files: filesSettings,
   tools: toolSettings,
   credits: group({
     lowUsd: setting(
@@ -512,102 +327,8 @@ export const Settings = group({
       { default: 0 },
     ),
   }),
-  limits: group({
-    maxConnections: setting(
-      Type.Integer({ minimum: 1 }),
-      'client connections of the process; never more than 45 % of its file descriptor limit. With one provider connection for each, the default stays below the usual limit of 65,536',
-      { default: 20_000 },
-    ),
-    connectionsPerAddress: setting(
-      Type.Integer({ minimum: 0 }),
-      'connections per client address (IPv6: per /64 network). Each serve thread enforces its part: this number divided by the threads, rounded up. 0: unlimited. Set it if clients connect without a proxy. A connection that the client closes between two requests may count for 13 s longer',
-      { default: 0 },
-    ),
-    openPerKey: setting(
-      Type.Integer({ minimum: 1 }),
-      'open requests, including streams, per API key and thread; more are answered 429',
-      { default: 5_000 },
-    ),
-    waitingPerKey: setting(
-      Type.Integer({ minimum: 0, maximum: 10_000 }),
-      'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` requests open; end users get [fair shares](end-users.md#fair-shares). When the queue is full, the newest request of the end user with the most waiting requests is answered 429. 0: none waits. Only bodies up to 256 KiB wait, so the default bounds memory',
-      { default: 256 },
-    ),
-    waitMs: setting(
-      Type.Integer({ minimum: 1, maximum: 60_000 }),
-      'how long such a request waits before it is answered 429; keep it below the idle timeout of proxies',
-      { default: 10_000 },
-    ),
-    bytesInFlightPerKey: setting(
-      nullable(Type.Integer({ minimum: 1 })),
-      'bytes of request bodies per API key and thread, counted from the request head until the answer ends. More are answered 429 before they are read. A single request always fits. The same number of answer bytes may wait for slow readers of the key; above that, its next requests are answered 429',
-      { defaultText: 'a quarter of `maxBufferedBytes`' },
-    ),
-    socketsPerKey: setting(
-      Type.Integer({ minimum: 1 }),
-      'open WebSockets per API key and thread; more are answered 429. Each may buffer a message of 4 MiB, so this bounds the memory of one key',
-      socketsThatFit,
-    ),
-    allowChunked: setting(Type.Boolean(), 'false: chunked request bodies are refused with 411', {
-      default: true,
-    }),
-    closeAfterReply: setting(
-      Type.Boolean(),
-      'true: the connection is closed after every answer. Use it behind proxies that you do not trust to separate requests ([security](security.md#known-weaknesses))',
-      { default: false },
-    ),
-    maxInFlight: setting(
-      Type.Integer({ minimum: 1 }),
-      'concurrent requests per thread; more are answered 503 (for keys with few open requests, only above 125 % of this). This bounds memory (about 20 KB each) rather than CPU, since streams mostly wait',
-      requestsThatFit,
-    ),
-    maxLagMs: setting(
-      Milliseconds,
-      'event loop lag of a thread: the median of recent samples, taken every 50 ms; a long pause counts twice. After 10 s above this, new requests of the keys that use most of the loop are answered 503, until the lag is below half. A lower value reacts earlier, but also when other programs use the CPU',
-      { default: 200 },
-    ),
-    maxBufferedBytes: setting(
-      Type.Integer({ minimum: 1_048_576 }),
-      'memory for the requests of one thread: parsed bodies, growing answers, and bytes that slow readers have not read. Above it, new requests of the keys that use most are answered 429; above 125 % of it, all others are answered 503. This ends below 80 %. Large requests together may use 75 %: a body or answer beyond that is 503, and a body that could never fit is 413 ([decision 17](decisions/0017-held-bytes.md))',
-      quarterOfHeap,
-    ),
-  }),
-  tracing: group({
-    endpoint: setting(
-      nullable(Address),
-      'base address of an OpenTelemetry collector that speaks OTLP over HTTP, such as `http://127.0.0.1:4318`; `/v1/traces` is appended. Null: no [traces](tracing.md). `OTEL_EXPORTER_OTLP_ENDPOINT` and other variables win',
-      collectorUrl,
-    ),
-    protocol: setting(oneOf(OTLP_PROTOCOLS), 'form of what is sent', { default: 'http/protobuf' }),
-    share: setting(
-      Type.Number({ minimum: 0, maximum: 1 }),
-      'share of the requests that are kept, chosen by their trace id, so that all instances keep the same ones. Requests that fail and slow ones are kept in any case',
-      { default: 0.01 },
-    ),
-    keepSlowerThanMs: setting(Milliseconds, 'requests that take longer are slow', { default: 5_000 }),
-    trust: setting(
-      oneOf(TRACE_TRUST),
-      'whose sampled flag in `traceparent` decides in place of `share`: of every caller (`always`), of none (`never`), or of trusted keys (`keys`). No key can be marked as trusted yet, so `keys` is `never`',
-      { default: 'keys' },
-    ),
-    timeoutMs: setting(Milliseconds, 'time that the collector has for its answer', { default: 10_000 }),
-    compression: setting(oneOf(['none', 'gzip']), 'compression of what is sent', { default: 'none' }),
-    tracesUrl: setting(nullable(Type.String()), 'address of the collector as it is, in place of `endpoint`', {
-      environmentOnly: true,
-    }),
-    headers: setting(Type.Record(Type.String(), Type.String()), 'headers for the collector', {
-      default: {},
-      environmentOnly: true,
-    }),
-    serviceName: setting(Type.String(), 'the name of this service in traces', {
-      default: 'sluice',
-      environmentOnly: true,
-    }),
-    resource: setting(Type.Record(Type.String(), Type.String()), 'more attributes of this service', {
-      default: {},
-      environmentOnly: true,
-    }),
-  }),
+  limits: limitsSettings,
+  tracing: tracingSettings,
   log: group({
     successShare: setting(
       Type.Number({ minimum: 0, maximum: 1 }),
@@ -615,48 +336,7 @@ export const Settings = group({
       { default: 1 },
     ),
   }),
-  logLevel: setting(oneOf(LOG_LEVELS), 'the lowest level that is logged', {
-    default: 'info',
-    env: 'LOG_LEVEL',
-    environmentOnly: true,
-  }),
-  httpsProxy: setting(
-    nullable(Type.String()),
-    "proxy for `https` addresses of providers and links: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`. A provider's own `proxy` wins. The lower-case name works too and takes precedence; the same applies to the next two",
-    { env: 'HTTPS_PROXY', anyCase: true, secret: true, environmentOnly: true, ...proxyUrl },
-  ),
-  httpProxy: setting(nullable(Type.String()), 'proxy for `http` addresses, in the same form', {
-    env: 'HTTP_PROXY',
-    anyCase: true,
-    secret: true,
-    environmentOnly: true,
-    ...proxyUrl,
-  }),
-  noProxy: setting(
-    nullable(Type.String()),
-    'comma-separated hosts that are reached without a proxy: names (with their subdomains), addresses, networks such as `10.0.0.0/8`, each with or without a port; `*` means all',
-    { env: 'NO_PROXY', anyCase: true, environmentOnly: true },
-  ),
-  managementKey: setting(
-    nullable(Type.String()),
-    'management key in plain text, added to the store at start unless it is already there or was deleted',
-    { env: 'GATEWAY_MANAGEMENT_KEY', secret: true, environmentOnly: true },
-  ),
-  apiKey: setting(nullable(Type.String()), 'API key in plain text, added in the same way', {
-    env: 'GATEWAY_API_KEY',
-    secret: true,
-    environmentOnly: true,
-  }),
-  vaultKeys: setting(
-    nullable(Type.String()),
-    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`. Without it, the embedded mode makes a file `vault.key` (mode 0600) beside the database. Required with PostgreSQL, the same for all instances',
-    { env: 'GATEWAY_VAULT_KEYS', secret: true, environmentOnly: true },
-  ),
-  providerKeys: setting(
-    Type.Record(Type.String(), Type.String()),
-    'keys of providers from the variables of the built-in table, by slug',
-    { default: {}, environmentOnly: true },
-  ),
+  ...environmentSettings,
 })
 
 export const SETTINGS = settingsOf(Settings)

@@ -5,7 +5,8 @@
  */
 import { GatewayError } from '../errors.ts'
 import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../providers/address.ts'
-import type { AnyFormatName, Endpoint, OutgoingKey, Provider } from '../providers/provider.ts'
+import { API_OF_FORMAT } from '../providers/format-apis.ts'
+import type { Endpoint, OutgoingKey, Provider } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import type { DeclaredRegion } from '../storage/store.ts'
 import type { Credential } from './catalog.ts'
@@ -190,13 +191,8 @@ function vertexHost(location: string): string {
 /** Domains of the two kinds of resource; the name of the resource stands before them. */
 const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azure.com' } as const
 
-/** The ends of the addresses of deployments, by the format that answers there. */
-const CALL_PATHS: Readonly<Partial<Record<AnyFormatName, string>>> = {
-  'openai-chat': '/chat/completions',
-  'openai-responses': '/responses',
-  'anthropic-messages': '/messages',
-  'openai-embeddings': '/embeddings',
-}
+/** The ends of the addresses of deployments. */
+const CALL_PATHS = Object.values(API_OF_FORMAT).flatMap(({ deploymentPath }) => deploymentPath ?? [])
 
 function azureKey(key: AzureKey, endpoint: KeyedEndpoint, whose: string): OutgoingKey {
   const targets = azureTargets(key, endpoint.modelId)
@@ -234,10 +230,10 @@ function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint
   if (!allowsHost(endpoint.provider, url.host)) {
     throw unusable(whose, 'has a deployment at a host that the provider does not have')
   }
-  const path = CALL_PATHS[endpoint.format]
-  if (path === undefined) throw unusable(whose, 'has a deployment, which cannot be asked in this format')
+  const path = API_OF_FORMAT[endpoint.format].deploymentPath
+  if (path === null) throw unusable(whose, 'has a deployment, which cannot be asked in this format')
   const plain = url.pathname.replace(/\/+$/, '')
-  const named = Object.values(CALL_PATHS).find(each => plain.endsWith(each))
+  const named = CALL_PATHS.find(each => plain.endsWith(each))
   if (named !== undefined && named !== path) {
     throw unusable(whose, `has a deployment at ${named}, and this model is asked at ${path}`)
   }

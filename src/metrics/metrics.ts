@@ -4,9 +4,10 @@
  * value. The door of this folder. Leaf.
  */
 import { Gauge, Registry } from 'prom-client'
+import type { Declaration } from './declaration.ts'
 import { type Count, Counter, Distribution, Histogram } from './series.ts'
 import { STAGES, type Stopwatch } from './stages.ts'
-import { type BreakerChange, type Declaration, type EndpointChoice, METRICS } from './table.ts'
+import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
 export {
   type BreakerChange,

@@ -3,31 +3,7 @@
  * providers and models, enumerations. A test keeps docs/metrics.md equal to the table. Leaf.
  */
 import { getHeapStatistics } from 'node:v8'
-
-interface DeclarationOf<Kind> {
-  readonly kind: Kind
-  readonly name: string
-  readonly help: string
-  /** At most three. */
-  readonly labels: readonly string[]
-}
-
-interface CounterDeclaration extends DeclarationOf<'counter'> {
-  /** All values of each label, in the order of `labels`. Their series start at zero, so that a first event shows. */
-  readonly fromZero?: Readonly<Record<string, readonly string[]>>
-}
-
-interface GaugeDeclaration extends DeclarationOf<'gauge'> {
-  /** Read for each scrape. The only label is `thread`. */
-  readonly read?: () => number
-}
-
-interface HistogramDeclaration extends DeclarationOf<'histogram'> {
-  /** Ascending upper bounds. */
-  readonly buckets: readonly number[]
-}
-
-export type Declaration = CounterDeclaration | GaugeDeclaration | HistogramDeclaration
+import type { Declaration } from './declaration.ts'
 
 /** Seconds. Fine at the low end for the gateway's own work; up to the ten minutes that a request may take. */
 const DURATION_BUCKETS = [

@@ -3,28 +3,27 @@
  * once. Main thread.
  */
 import type { Clock, Timer } from '../clock.ts'
-import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { createBubblewrap } from './bubblewrap.ts'
+import {
+  busy,
+  FILES_MAX,
+  notFound,
+  notOffered,
+  replyOf,
+  type SandboxSettings,
+  withoutNetwork,
+} from './container-replies.ts'
 import { createDocker } from './docker.ts'
 import { createEmbedded } from './embedded/embedded.ts'
-import type {
-  EngineContainer,
-  EngineLimits,
-  EngineResult,
-  LimitStop,
-  RunOutput,
-  SandboxEngine,
-} from './engine.ts'
+import type { EngineContainer, EngineLimits, SandboxEngine } from './engine.ts'
 import { createFirstEngine } from './first-engine.ts'
 import { filePath } from './paths.ts'
 import type { OpenTunnel } from './run-network.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
-
-export type SandboxSettings = Config['tools']['sandbox']
 
 export interface ContainersOptions {
   readonly settings: SandboxSettings
@@ -43,8 +42,6 @@ export interface Containers extends SandboxCalls {
 }
 
 const MIB = 1024 * 1024
-/** Files, folders and links of one container. */
-const FILES_MAX = 2_000
 /** Prefix of ids that the gateway makes; names of callers must not have it. */
 const MADE = 'cntr_'
 const MADE_CHARS = 32
@@ -356,72 +353,6 @@ function largestOf(all: readonly Held[], byBytes: boolean): string {
   return first?.[0] ?? ''
 }
 
-function notOffered(reason: string): GatewayError {
-  return new GatewayError(
-    'invalid_request',
-    `The sandbox is not available here: ${reason} (setting tools.sandbox)`,
-  )
-}
-
-function withoutNetwork(reason: string): GatewayError {
-  return new GatewayError('invalid_request', `${reason}: network_policy must be {type: disabled}`)
-}
-
 function policyOf({ allowedDomains }: ContainerTerms): string {
   return allowedDomains === null ? '' : JSON.stringify(allowedDomains.toSorted())
-}
-
-function notFound(): GatewayError {
-  return new GatewayError('not_found', 'No container has this id; it may have been deleted')
-}
-
-function busy(): GatewayError {
-  return new GatewayError('overloaded', 'The sandbox is at capacity; try again later', {
-    retryAfterSeconds: 5,
-  })
-}
-
-function replyOf(
-  { outputs, stopped, lost }: EngineResult,
-  { maxOutputLength }: RunRequest,
-  limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
-): RunReply {
-  const shown = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
-  const said = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
-  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: said }
-}
-
-const LOST = {
-  changes: ' The files are as they were before this call',
-  files: ' All files were deleted',
-}
-
-function stoppedOutput(stopped: LimitStop): RunOutput {
-  return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
-}
-
-function stopWords(
-  stopped: LimitStop,
-  { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
-): string {
-  switch (stopped) {
-    case 'time':
-      return 'The run took too long and was stopped'
-    case 'cpu':
-      return `The run was stopped: it used more than ${cpuSeconds} s of processor time`
-    case 'memory':
-      return `The run was stopped: it used more than ${memoryMb} MB of memory`
-    case 'output':
-      return 'The run was stopped: it wrote too much'
-    case 'files':
-      return `The files of the container may have ${fileMb} MB and ${FILES_MAX} names at most`
-    case 'failed':
-      return 'The run could not be started'
-  }
-}
-
-function cutOutput(output: RunOutput, maxLength: number | null): RunOutput {
-  if (maxLength === null) return output
-  const cut = (text: string): string => text.slice(0, maxLength).toWellFormed()
-  return { ...output, stdout: cut(output.stdout), stderr: cut(output.stderr) }
 }

@@ -12,9 +12,9 @@ import {
   type SpoolFolder,
   spoolRoot,
 } from '../storage/spool/spool-folder.ts'
+import { parseLines, wholeRecord } from '../storage/spool/usage-line.ts'
 import { isUnfit, type Store } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
-import { parseLines, wholeRecord } from '../storage/usage-line.ts'
 
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */

@@ -13,7 +13,7 @@ import {
 import type { AddressInfo, Socket } from 'node:net'
 import { type Clock, systemClock, unixSeconds } from '../clock.ts'
 import { randomText } from '../ids.ts'
-import { fieldsOf, READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
+import { READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
 import { SimBatches, type SimJobFault } from './batch-jobs.ts'
 import { behaviourOf, embeddingsReply } from './behaviours.ts'
 import { simWebReply } from './pages.ts'
@@ -24,6 +24,7 @@ import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
 import { listReply, type SimTold, toldModels } from './speak-models.ts'
 import { responsesSpeaker } from './speak-responses.ts'
+import { hasKey, parseObject, readBody, targetOf } from './targets.ts'
 import { Transmission } from './transmission.ts'
 
 export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
@@ -364,71 +365,4 @@ function speechOf(ask: SimAsk, reply: SimReply, clock: Clock): Transmission['spe
 function remember<T>(list: T[], entry: T, keep: number): void {
   list.push(entry)
   if (list.length > keep) list.shift()
-}
-
-// Incoming requests
-
-/** The server refuses larger bodies with 413. */
-const BODY_MAX_BYTES = 64 * 1024 * 1024
-
-/** The API that a path names; format null for embeddings and unknown paths. */
-type SimTarget =
-  | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
-  | { readonly format: null; readonly embeddings: boolean }
-
-const GEMINI_PATH = /^\/models\/([^/]+):(generateContent|streamGenerateContent)$/
-const PATHS: ReadonlyMap<string, SimFormat> = new Map([
-  ['/responses', 'openai-responses'],
-  ['/chat/completions', 'openai-chat'],
-  ['/messages', 'anthropic-messages'],
-])
-
-export function targetOf(method: string, path: string): SimTarget {
-  const nothing: SimTarget = { format: null, embeddings: false }
-  if (method !== 'POST') return nothing
-  const [bare = '', query = ''] = path.split('?', 2)
-  // Base URLs end in a version at some providers and in none at others.
-  const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
-  const format = PATHS.get(route)
-  if (format !== undefined) return { format, model: '', stream: false }
-  const match = GEMINI_PATH.exec(route)
-  if (match === null) return { format: null, embeddings: route === '/embeddings' }
-  const stream = match[2] === 'streamGenerateContent'
-  if (stream && !query.split('&').includes('alt=sse')) return nothing
-  return { format: 'google-gemini', model: decodeSegment(match[1] ?? ''), stream }
-}
-
-function decodeSegment(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
-}
-
-function hasKey(headers: IncomingHttpHeaders): boolean {
-  return [headers.authorization, headers['x-api-key'], headers['x-goog-api-key']].some(
-    key => key !== undefined,
-  )
-}
-
-/** The body as text; null if it is too large. */
-export async function readBody(request: IncomingMessage): Promise<string | null> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
-  }
-  return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
-}
-
-/** Parses a JSON object; null for anything else. */
-export function parseObject(text: string): SimFields | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null
-  } catch {
-    return null
-  }
 }

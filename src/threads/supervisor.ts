@@ -1,128 +1,43 @@
 /** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
-import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
-import type { MetricValue } from 'prom-client'
 import type { RequestCounts } from '../alerts/watches.ts'
 import type { JsonSchema } from '../api/openapi/json-schema.ts'
-import { referencePage } from '../api/openapi/page.ts'
+import { referencePage } from '../api/openapi/reference/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
-import type { Config } from '../config/config.ts'
 import type { Console } from '../console/console.ts'
-import type { VaultKey } from '../credentials/vault-keys.ts'
 import { SharedHealth } from '../health/shared-health.ts'
 import { randomText } from '../ids.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterServer } from '../limits/counter-channel.ts'
 import type { Counters } from '../limits/counters.ts'
-import type { Log, LogForm } from '../log/log.ts'
 import { PinServer } from '../pins/pin-channel.ts'
 import { createPins, type Pins } from '../pins/pins.ts'
-import { BATCH_STATUSES, type BatchStatus } from '../protocol/management/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
+import { endsWithin } from '../ready.ts'
 import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
 import type { FrontName } from '../server/fronts.ts'
-import { type CertificateKeeper, RELOAD_OUTCOMES } from '../services/certificate-keeper.ts'
 import { TraceExporter } from '../telemetry/otlp/exporter.ts'
 import { exportTerms } from '../telemetry/otlp/terms.ts'
 import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build/console.ts'
+import { requestCounts, showFigures } from './build/process-figures.ts'
+import { PulseWatch } from './build/pulse-watch.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { createProcessMetrics, DEGRADED, Scraper } from './process-metrics.ts'
+import { createProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
-import type { EarlyWorkers } from './start/early-workers.ts'
 import { chooseFront } from './start/front-choice.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from './start/ports.ts'
 import { StartError, SupervisedThread, startWorker } from './supervised-thread.ts'
+import type { Supervisor, SupervisorOptions } from './supervision.ts'
 import { createTranscripts } from './transcripts.ts'
-export interface Supervisor {
-  readonly url: string
-  readonly adminUrl: string
-  /** The HTTP front that serves. */
-  readonly front: FrontName
-  /**
-   * Stops taking requests, lets running ones finish within the grace time, then stops everything. Called again with
-   * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
-   */
-  drain(graceMs: number): Promise<boolean>
-  /** Counts of all requests since the start, for alerts. */
-  requestCounts(): Promise<RequestCounts>
-  /** How many requests run now, in all threads that answer. */
-  openRequests(): Promise<number>
-  /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
-  changed(change: Invalidation): void
-  /** Gives every thread another catalogue. */
-  exchangeCatalogue(packed: PackedCatalogue): void
-  /** Starts the threads of a kind that waits; call it once. Rejects when they cannot be started: call it again. */
-  begin(kind: ThreadKindName): Promise<void>
-  /** Lets every thread serve with the certificate of this version. False: not all of them could. */
-  renewCertificate(version: string): Promise<boolean>
-}
-
-export interface SupervisorOptions {
-  readonly config: Config
-  readonly simUrl: string | null
-  /** The catalogue of now. Default: threads make it from the configuration. */
-  readonly catalogue?: () => PackedCatalogue
-  readonly endUserKey: KeyObject
-  /** All master keys; the first one seals. */
-  readonly vaultKeys: readonly VaultKey[]
-  /** How threads write their log lines. Default: JSON. */
-  readonly logForm?: LogForm
-  /** Folder in which threads spool their usage records. */
-  readonly spoolFolder: string
-  /** Called when a thread has ended, with the name of its spool files. */
-  readonly writerGone?: (writer: string) => void
-  readonly log: Log
-  /** Called with each record that a thread changed, after all threads here: for other instances. */
-  readonly onChange?: (change: Invalidation) => void
-  /** Counters of all threads. Without them requests with limits are refused. */
-  readonly counters?: Counters & { readonly degraded: boolean }
-  /** Pins of conversations of all threads. Default: pins of this instance alone. */
-  readonly pins?: Pins
-  /** Resumable streams of all threads. Default: those of this instance alone. */
-  readonly transcripts?: TranscriptStore
-  /** Endpoint health of all threads. Default: that of this instance alone. */
-  readonly health?: SharedHealth
-  /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
-  readonly prepared?: Promise<unknown>
-  /** The reason why no traffic may come yet, apart from threads; null when it may. */
-  readonly unreadyReason?: () => string | null
-  /** Names of unavailable dependencies while traffic may still come. */
-  readonly degraded?: () => readonly string[]
-  /** Seconds since the oldest usage record that is to be exported. Default: no time. */
-  readonly exportLagSeconds?: () => number
-  /** How long the Store took for the last probe. Default: no time. */
-  readonly storageProbeSeconds?: () => number
-  /** True while the Store can be reached. Default: it can. */
-  readonly storageUp?: () => boolean
-  /** Bytes of usage records on disk that are not in the Store. Default: none. */
-  readonly spoolBytes?: () => number
-  /** How many credentials each master key wraps; null when it is not known. */
-  readonly sealedCounts?: () => ReadonlyMap<string, number> | null
-  /** How many batches are in each state; null when it is not known. */
-  readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
-  /** Makes the console; absent: there is none. Called again if the port has to be chosen again. */
-  readonly console?: (source: ProcessSource) => Console
-  /** The certificate of the public port. Default: there is none. */
-  readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
-  /** Entries that threads run instead of their kind's own; each must behave as that does. */
-  readonly entries?: Partial<Record<ThreadKindName, URL>>
-  /** Threads that have begun to load; those that are not taken are ended. Default: there are none. */
-  readonly early?: EarlyWorkers
-  /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
-  readonly hungMs?: number
-  /** How long threads may take beyond the grace time to close their files. Default 5 s. */
-  readonly stopMs?: number
-}
 
 const STOP_MS = 5_000
-const HUNG_MS = 10_000
 
 /** Another program may take a free port between the choice and the listening. */
 const FREE_PORT_TRIES = 5
@@ -176,8 +91,7 @@ class ThreadSupervisor {
   readonly #threads: SupervisedThread[] = []
   /** All running threads: a thread works before its message about that arrives. */
   readonly #alive = new Set<SupervisedThread>()
-  /** Threads whose event loop is blocked. */
-  readonly #hung = new Set<SupervisedThread>()
+  readonly #pulses: PulseWatch
   /** Restarts under way. */
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
@@ -194,7 +108,6 @@ class ThreadSupervisor {
   #document: string | null = null
   #page: string | null = null
   #watch: NodeJS.Timeout | undefined
-  #watchedMs = 0
   #draining = false
   /** Somebody watches requests on the console. */
   #isWatched = false
@@ -225,6 +138,7 @@ class ThreadSupervisor {
       this.#prepared = true
       for (const thread of this.#alive) thread.prepared()
     })
+    this.#pulses = new PulseWatch(this.#threads, options)
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
     this.#process.front.set({ front: options.front }, 1)
     // Without a certificate there is no time at which it expires.
@@ -235,20 +149,8 @@ class ThreadSupervisor {
     return this.#admin?.url ?? ''
   }
 
-  async requestCounts(): Promise<RequestCounts> {
-    const [requests, shed] = await Promise.all([
-      this.#scraper.values('gateway_requests_total'),
-      this.#scraper.values('gateway_shed_total'),
-    ])
-    const total = (values: readonly MetricValue<string>[]) =>
-      values.reduce((sum, { value }) => sum + value, 0)
-    // As the alert rules: requests of batches are tried again, and a key at its own limit is no overload.
-    const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
-    return {
-      all: total(live),
-      failed: total(live.filter(({ labels }) => labels['outcome'] === 'failed')),
-      shed: total(shed.filter(({ labels }) => !String(labels['reason']).startsWith('key_'))),
-    }
+  requestCounts(): Promise<RequestCounts> {
+    return requestCounts(this.#scraper)
   }
 
   /** @throws StartError; nothing is left running then. */
@@ -259,19 +161,7 @@ class ThreadSupervisor {
     try {
       this.#admin = await openAdmin(config, {
         metrics: () => {
-          this.#process.quotaDegraded.set(this.#options.counters?.degraded === true ? 1 : 0)
-          this.#process.storageUp.set(this.#options.storageUp?.() === false ? 0 : 1)
-          this.#process.storageProbe.set(this.#options.storageProbeSeconds?.() ?? 0)
-          const missing = this.#options.degraded?.() ?? []
-          for (const what of DEGRADED) this.#process.degraded.set({ what }, missing.includes(what) ? 1 : 0)
-          this.#process.exportLag.set(this.#options.exportLagSeconds?.() ?? 0)
-          this.#process.spoolBytes.set(this.#options.spoolBytes?.() ?? 0)
-          this.#process.resumableStreams.set(this.#transcripts.count)
-          this.#process.resumableBytes.set(this.#transcripts.bytes)
-          this.#showSealedCounts()
-          this.#showBatchCounts()
-          this.#showBlocked()
-          this.#showCertificate()
+          showFigures(this.#process, this.#options, this.#transcripts, this.#health)
           return this.#scraper.page()
         },
         unreadyReason: () => this.#unreadyReason(),
@@ -286,18 +176,18 @@ class ThreadSupervisor {
     } finally {
       this.#options.early?.close()
     }
-    this.#watchedMs = performance.now()
-    this.#watch = setInterval(() => this.#watchPulses(), PULSE_MS).unref()
+    this.#pulses.begin()
+    this.#watch = setInterval(() => this.#pulses.look(), PULSE_MS).unref()
   }
 
   async drain(graceMs: number): Promise<boolean> {
     const { drainDelayMs } = this.#options.config.timeouts
     this.#draining = true
     clearInterval(this.#watch)
-    if (graceMs > 0 && drainDelayMs > 0) await this.#within(drainDelayMs, this.#hurry.promise)
+    if (graceMs > 0 && drainDelayMs > 0) await endsWithin(drainDelayMs, this.#hurry.promise)
     else this.#hurry.resolve()
     const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
-    const inTime = await this.#within(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
+    const inTime = await endsWithin(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
     await this.#containers.close()
     await this.#traces?.close()
     this.#console?.close()
@@ -487,61 +377,7 @@ class ThreadSupervisor {
   #forget(thread: SupervisedThread): void {
     if (thread.lastWord !== null) this.#scraper.note(thread, thread.lastWord)
     this.#threads.splice(this.#threads.indexOf(thread), 1)
-    this.#hung.delete(thread)
-  }
-
-  /**
-   * A hung thread is reported, not terminated: ending a worker whose sockets are open makes the HTTP library end the
-   * whole process, and with it the streams of all other threads.
-   */
-  #watchPulses(): void {
-    const nowMs = performance.now()
-    const lateMs = nowMs - this.#watchedMs - PULSE_MS
-    this.#watchedMs = nowMs
-    // This thread was blocked itself, and has not read the pulses yet.
-    if (lateMs > PULSE_MS) return
-    const { log, hungMs = HUNG_MS } = this.#options
-    for (const thread of this.#threads) {
-      const hangs = thread.silentMs > hungMs
-      if (hangs === this.#hung.has(thread)) continue
-      if (hangs) this.#hung.add(thread)
-      else this.#hung.delete(thread)
-      const { name } = thread.kind
-      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread responds again`, {
-        thread: thread.name,
-      })
-    }
-  }
-
-  #showSealedCounts(): void {
-    const { credentials } = this.#process
-    credentials.reset()
-    for (const [key_id, count] of this.#options.sealedCounts?.() ?? []) credentials.set({ key_id }, count)
-  }
-
-  #showBlocked(): void {
-    const { open, limited, resting } = this.#health.blocked()
-    const { blocked } = this.#process
-    blocked.set({ reason: 'failures' }, open)
-    blocked.set({ reason: 'rate_limit' }, limited)
-    blocked.set({ reason: 'retry_after' }, resting)
-  }
-
-  #showCertificate(): void {
-    const { certificate } = this.#options
-    if (certificate === undefined) return
-    const { certificateExpiry, certificateReloads } = this.#process
-    certificateExpiry.set(certificate.expiresAtMs / 1000)
-    certificateReloads.reset()
-    for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
-  }
-
-  #showBatchCounts(): void {
-    const { batches } = this.#process
-    batches.reset()
-    const counts = this.#options.batchCounts?.() ?? null
-    if (counts === null) return
-    for (const status of BATCH_STATUSES) batches.set({ status }, counts.get(status) ?? 0)
+    this.#pulses.hung.delete(thread)
   }
 
   #unreadyReason(): string | null {
@@ -550,20 +386,7 @@ class ThreadSupervisor {
       const isUp = this.#threads.some(({ kind }) => kind.name === name)
       if (takesTraffic && !isUp) return `no ${name} thread is up`
     }
-    for (const { kind } of this.#hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
+    for (const { kind } of this.#pulses.hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
     return this.#options.unreadyReason?.() ?? null
-  }
-
-  /** Returns true if the work ends within the time. */
-  async #within(limitMs: number, work: Promise<unknown>): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined
-    const late = new Promise<false>(resolve => {
-      timer = setTimeout(() => resolve(false), limitMs)
-    })
-    try {
-      return await Promise.race([work.then(() => true as const), late])
-    } finally {
-      clearTimeout(timer)
-    }
   }
 }

@@ -1,20 +1,13 @@
 /** Fetches a provider's own model list, page by page. Main thread. */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { API_OF_FORMAT } from '../providers/format-apis.ts'
 import { type KnownModel, LISTED_MAX, readList } from '../providers/known-models.ts'
-import type { AnyFormatName, Provider } from '../providers/provider.ts'
+import type { Provider } from '../providers/provider.ts'
 import { authHeaders } from './auth.ts'
 import type { Transport } from './transport.ts'
 import { type WholeReplyTerms, wholeReply } from './whole-reply.ts'
 
-/** The query for the largest page of each API. Formats that are not here have no known list. */
-const QUERIES: Partial<Readonly<Record<AnyFormatName, string>>> = {
-  'openai-responses': '',
-  'openai-chat': '',
-  'openai-embeddings': '',
-  'anthropic-messages': 'limit=1000',
-  'google-gemini': 'pageSize=1000',
-}
 /** Some thousand models of a full description each. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024
 const PAGES_MAX = 20
@@ -32,7 +25,7 @@ export interface ListTerms {
 /** True if the API of the provider has a known list. */
 export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
   // Only a customer's key fills the gaps of an address.
-  return QUERIES[format] !== undefined && baseUrl !== null && !baseUrl.includes('{')
+  return API_OF_FORMAT[format].list !== null && baseUrl !== null && !baseUrl.includes('{')
 }
 
 /** The models of one list. */
@@ -57,7 +50,8 @@ export async function listModels(
   )
   const either = AbortSignal.any([signal, late.signal])
   const models = new Map<string, KnownModel>()
-  let query: string | null = QUERIES[provider.format] ?? ''
+  const largestPage = API_OF_FORMAT[provider.format].list?.largestPage ?? ''
+  let query: string | null = largestPage
   let leftBytes = maxBytes
   let leftOut = 0
   try {
@@ -70,7 +64,7 @@ export async function listModels(
         if (models.size < LISTED_MAX) models.set(model.id, model)
         else leftOut++
       }
-      query = answer.next === null ? null : [QUERIES[provider.format], answer.next].filter(Boolean).join('&')
+      query = answer.next === null ? null : [largestPage, answer.next].filter(Boolean).join('&')
     }
   } finally {
     timer.cancel()
@@ -79,8 +73,6 @@ export async function listModels(
 }
 
 async function ask(client: Transport, provider: Provider, query: string, terms: WholeReplyTerms) {
-  const version: Record<string, string> =
-    provider.format === 'anthropic-messages' ? { 'anthropic-version': '2023-06-01' } : {}
   const { status, text } = await wholeReply(
     client,
     {
@@ -88,7 +80,7 @@ async function ask(client: Transport, provider: Provider, query: string, terms: 
       url: new URL(`${provider.baseUrl}/models${query === '' ? '' : `?${query}`}`),
       headers: {
         accept: 'application/json',
-        ...version,
+        ...API_OF_FORMAT[provider.format].list?.headers,
         ...provider.headers,
         ...authHeaders(provider.auth, provider.apiKey),
       },

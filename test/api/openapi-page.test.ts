@@ -2,7 +2,7 @@
 import { parseHTML } from 'linkedom'
 import t from 'tap'
 import { createDocument } from '../../src/api/openapi/document.ts'
-import { referencePage } from '../../src/api/openapi/page.ts'
+import { referencePage } from '../../src/api/openapi/reference/page.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { allOperations } from '../support/operations.ts'
 

@@ -5,7 +5,7 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { createDocument } from '../../src/api/openapi/document.ts'
-import { referencePage } from '../../src/api/openapi/page.ts'
+import { referencePage } from '../../src/api/openapi/reference/page.ts'
 import { startAdmin } from '../../src/threads/admin.ts'
 import {
   namedNodes,

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDestination, type ExportRow } from '../../src/exports/destination.ts'
 import { UsageExport } from '../../src/exports/usage-export.ts'
-import { parseLines, wholeRecord } from '../../src/storage/usage-line.ts'
+import { parseLines, wholeRecord } from '../../src/storage/spool/usage-line.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const CANARY = 'canary-of-a-caller'

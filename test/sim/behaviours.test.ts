@@ -1,6 +1,7 @@
 import t from 'tap'
 import { READERS } from '../../src/sim/ask.ts'
-import { behaviourOf, exampleOf } from '../../src/sim/behaviours.ts'
+import { behaviourOf } from '../../src/sim/behaviours.ts'
+import { exampleOf } from '../../src/sim/examples.ts'
 
 const sizeOf = (value: unknown): number => JSON.stringify(value).length
 

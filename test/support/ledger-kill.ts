@@ -13,7 +13,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { readSpool, spoolFiles } from '../../src/storage/spool/spool.ts'
-import { parseLines } from '../../src/storage/usage-line.ts'
+import { parseLines } from '../../src/storage/spool/usage-line.ts'
 import { NO_SHEDDING } from './gateway-process.ts'
 import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 

@@ -8,7 +8,8 @@ import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
-import { parseObject, readBody, SPEAKERS, targetOf } from '../../src/sim/sim.ts'
+import { SPEAKERS } from '../../src/sim/sim.ts'
+import { parseObject, readBody, targetOf } from '../../src/sim/targets.ts'
 
 export const FORMATS: readonly SimFormat[] = [
   'openai-responses',

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
-import { readBody } from '../../src/sim/sim.ts'
+import { readBody } from '../../src/sim/targets.ts'
 import { goldens } from './goldens.ts'
 import { FORMATS } from './parrot.ts'
 

@@ -1,10 +1,8 @@
-/** The interface description of keys, workspaces, end users, credits, activity and audit. Pure. */
+/** The interface description of keys, workspaces, credits, activity and audit. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import {
   CreditCreation,
-  EndUserCreation,
-  EndUserUpdate,
   KeyCreation,
   KeyUpdate,
   WorkspaceCreation,
@@ -349,60 +347,4 @@ const account: Descriptions = {
   },
 }
 
-// End users
-
-export const EndUser = Type.Object({
-  user: text,
-  is_active: flagged,
-  weight: Type.Integer(),
-  created_at: instant,
-  updated_at: instant,
-})
-const USER = {
-  user: 'customer/42',
-  is_active: true,
-  weight: 1,
-  created_at: '2026-07-16T12:00:00.000Z',
-  updated_at: '2026-07-16T12:00:00.000Z',
-}
-
-const change: Omit<OperationDescription, 'parameters'> = {
-  tag: 'End users',
-  body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
-  answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
-}
-const deactivation: Omit<OperationDescription, 'parameters'> = {
-  tag: 'End users',
-  text: 'The record stays, so that its usage can still be identified.',
-  answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
-}
-const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]
-
-const endUsers: Descriptions = {
-  createEndUser: {
-    tag: 'End users',
-    body: {
-      schema: EndUserCreation,
-      examples: { user: { user: 'customer/42' }, weighted: { user: 'customer/43', weight: 3 } },
-    },
-    answers: { 201: oneRecord(EndUser, 'The new end user.', USER) },
-    failures: ['conflict'],
-  },
-  listEndUsers: {
-    tag: 'End users',
-    text: 'Oldest first.',
-    parameters: [
-      ...PAGE,
-      query('user', text, 'Only this one, exactly.'),
-      query('include_inactive', flag, 'true: inactive ones too.'),
-    ],
-    answers: { 200: listOf(EndUser, USER) },
-  },
-  getEndUser: { tag: 'End users', answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
-  updateEndUser: change,
-  updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
-  deleteEndUser: deactivation,
-  deleteEndUserByQuery: { ...deactivation, parameters: named, failures: ['not_found'] },
-}
-
-export const ACCOUNT: Descriptions = { ...keys, ...workspaces, ...account, ...endUsers }
+export const ACCOUNT: Descriptions = { ...keys, ...workspaces, ...account }

@@ -44,7 +44,6 @@ import {
   ActivityDay,
   AuditEntryAnswer,
   CreditEntryAnswer,
-  EndUser,
   KeyRecordAnswer,
   OwnKey,
   Workspace,
@@ -60,6 +59,7 @@ import {
   EmbeddingsList,
   ReasoningEntry,
 } from './chat.ts'
+import { EndUser } from './end-users.ts'
 import { ResponseEvent } from './events.ts'
 import { ENVELOPES } from './failures.ts'
 import { FileAnswer } from './files.ts'

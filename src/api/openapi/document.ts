@@ -16,6 +16,7 @@ import {
   PATH_PARAMETERS,
   TAGS,
 } from './description.ts'
+import { END_USERS } from './end-users.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
 import { FILES } from './files.ts'
 import { GENERATIONS } from './generations.ts'
@@ -88,6 +89,7 @@ export const DESCRIPTIONS: Descriptions = {
   ...CATALOGUE,
   ...GENERATIONS,
   ...ACCOUNT,
+  ...END_USERS,
   ...RULES,
   ...INTERFACE,
 }

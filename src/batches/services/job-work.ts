@@ -2,47 +2,30 @@
  * Works on one provider batch job from submission to its last line, in repeated visits that each hold the claim of the
  * job. What has to survive a crash is in the Store; the rest is found out again. Batch thread.
  */
-import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'
-import { GatewayError, toGatewayError } from '../../errors.ts'
-import type { StoredReply } from '../../exchange/exchange.ts'
-import { FREE, type HoldingQuota } from '../../limits/quota.ts'
-import type { Log } from '../../log/log.ts'
+import { type GatewayError, toGatewayError } from '../../errors.ts'
+import { FREE } from '../../limits/quota.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
-import type { Caller, Reservation, Spent } from '../../protocol/records.ts'
-import type { BatchRecord, BatchWork, Claim, ClaimedLine, LineResult } from '../../storage/batches.ts'
-import { jobOwner, type ServiceJob, type ServiceJobStore } from '../../storage/service-jobs.ts'
-import type { KeyRecord } from '../../storage/store.ts'
-import type { CollectedLine, LineRun, RunEnd } from '../line-run.ts'
+import type { Reservation } from '../../protocol/records.ts'
+import type { BatchRecord, Claim } from '../../storage/batches.ts'
+import type { ServiceJob, ServiceJobStore } from '../../storage/service-jobs.ts'
 import { lineNumber } from './job-drafts.ts'
-import type { EndedLine, JobState } from './service.ts'
+import { JobLines, type JobLinesDeps, type LineEnd, NOTHING } from './job-lines.ts'
+import type { JobState } from './service.ts'
 import type { ServiceAccess } from './service-access.ts'
 import { isLasting, isUnsent } from './service-calls.ts'
 
-export interface JobWorkDeps {
+export interface JobWorkDeps extends JobLinesDeps {
   readonly jobs: ServiceJobStore
-  readonly work: Pick<BatchWork, 'finish' | 'giveBack'>
   /** Rejects with GatewayError. */
   readonly access: (batch: BatchRecord, job: ServiceJob, signal: AbortSignal) => Promise<ServiceAccess>
-  /** The key as it is now. @throws (or rejects with) GatewayError */
-  readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
-  readonly quota: Pick<HoldingQuota, 'hold'>
-  /** Runs a line with the reply that was collected. */
-  readonly run: (batch: BatchRecord, line: ClaimedLine, collected: CollectedLine) => LineRun
   readonly owner: string
-  /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
-  readonly nowMs: () => number
   readonly clock: Clock
-  readonly log: Pick<Log, 'fault' | 'notice'>
   readonly metrics: Pick<Metrics, 'serviceJobs'>
-  /** Called with results that were stored. */
-  readonly onStored: (results: readonly LineResult[]) => void
   /** The batch waits so long before it makes another job. */
   readonly onBusy: (batchId: string, delayMs: number) => void
   /** Called when the service did not get a job, so that its lines are in the queue again. */
   readonly onLost: (batchId: string) => void
-  /** Ends all work. */
-  readonly signal: AbortSignal
 }
 
 /** How long a claim lasts without a visit: longer than the longest pause between two, and a slow visit. */
@@ -62,7 +45,6 @@ const GRACE_MS = 900_000
 const UNSURE_MS = 3_600_000
 /** Lines of which the service said nothing are read page by page. */
 const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
-const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
 const GONE = 404
 const TOO_MANY = 429
 /** Claims are numbered from 1, so a later number tells of an earlier claim. */
@@ -88,11 +70,9 @@ export class JobWork {
   #isCancelled = false
   /** The service asked to wait before it takes more. */
   #isToWait = false
-  /** An earlier visit may have got as far as the usage records of lines. */
-  #mayBeRecorded: boolean
   #polls = 0
   #failures = 0
-  readonly #running = new Set<LineRun>()
+  readonly #lines: JobLines
 
   constructor(
     deps: JobWorkDeps,
@@ -107,7 +87,11 @@ export class JobWork {
     this.batch = batch
     this.job = job
     this.#claim = claim
-    this.#mayBeRecorded = claim.fence > FIRST_FENCE
+    this.#lines = new JobLines(deps, job, {
+      batch: () => this.batch,
+      isEnding: () => this.#isEnding(),
+      mayBeRecorded: claim.fence > FIRST_FENCE,
+    })
     this.#name = job.name
     this.#isNamed = job.name !== null
     this.#held = held
@@ -159,7 +143,7 @@ export class JobWork {
         this.#leave()
         return
       }
-      this.#mayBeRecorded ||= claim.fence !== this.#claim.fence
+      this.#lines.mayBeRecorded ||= claim.fence !== this.#claim.fence
       this.#claim = claim
       this.#access = null
       this.#held ??= await this.#hold()
@@ -169,7 +153,7 @@ export class JobWork {
       } catch (thrown) {
         const error = this.#noteFailure(thrown)
         if (error === null) return
-        if (this.#isPastGrace()) await this.#giveUp()
+        if (this.#isPastGrace()) await this.#close('given_up')
         else this.#wait(this.#backoffMs(error))
       }
     })
@@ -177,7 +161,7 @@ export class JobWork {
 
   /** Lets another runner go on at once. Never rejects. */
   async release(): Promise<void> {
-    for (const run of this.#running) run.stop('returned')
+    this.#lines.stop()
     if (!this.isOver) await this.#deps.jobs.release(this.job, this.#claim).catch(() => undefined)
     this.#leave()
   }
@@ -197,7 +181,7 @@ export class JobWork {
       state = { kind: 'ended', error, unrun: null, isBusy: false }
     }
     if (state.kind === 'running') {
-      if (this.#isPastGrace()) await this.#giveUp()
+      if (this.#isPastGrace()) await this.#close('given_up')
       else this.#wait(Math.min(POLL_MAX_MS, POLL_FIRST_MS * POLL_GROWTH ** this.#polls++))
       return
     }
@@ -253,14 +237,18 @@ export class JobWork {
     const told = state.error === null ? null : calls.told(state.error)
     if (told === null || told.metadata?.['provider_status'] !== GONE) {
       for await (const page of service.lines(calls, name)) {
-        const ends = new Map<number, EndedLine['end']>()
+        const ends = new Map<number, LineEnd>()
         for (const { id, end } of page) {
           const number = lineNumber(this.job.mark, id)
           if (number === null || number >= this.batch.total || seen.has(number)) continue
           seen.add(number)
           ends.set(number, end)
         }
-        await this.#take(access, await this.#deps.jobs.lines(this.job, { numbers: [...ends.keys()] }), ends)
+        await this.#lines.take(
+          access,
+          await this.#deps.jobs.lines(this.job, { numbers: [...ends.keys()] }),
+          ends,
+        )
         if (!(await this.#goesOn())) return
       }
     }
@@ -285,99 +273,8 @@ export class JobWork {
       const last = lines.at(-1)
       if (last === undefined) return
       after = last.number
-      await this.#take(access, lines, new Map(lines.map(({ number }) => [number, end])))
+      await this.#lines.take(access, lines, new Map(lines.map(({ number }) => [number, end])))
       if (!(await this.#goesOn())) return
-    }
-  }
-
-  /** Runs lines with their ends, and stores what they come to. */
-  async #take(
-    access: ServiceAccess,
-    lines: readonly ClaimedLine[],
-    ends: ReadonlyMap<number, LineEnd>,
-  ): Promise<void> {
-    const { work, nowMs, onStored } = this.#deps
-    const { key, caller } = await this.#caller()
-    const spent = { ...NOTHING, isByok: access.candidate.credential !== null }
-    const collected: CollectedLine = {
-      candidate: access.candidate,
-      providerKey: access.providerKey,
-      priceFactor: access.priceFactor,
-      key,
-      caller,
-      mayBeRecorded: this.#mayBeRecorded,
-      reservation: {
-        allowance: null,
-        settle(one) {
-          spent.cost += one.cost
-        },
-      },
-      reply: { error: unrunError('missing') },
-    }
-    const owner = jobOwner(this.job)
-    const ended = await Promise.all(
-      lines.map(async line => {
-        const reply = this.#replyOf(ends.get(line.number))
-        return reply === null ? null : { line, end: await this.#run(line, { ...collected, reply }) }
-      }),
-    )
-    const results = ended.flatMap(each =>
-      each?.end.kind === 'result' ? [resultOf(each.line, each.end)] : [],
-    )
-    const returned = ended.flatMap(each =>
-      each?.end.kind === 'again'
-        ? [{ ...each.line, tries: each.end.tries, notBeforeMs: nowMs() + each.end.delayMs }]
-        : [],
-    )
-    await this.#charge(caller, spent)
-    // Until they are stored: another visit would find the records.
-    const mayBeRecorded = this.#mayBeRecorded
-    this.#mayBeRecorded = true
-    if (results.length > 0) onStored(await work.finish(owner, results))
-    if (returned.length > 0) await work.giveBack(owner, returned)
-    this.#mayBeRecorded = mayBeRecorded
-  }
-
-  async #run(line: ClaimedLine, collected: CollectedLine): Promise<RunEnd> {
-    const run = this.#deps.run(this.batch, line, collected)
-    this.#running.add(run)
-    if (this.#deps.signal.aborted) run.stop('returned')
-    try {
-      return await run.ended
-    } finally {
-      this.#running.delete(run)
-    }
-  }
-
-  /** Null: the line stays without a result, as others of a batch that is cancelled or has expired. */
-  #replyOf(end: LineEnd | undefined): StoredReply | null {
-    if (end === undefined) return null
-    if (end.kind === 'reply') return end
-    if (this.#isEnding()) return null
-    return { error: end.kind === 'error' ? end.error : unrunError(end.kind) }
-  }
-
-  /** The caller of the batch. Nobody asks again whether the key may be used: it was paid for with it. */
-  async #caller(): Promise<{ readonly key: KeyRecord | null; readonly caller: Caller }> {
-    const { keyHash, organizationId, workspaceId } = this.batch
-    try {
-      const key = await this.#deps.keyOf(keyHash)
-      if (key.organizationId === organizationId) return { key, caller: callerOf(key) }
-    } catch (thrown) {
-      if (toGatewayError(thrown).code !== 'authentication') throw thrown
-    }
-    return { key: null, caller: { keyHash, organizationId, workspaceId, memberId: null, limit: null } }
-  }
-
-  /** Counts by the limits of now, so that what was reserved in an earlier period is spent in this one. */
-  async #charge(caller: Caller, spent: Spent): Promise<void> {
-    if (spent.cost === 0) return
-    try {
-      const reservation = await this.#deps.quota.hold(caller, spent.cost, spent.isByok)
-      reservation.settle(spent)
-    } catch (error) {
-      // The ledger has it, and the counters are compared with it.
-      this.#deps.log.fault('batches', 'cannot count the cost of a provider batch job towards limits', error)
     }
   }
 
@@ -385,7 +282,7 @@ export class JobWork {
   async #hold(): Promise<Reservation> {
     const { reserved, credentialId } = this.job
     if (reserved === '0') return FREE
-    const { caller } = await this.#caller()
+    const { caller } = await this.#lines.caller()
     return await this.#deps.quota.hold(caller, Number(reserved), credentialId !== null)
   }
 
@@ -430,10 +327,6 @@ export class JobWork {
       if (outcome === 'lost' && !this.#isToWait) this.#deps.onLost(batch)
     }
     this.#leave()
-  }
-
-  async #giveUp(): Promise<void> {
-    await this.#close('given_up')
   }
 
   #leave(): void {
@@ -504,26 +397,3 @@ export class JobWork {
 
 /** How a job ended; `lost`: the service never got it. */
 type JobOutcome = 'ended' | 'failed' | 'refused' | 'busy' | 'lost' | 'given_up'
-
-/** The end of a line, as far as its service says. */
-type LineEnd =
-  | EndedLine['end']
-  | { readonly kind: 'missing' }
-  | { readonly kind: 'error'; readonly error: GatewayError }
-
-const UNRUN = {
-  expired: { code: 'deadline_exceeded', message: 'The batch service did not run this request in time' },
-  cancelled: { code: 'provider_unavailable', message: 'The batch service cancelled this request' },
-  missing: { code: 'provider_unavailable', message: 'The batch service gave no result for this request' },
-} as const
-
-function unrunError(kind: keyof typeof UNRUN): GatewayError {
-  return new GatewayError(UNRUN[kind].code, UNRUN[kind].message)
-}
-
-function resultOf(
-  { batchId, number, fence }: ClaimedLine,
-  { outcome, result, usage }: Extract<RunEnd, { kind: 'result' }>,
-): LineResult {
-  return { batchId, number, fence, outcome, result, usage }
-}

@@ -12,8 +12,9 @@ import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
 import { isUnknownField, JSON_HINT } from '../outgoing.ts'
 import { ofVersion } from './computer.ts'
+import { cacheControl, type MessagesBlock } from './content.ts'
 import { generation } from './generation.ts'
-import { cacheControl, conversation, type MessagesBlock, type MessagesTurn } from './input.ts'
+import { conversation, type MessagesTurn } from './input.ts'
 import { toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */

@@ -10,7 +10,7 @@ import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
 import { COMPUTER_TYPES, computerTool } from './computer.ts'
-import type { MessagesBlock } from './input.ts'
+import type { MessagesBlock } from './content.ts'
 
 /** The tool fields of a body. */
 export interface Toolbox {

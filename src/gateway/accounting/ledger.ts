@@ -2,10 +2,11 @@
  * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
  * The spool has the latest records in memory, so that this thread finds them at once.
  */
+
+import type { LedgerStore } from '../../storage/ledger.ts'
 import type { UsageSpool } from '../../storage/spool/spool.ts'
-import type { LedgerStore } from '../../storage/store.ts'
+import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
-import { type UsageLine, wholeRecord } from '../../storage/usage-line.ts'
 
 export interface Ledger {
   /** Keeps the record, together with others of this turn of the event loop. Never throws. */

@@ -3,8 +3,8 @@
  * parameters, since its own reading of JSON takes longer; a server gets one JSON text, which this thread need not read.
  */
 import { type CompiledQuery, type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import type { UsageLine } from '../spool/usage-line.ts'
 import type { Tables, UsageTable } from '../tables.ts'
-import type { UsageLine } from '../usage-line.ts'
 import { type AlikeUsage, alike } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>

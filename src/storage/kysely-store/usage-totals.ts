@@ -3,9 +3,9 @@
  * for each day, whatever the number of records. Totals stay when records are removed.
  */
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
+import type { UsageLine } from '../spool/usage-line.ts'
 import type { Tables, TotalKind, UsageTotalsTable } from '../tables.ts'
 import type { ActivityFilter, ActivityRow, UsageFilter, UsageTotals } from '../usage.ts'
-import type { UsageLine } from '../usage-line.ts'
 
 /** The fields of a record that totals are made of. */
 type CountedUsage = Pick<

@@ -22,7 +22,7 @@ import type { Clock, Timer } from '../../clock.ts'
 import { randomText } from '../../ids.ts'
 import type { Log } from '../../log/log.ts'
 import type { UsageRecord } from '../usage.ts'
-import { lineOf, type UsageLine } from '../usage-line.ts'
+import { lineOf, type UsageLine } from './usage-line.ts'
 
 /** The writing side, one per serve thread. */
 export interface UsageSpool {

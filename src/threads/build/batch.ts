@@ -23,7 +23,8 @@ import type { BatchRecord } from '../../storage/batches.ts'
 import type { Tracing } from '../../telemetry/tracing.ts'
 import { BatchAdmission } from '../batch-admission.ts'
 import { endInvalid } from '../ended-keys.ts'
-import { type BuiltGateway, buildGateway, type GatewayOptions } from './gateway.ts'
+import { type BuiltGateway, buildGateway } from './gateway.ts'
+import type { GatewayOptions } from './gateway-parts.ts'
 import { buildServices } from './services.ts'
 
 export interface BatchingOptions extends GatewayOptions {

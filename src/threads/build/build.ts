@@ -25,7 +25,8 @@ import type { Transcripts } from '../../transcripts/transcripts.ts'
 import { endInvalid } from '../ended-keys.ts'
 import { connectionCap, descriptorLimit } from '../start/operating-system.ts'
 import { createTranscripts } from '../transcripts.ts'
-import { type BuiltGateway, buildGateway, type GatewayOptions } from './gateway.ts'
+import { type BuiltGateway, buildGateway } from './gateway.ts'
+import type { GatewayOptions } from './gateway-parts.ts'
 
 /** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
 const UPLOADS_AT_ONCE = 8

@@ -9,22 +9,13 @@ import type { ModelFacts } from '../../plugins/plugin.ts'
 import { type Rankings, RankingsError, readRankings } from '../../plugins/routers/rankings.ts'
 import { SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
 import { type Catalog, type CatalogParts, catalogOf, readParts } from '../../providers/catalog.ts'
-import type { KnownModels } from '../../providers/compose.ts'
 import { ImportError, type KnownModel, readModels } from '../../providers/known-models.ts'
 import { type PackedCatalogue, packCatalogue } from '../../providers/packed.ts'
 import { makesEmbeddings, type Provider } from '../../providers/provider.ts'
+import type { CatalogFacts, CatalogReading } from '../../services/catalogue-keeper.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../../sim/rows.ts'
 import { hasList } from '../../upstream/list-models.ts'
 import { readTls } from '../../upstream/tls-files.ts'
-
-export interface CatalogFacts {
-  /** Address of the simulated provider; null where none listens. */
-  readonly simUrl: string | null
-  /** Imported and discovered models. Default: none. */
-  readonly known?: KnownModels
-  /** Unix seconds, of models whose creation is not known. Default 0. */
-  readonly created?: number
-}
 
 /** The configured catalogue. @throws ConfigError with all faults */
 export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
@@ -197,4 +188,13 @@ export function seriesOf(catalog: Catalog): Omit<MetricLabels, 'thread'> {
     models: models.map(model => model.id),
     providers: new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.slug))),
   }
+}
+
+/** For the keeper of the catalogue. */
+export const CATALOG_READING: CatalogReading = {
+  importedFile,
+  discovers,
+  askedProviders,
+  configuredParts,
+  packParts,
 }

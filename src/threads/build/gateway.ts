@@ -2,46 +2,35 @@
  * Builds the gateway of one thread without an HTTP front: store, caches, upstream connections, plugins and pipeline.
  * Makes everything stateful and passes it on. Composition root.
  */
-import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
-import { Guardrails } from '../../access/guardrails.ts'
 import { ToolPermissions } from '../../access/tool-permissions.ts'
-import { type Clock, systemClock, unixSeconds } from '../../clock.ts'
+import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { CredentialCatalog } from '../../credentials/catalog.ts'
 import { OpenedKeys } from '../../credentials/opened.ts'
 import { OutgoingKeys } from '../../credentials/outgoing-key.ts'
 import { createTextSeal } from '../../credentials/sealed-text.ts'
-import { createVault, type Vault } from '../../credentials/vault.ts'
-import { hashCacheKey, hashEndUser, type VaultKey } from '../../credentials/vault-keys.ts'
-import type { AskAs } from '../../exchange/exchange.ts'
-import { Files, openContents } from '../../files/files.ts'
+import type { Vault } from '../../credentials/vault.ts'
+import { hashCacheKey, hashEndUser } from '../../credentials/vault-keys.ts'
+import type { Files } from '../../files/files.ts'
 import { FORMATS } from '../../formats/table.ts'
 import {
   createLedger,
-  estimateInput,
   inputTokensOf,
   isInputBelow,
   type Ledger,
   leastInputTokensOf,
   VisibleStreams,
 } from '../../gateway/accounting/account.ts'
-import { createAsk, createAskAs, type SharedDeps } from '../../gateway/ask.ts'
+import { createAskAs, type SharedDeps } from '../../gateway/ask.ts'
 import { AbandonedReplies } from '../../gateway/attempt/abandoned-replies.ts'
 import { ProviderRequests } from '../../gateway/attempt/provider-request.ts'
 import { CallSeals } from '../../gateway/calls/call-seals.ts'
-import { placeOf } from '../../gateway/calls/tool-calls.ts'
-import { createGuard, createPolicyAgainst, type Guard, prepareGuardrail } from '../../gateway/guard/guard.ts'
+import { createGuard, type Guard } from '../../gateway/guard/guard.ts'
 import { Plans } from '../../gateway/plans.ts'
 import { createPluginChains } from '../../gateway/plugin-chain.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../gateway/respond.ts'
-import {
-  createRoutableModels,
-  Prefixes,
-  RetryBudget,
-  Routing,
-  Stickiness,
-} from '../../gateway/routing/rank.ts'
+import { Prefixes, RetryBudget, Routing, Stickiness } from '../../gateway/routing/rank.ts'
 import type { ReadStoredFile } from '../../gateway/stored-files.ts'
 import type { Summaries } from '../../gateway/summaries.ts'
 import { EndpointHealth } from '../../health/health.ts'
@@ -52,83 +41,37 @@ import { RequestRate } from '../../limits/request-rate.ts'
 import { SharedCounters } from '../../limits/shared-counters.ts'
 import { createSpending } from '../../limits/spending.ts'
 import type { Log } from '../../log/log.ts'
-import { createMetrics, type Metrics } from '../../metrics/metrics.ts'
-import { createPins, type Pins } from '../../pins/pins.ts'
-import type { AnyPlugin, WebSearcher } from '../../plugins/plugin.ts'
-import { createPlugins } from '../../plugins/table.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
+import { createPins } from '../../pins/pins.ts'
+import type { AnyPlugin } from '../../plugins/plugin.ts'
 import type { Offered } from '../../protocol/json/request-parser.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { PackedCatalogue } from '../../providers/packed.ts'
-import { textFormat } from '../../providers/provider.ts'
 import { createContainers } from '../../sandbox/containers.ts'
-import { type SandboxCalls, sandboxOf } from '../../sandbox/sandbox.ts'
-import { CatalogueHolder } from '../../services/live-catalogue.ts'
-import { abortSignalOf } from '../../signal.ts'
-import { simEngine } from '../../sim/rows.ts'
-import { openStore } from '../../storage/open.ts'
+import { sandboxOf } from '../../sandbox/sandbox.ts'
+import type { CatalogueHolder } from '../../services/live-catalogue.ts'
 import { openSpool } from '../../storage/spool/spool.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'
-import { createTaskPool, type GatewayTasks } from '../../tasks/pool/pool.ts'
-import { createFusionModels, type FusionModels } from '../../tools/fusion/models.ts'
+import type { GatewayTasks } from '../../tasks/pool/pool.ts'
+import { createFusionModels } from '../../tools/fusion/models.ts'
 import { McpLibrary } from '../../tools/mcp/library.ts'
 import { createTools } from '../../tools/table.ts'
 import type { ServerTool } from '../../tools/tool.ts'
-import { WebEngines } from '../../tools/web/engines.ts'
-import { searchOnce } from '../../tools/web/search-once.ts'
 import { awsSigner } from '../../upstream/aws-signature.ts'
-import { createProxyOf, createTransports } from '../../upstream/egress.ts'
-import { GoogleTokens } from '../../upstream/google-tokens.ts'
-import { createOcr } from '../../upstream/ocr.ts'
+import { createProxyOf } from '../../upstream/egress.ts'
 import { createPageFetcher, type FetchPage } from '../../upstream/pages/fetch-page.ts'
 import type { Transport } from '../../upstream/transport.ts'
 import { proxiesOf } from '../proxies.ts'
 import { sandboxTunnels } from '../sandbox-tunnels.ts'
 import { withSimPages } from '../sim-pages.ts'
-import { createTextReader } from '../text-reader.ts'
+import { listsSim } from './catalog.ts'
 import {
-  configuredParts,
-  importedFile,
-  listsSim,
-  metricLabels,
-  modelFacts,
-  ocrProviderOf,
-  packParts,
-  rankingsOf,
-  seriesOf,
-} from './catalog.ts'
-
-export interface GatewayOptions {
-  readonly config: Config
-  readonly simUrl: string | null
-  /** The catalogue as the main thread packed it. Default: that of the configuration. */
-  readonly catalogue?: PackedCatalogue | null
-  /** See credentials/vault-keys.ts. */
-  readonly endUserKey: KeyObject
-  /** All master keys; the first one seals. */
-  readonly vaultKeys: readonly VaultKey[]
-  /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
-  readonly thread?: string
-  readonly log: Log
-  /** Spool folder of usage records; see LedgerShipper. */
-  readonly spoolFolder: string
-  /** Names the files there; default: a random name. */
-  readonly spoolWriter?: string
-  /** Closed with the gateway. Default: opened as the configuration says. */
-  readonly store?: Store
-  /** Quota counters; default: counters of this instance alone. */
-  readonly counters?: Counters
-  /** The health of endpoints. Default: as this gateway sees it itself. */
-  readonly health?: EndpointHealth
-  /** The pins of conversations; default: pins of this gateway alone. */
-  readonly pins?: Pins
-  /** The containers of the main thread; default: containers of this gateway alone. */
-  readonly sandbox?: SandboxCalls
-  /** Default: one of this gateway alone. */
-  readonly mcpLibrary?: McpLibrary
-  readonly clock?: Clock
-  /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
-  readonly draw?: () => number
-}
+  type Base,
+  type GatewayOptions,
+  type GuardrailCache,
+  guardrailsOf,
+  openBase,
+} from './gateway-parts.ts'
+import { pluginsOf, webSearcherOf } from './plugins.ts'
 
 /** A gateway with the parts that fronts need beside it. */
 export interface BuiltGateway {
@@ -160,25 +103,6 @@ export interface BuiltGateway {
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
   close(): Promise<void>
-}
-
-/** Shared parts of one thread. */
-interface Base {
-  readonly options: GatewayOptions
-  readonly config: Config
-  readonly clock: Clock
-  readonly log: Log
-  readonly catalog: Catalog
-  readonly catalogue: CatalogueHolder
-  readonly metrics: Metrics
-  readonly store: Store
-  readonly vault: Vault
-  readonly client: Transport
-  /** Of service accounts of providers. */
-  readonly tokens: GoogleTokens
-  readonly tasks: GatewayTasks
-  readonly webEngines: WebEngines
-  readonly files: Files
 }
 
 export async function buildGateway(options: GatewayOptions): Promise<BuiltGateway> {
@@ -273,55 +197,6 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   }
 }
 
-async function openBase(options: GatewayOptions): Promise<Base> {
-  const { config, log, clock = systemClock } = options
-  const packed = options.catalogue ?? packParts(configuredParts(config, factsOf(options)))
-  const catalogue = new CatalogueHolder(packed)
-  const { catalog } = catalogue
-  const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
-  const client = createTransports({
-    clock,
-    log,
-    ...config.upstream,
-    proxies: proxiesOf(config),
-    onReplay: () => metrics.upstreamReplays.inc(),
-  })
-  catalogue.follow((_, next) => metrics.learn(seriesOf(next)))
-  // The setting is for the whole process, so that more serve threads do not multiply the workers.
-  // At least two for each, so that long tasks leave one to short ones.
-  const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
-  const store = options.store ?? (await openStore(config.storage.url, { wait: false }))
-  const tasks = createTaskPool({ threads: workers, clock, metrics })
-  return {
-    options,
-    config,
-    clock,
-    log,
-    catalog,
-    catalogue,
-    metrics,
-    store,
-    vault: createVault(options.vaultKeys),
-    client,
-    tokens: new GoogleTokens({ client, clock }),
-    tasks,
-    webEngines: webEnginesOf(options, client, clock),
-    files: new Files({
-      store,
-      contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
-      room: config.tools.files,
-      readText: createTextReader(tasks, config.storage.url),
-      clock,
-    }),
-  }
-}
-
-/** Without a main thread nothing is imported but what the configuration names. */
-function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
-  const known = { imported: importedFile(config), discovered: new Map() }
-  return { simUrl, known, created: unixSeconds(clock) }
-}
-
 function spoolOf({ options, clock, log, metrics }: Base) {
   return openSpool(options.spoolFolder, {
     clock,
@@ -348,12 +223,6 @@ function containersOf({ options, config, clock, log }: Base) {
   const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
   return { calls: alone, close: () => alone.close() }
 }
-
-function guardrailsOf({ store, clock, log }: Base) {
-  return new Guardrails({ store, clock, log, prepare: prepareGuardrail })
-}
-
-type GuardrailCache = ReturnType<typeof guardrailsOf>
 
 /** Dependencies of every call to a model, for callers and for the gateway itself. */
 function sharedDeps(
@@ -429,43 +298,6 @@ function quotaOf({ config, clock }: Base, counters: Counters, budgets: Guardrail
   })
 }
 
-/** Parts that know the caller. */
-interface CallerParts {
-  readonly credentials: CredentialCatalog
-  readonly quota: HoldingQuota
-  readonly askAs: AskAs
-  readonly webSearcher: WebSearcher
-}
-
-function pluginsOf(
-  base: Base & { readonly fusionModels: FusionModels },
-  shared: SharedDeps,
-  guard: ReturnType<typeof createGuard>,
-  callers: CallerParts,
-) {
-  const { config, catalog } = base
-  const { stickiness } = shared
-  return createPlugins({
-    ...base,
-    models: createRoutableModels({ ...shared, ...callers }),
-    lastModels: {
-      of: (exchange, router) => stickiness.lastModel(exchange, router),
-      keep: (exchange, router, modelId, ttlMs) => stickiness.keepModel(exchange, router, modelId, ttlMs),
-    },
-    rankings: rankingsOf(config),
-    draw: base.options.draw ?? Math.random,
-    ...fileReading(base),
-    webSearcher: callers.webSearcher,
-    ask: createAsk({ ...shared, guard }),
-    askAs: callers.askAs,
-    policyAgainst: createPolicyAgainst({ guard, catalog, ocrProvider: ocrProviderOf(config.files, catalog) }),
-    tokensOf: estimateInput,
-    modelFacts: modelFacts(catalog),
-    filesByLink: format => FORMATS[textFormat({ format })].filesByLink,
-    truncates: format => FORMATS[textFormat({ format })].truncates,
-  })
-}
-
 function storedFileReader(files: Files): ReadStoredFile {
   return async ({ organizationId, workspaceId, keyHash }, id, maxBytes) => {
     const file = await files.find({ organizationId, workspaceId: workspaceId ?? DEFAULT_WORKSPACE_ID }, id)
@@ -497,20 +329,6 @@ function offeredBy(
   }
 }
 
-/** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
-function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
-  const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
-  const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
-  return new WebEngines({
-    client,
-    clock,
-    engines: engines.length > 0 ? engines : simulated,
-    isSimulated: engines.length === 0,
-    byDefault,
-    timeoutMs,
-  })
-}
-
 /** Fetches pages for models. */
 function webFetcher({ config, clock, client, options }: Base): FetchPage {
   const direct = createPageFetcher({
@@ -520,39 +338,6 @@ function webFetcher({ config, clock, client, options }: Base): FetchPage {
   })
   const { simUrl } = options
   return simUrl === null || !listsSim(config) ? direct : withSimPages(direct, client, simUrl)
-}
-
-function webSearcherOf({ webEngines, log }: Base): WebSearcher {
-  return {
-    hosts(endpoint, limitsDomains) {
-      const place = placeOf(endpoint, FORMATS[textFormat(endpoint)])
-      return place.hosts('web_search') && (!limitsDomains || place.searchesDomains !== false)
-    },
-    hasEngine: webEngines.byDefault !== null,
-    search: (query, parameters, path, { signal, bill, caller, candidates }) =>
-      searchOnce(webEngines, log, {
-        query,
-        parameters,
-        path,
-        signal: abortSignalOf(signal),
-        bill,
-        caller,
-        isSimulated: candidates.every(({ endpoint }) => endpoint.provider.quirks.includes('simulated')),
-      }),
-  }
-}
-
-/** Access to documents: pages behind links, and OCR. */
-function fileReading({ config, catalog, client, clock }: Base) {
-  const { files } = config
-  const { links, ocr } = files
-  const provider = ocrProviderOf(files, catalog)
-  return {
-    fetchPage: links.enabled
-      ? createPageFetcher({ clock, ...links, proxyOf: createProxyOf(proxiesOf(config)) })
-      : null,
-    ocr: ocr === null || provider === null ? null : createOcr({ client, ...ocr, provider }),
-  }
 }
 
 interface Caches {

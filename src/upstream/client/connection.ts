@@ -7,7 +7,8 @@ import type { Socket } from 'node:net'
 import type { Clock } from '../../clock.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
 import type { Reader, ReadTurns } from './read-turns.ts'
-import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
+import type { ReplyHead } from './reply-head.ts'
+import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
   readonly clock: Clock

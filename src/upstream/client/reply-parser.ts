@@ -4,18 +4,25 @@
  * one framing only.
  */
 import { unavailable } from '../transport.ts'
+import {
+  CR,
+  FIELD,
+  invalid,
+  parseHead,
+  type ReplyHead,
+  refuseBareFeeds,
+  SPACE,
+  TAB,
+  tooLargeBody,
+  tooLargeHead,
+  wrongLength,
+} from './reply-head.ts'
 
 export interface ReplyLimits {
   /** Limit for status line and headers, and a second time for everything around the chunks of a body. */
   readonly maxHeaderBytes: number
   /** Limit for the body of one reply. */
   readonly maxResponseBytes: number
-}
-
-export interface ReplyHead {
-  readonly status: number
-  /** Lower-case names; a repeated header has its last value. No prototype. */
-  readonly headers: Readonly<Record<string, string>>
 }
 
 /** Callbacks of a parser, called from inside `push` and `end`. Each may call `stop`, and `onDone` may call `begin`. */
@@ -46,23 +53,12 @@ const OVER = 12
 /** The empty line after the last chunk was read. */
 const WHOLE = 13
 
-const TAB = 9
 const LF = 10
-const CR = 13
-const SPACE = 32
 const SEMICOLON = 59
 const DELETE = 127
 
 const START = 'HTTP/1.'
 const HEAD_END = '\r\n\r\n'
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: .*)?$/
-const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-/** Control characters, and line ends that are not CRLF. */
-const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
-const LENGTH = /^\d{1,15}$/
-/** One of the options of a connection. */
-const CLOSES = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
 /** Enough for 4 GiB in one chunk, more than any reply may have. */
 const SIZE_DIGITS = 8
 /** The value of a hexadecimal digit by its byte; -1 for every other byte. */
@@ -294,7 +290,7 @@ export class ReplyParser {
     const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
     if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
     if (end === -1) {
-      refuseBareLines(text, had)
+      refuseBareFeeds(text, had)
       this.#head = text
       return length
     }
@@ -327,77 +323,6 @@ export class ReplyParser {
   }
 }
 
-/** One pass over the lines, without a list of them: every reply has a head. */
-function parseHead(text: string) {
-  if (FORBIDDEN.test(text)) throw invalid()
-  const first = text.indexOf('\r\n')
-  const status = STATUS_LINE.exec(first === -1 ? text : text.slice(0, first))
-  if (status === null) throw invalid()
-  const headers: Record<string, string> = Object.create(null)
-  let length: number | null = null
-  let encoding: string | null = null
-  let isClosing = false
-  for (let at = first, next = first; next !== -1; at = next) {
-    at += 2
-    next = text.indexOf('\r\n', at)
-    const end = next === -1 ? text.length : next
-    const colon = text.indexOf(':', at)
-    if (colon === -1 || colon >= end) throw invalid()
-    const name = nameOf(text.slice(at, colon))
-    let [from, to] = [colon + 1, end]
-    // Spaces and tabs; other white space belongs to the value.
-    while (from < to && (text.charCodeAt(from) === SPACE || text.charCodeAt(from) === TAB)) from++
-    while (to > from && (text.charCodeAt(to - 1) === SPACE || text.charCodeAt(to - 1) === TAB)) to--
-    const value = text.slice(from, to)
-    headers[name] = value
-    if (name === 'content-length') {
-      if (length !== null || !LENGTH.test(value)) throw wrongLength()
-      length = Number(value)
-    } else if (name === 'transfer-encoding') {
-      encoding = encoding === null ? value.toLowerCase() : `${encoding},${value}`
-    } else if (name === 'connection') isClosing ||= CLOSES.test(value)
-  }
-  return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
-}
-
-/** Names of headers in lower case, by their spelling: providers repeat a few dozen. */
-const names = new Map<string, string>()
-const NAMES_MAX = 512
-const NAME_MAX_CHARS = 64
-
-/** @throws GatewayError for a name that is none */
-function nameOf(written: string): string {
-  const known = names.get(written)
-  if (known !== undefined) return known
-  if (!TOKEN.test(written)) throw invalid()
-  const name = written.toLowerCase()
-  if (names.size < NAMES_MAX && written.length <= NAME_MAX_CHARS) names.set(written, name)
-  return name
-}
-
-/** Refuses at once what can no longer become a head. @param from where the text was not looked at yet */
-function refuseBareLines(text: string, from: number): void {
-  for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
-    if (text.charCodeAt(at - 1) !== CR) throw invalid()
-  }
-}
-
 function expect(byte: number, wanted: number): void {
   if (byte !== wanted) throw invalid()
-}
-
-function invalid(): Error {
-  return unavailable('The provider sent a reply that is not valid HTTP')
-}
-
-function wrongLength(): Error {
-  return unavailable('The provider sent a reply of the wrong length')
-}
-
-function tooLargeBody(): Error {
-  return unavailable('The provider sent a reply that is too large')
-}
-
-function tooLargeHead(): Error {
-  return unavailable('The provider sent headers that are too large')
 }

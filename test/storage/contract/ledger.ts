@@ -1,6 +1,6 @@
 /** The contract of the usage ledger. */
 import type { Test } from 'tap'
-import { lineOf } from '../../../src/storage/usage-line.ts'
+import { lineOf } from '../../../src/storage/spool/usage-line.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
 import { someUsage } from '../usage.ts'

@@ -21,8 +21,8 @@ import {
   spoolFiles,
 } from '../../../src/storage/spool/spool.ts'
 import { claimAbandoned, claimSpoolFolder, spoolRoot } from '../../../src/storage/spool/spool-folder.ts'
+import { parseLines, type UsageLine, wholeRecord } from '../../../src/storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
-import { parseLines, type UsageLine, wholeRecord } from '../../../src/storage/usage-line.ts'
 import { TestClock } from '../../support/test-clock.ts'
 import { keep, someUsage } from '../usage.ts'
 

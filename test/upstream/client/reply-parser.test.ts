@@ -3,7 +3,8 @@ import { request } from 'node:http'
 import { createServer } from 'node:net'
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { type ReplyHead, ReplyParser } from '../../../src/upstream/client/reply-parser.ts'
+import type { ReplyHead } from '../../../src/upstream/client/reply-head.ts'
+import { ReplyParser } from '../../../src/upstream/client/reply-parser.ts'
 
 const LIMITS = { maxHeaderBytes: 1_000, maxResponseBytes: 10_000 }
 

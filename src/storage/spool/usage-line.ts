@@ -5,7 +5,7 @@
  * Versions read each other's lines: fields are only added, those of `Always` stay, and a default never changes. A line
  * that an older version would misread needs another file name (`spool.ts`), which it leaves alone.
  */
-import type { UsageAttempt, UsageRecord } from './usage.ts'
+import type { UsageAttempt, UsageRecord } from '../usage.ts'
 
 /** Fields that every line has, of every version. */
 type Always =

@@ -1,18 +1,20 @@
 /** The catalogue of the process: the Store, real lists of the simulated provider, and faults of either. */
+
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import type { KnownModel } from '../../src/providers/known-models.ts'
 import { type PackedCatalogue, unpackCatalogue } from '../../src/providers/packed.ts'
-import { createSim } from '../../src/sim/sim.ts'
-import type { SimTold } from '../../src/sim/speak-models.ts'
-import { openStore } from '../../src/storage/open.ts'
 import {
   CatalogueKeeper,
   IMPORT_SOURCE,
   providerSource,
   sourceOf,
-} from '../../src/threads/catalogue-keeper.ts'
+} from '../../src/services/catalogue-keeper.ts'
+import { createSim } from '../../src/sim/sim.ts'
+import type { SimTold } from '../../src/sim/speak-models.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { CATALOG_READING } from '../../src/threads/build/catalog.ts'
 import { createTransports } from '../../src/upstream/egress.ts'
 import { awayError, failingStore } from '../support/failing-store.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -45,6 +47,7 @@ async function world(t: Test, settings: Record<string, unknown> = {}) {
   }
   const keeper = (used: Pick<typeof store, 'catalogue'> = store): CatalogueKeeper => {
     const made = new CatalogueKeeper({
+      reading: CATALOG_READING,
       config: config(),
       simUrl: null,
       store: used,

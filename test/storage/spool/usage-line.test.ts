@@ -1,8 +1,14 @@
 /** The text of a usage record: small, whole again when it is read, and readable by other versions. */
 import t from 'tap'
-import type { UsageAttempt, UsageRecord } from '../../src/storage/usage.ts'
-import { lineOf, parseLine, parseLines, type UsageLine, wholeRecord } from '../../src/storage/usage-line.ts'
-import { someUsage } from './usage.ts'
+import {
+  lineOf,
+  parseLine,
+  parseLines,
+  type UsageLine,
+  wholeRecord,
+} from '../../../src/storage/spool/usage-line.ts'
+import type { UsageAttempt, UsageRecord } from '../../../src/storage/usage.ts'
+import { someUsage } from '../usage.ts'
 
 const again = (record: UsageRecord): UsageRecord => wholeRecord(JSON.parse(lineOf(record)) as UsageLine)
 

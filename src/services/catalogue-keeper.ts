@@ -8,6 +8,7 @@ import { type Config, ConfigError } from '../config/config.ts'
 import { systemCode, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { CatalogParts } from '../providers/catalog.ts'
+import type { KnownModels } from '../providers/compose.ts'
 import type { KnownModel } from '../providers/known-models.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { Provider } from '../providers/provider.ts'
@@ -15,9 +16,30 @@ import type { CatalogueSource } from '../storage/catalogue.ts'
 import type { Store } from '../storage/store.ts'
 import { listModels } from '../upstream/list-models.ts'
 import type { Transport } from '../upstream/transport.ts'
-import { askedProviders, configuredParts, discovers, importedFile, packParts } from './build/catalog.ts'
+
+/** How a catalogue is made from a configuration; see threads/build/catalog.ts. */
+export interface CatalogReading {
+  /** The models of the file that `catalogue.import` names; none without one. @throws ConfigError */
+  readonly importedFile: (config: Config) => readonly KnownModel[]
+  /** True if providers are asked for their models. */
+  readonly discovers: (config: Config) => boolean
+  readonly askedProviders: (config: Config, providers: Iterable<Provider>) => readonly Provider[]
+  /** @throws ConfigError */
+  readonly configuredParts: (config: Config, facts: CatalogFacts) => CatalogParts
+  readonly packParts: (parts: CatalogParts) => PackedCatalogue
+}
+
+export interface CatalogFacts {
+  /** Address of the simulated provider; null where none listens. */
+  readonly simUrl: string | null
+  /** Imported and discovered models. Default: none. */
+  readonly known?: KnownModels
+  /** Unix seconds, of models whose creation is not known. Default 0. */
+  readonly created?: number
+}
 
 export interface CatalogueKeeperDeps {
+  readonly reading: CatalogReading
   readonly config: Config
   readonly simUrl: string | null
   readonly store: Pick<Store, 'catalogue'>
@@ -79,9 +101,9 @@ export class CatalogueKeeper {
     this.#deps = deps
     this.#config = deps.config
     this.#created = unixSeconds(deps.clock)
-    this.#file = importedFile(deps.config)
+    this.#file = deps.reading.importedFile(deps.config)
     this.#parts = this.#compose(deps.config, this.#file)
-    this.#packed = packParts(this.#parts)
+    this.#packed = this.#deps.reading.packParts(this.#parts)
   }
 
   /** The current catalogue. */
@@ -107,7 +129,7 @@ export class CatalogueKeeper {
 
   /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
   reconfigure(config: Config): void {
-    const file = importedFile(config)
+    const file = this.#deps.reading.importedFile(config)
     const parts = this.#compose(config, file)
     this.#config = config
     this.#file = file
@@ -131,7 +153,7 @@ export class CatalogueKeeper {
   }
 
   #asked(): readonly Provider[] {
-    return askedProviders(this.#config, this.#parts.providers.values())
+    return this.#deps.reading.askedProviders(this.#config, this.#parts.providers.values())
   }
 
   /** @throws ConfigError */
@@ -140,12 +162,12 @@ export class CatalogueKeeper {
     const inFile = new Set(file.map(({ id }) => id))
     const imported = file.length === 0 ? stored : [...file, ...stored.filter(({ id }) => !inFile.has(id))]
     const discovered = new Map<string, readonly KnownModel[]>()
-    if (discovers(config)) {
+    if (this.#deps.reading.discovers(config)) {
       for (const [source, { models }] of this.#lists) {
         if (source !== IMPORT_SOURCE) discovered.set(source.slice(providerSource('').length), models)
       }
     }
-    return configuredParts(config, {
+    return this.#deps.reading.configuredParts(config, {
       simUrl: this.#deps.simUrl,
       known: { imported, discovered },
       created: this.#created,
@@ -164,7 +186,7 @@ export class CatalogueKeeper {
 
   #take(parts: CatalogParts): void {
     this.#parts = parts
-    this.#packed = packParts(parts)
+    this.#packed = this.#deps.reading.packParts(parts)
     this.#deps.onChange(this.#packed)
   }
 

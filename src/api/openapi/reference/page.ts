@@ -2,7 +2,7 @@
  * The reference page: the OpenAPI document as HTML, without scripts or external resources. Main thread, once per
  * process. Pure.
  */
-import type { JsonSchema } from './json-schema.ts'
+import type { JsonSchema } from '../json-schema.ts'
 import { PAGE_STYLE } from './page-style.ts'
 
 type Fields = Readonly<Record<string, unknown>>

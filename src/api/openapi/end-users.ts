@@ -1,0 +1,69 @@
+/** The interface description of end users. Pure. */
+import { Type } from '@sinclair/typebox'
+import { EndUserCreation, EndUserUpdate } from '../../protocol/management/management.ts'
+import {
+  type Descriptions,
+  flag,
+  listOf,
+  type OperationDescription,
+  oneRecord,
+  PAGE,
+  query,
+} from './description.ts'
+import { text } from './response.ts'
+
+const instant = Type.String({ format: 'date-time' })
+
+export const EndUser = Type.Object({
+  user: text,
+  is_active: Type.Boolean(),
+  weight: Type.Integer(),
+  created_at: instant,
+  updated_at: instant,
+})
+const USER = {
+  user: 'customer/42',
+  is_active: true,
+  weight: 1,
+  created_at: '2026-07-16T12:00:00.000Z',
+  updated_at: '2026-07-16T12:00:00.000Z',
+}
+
+const change: Omit<OperationDescription, 'parameters'> = {
+  tag: 'End users',
+  body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
+  answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
+}
+const deactivation: Omit<OperationDescription, 'parameters'> = {
+  tag: 'End users',
+  text: 'The record stays, so that its usage can still be identified.',
+  answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
+}
+const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]
+
+export const END_USERS: Descriptions = {
+  createEndUser: {
+    tag: 'End users',
+    body: {
+      schema: EndUserCreation,
+      examples: { user: { user: 'customer/42' }, weighted: { user: 'customer/43', weight: 3 } },
+    },
+    answers: { 201: oneRecord(EndUser, 'The new end user.', USER) },
+    failures: ['conflict'],
+  },
+  listEndUsers: {
+    tag: 'End users',
+    text: 'Oldest first.',
+    parameters: [
+      ...PAGE,
+      query('user', text, 'Only this one, exactly.'),
+      query('include_inactive', flag, 'true: inactive ones too.'),
+    ],
+    answers: { 200: listOf(EndUser, USER) },
+  },
+  getEndUser: { tag: 'End users', answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
+  updateEndUser: change,
+  updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
+  deleteEndUser: deactivation,
+  deleteEndUserByQuery: { ...deactivation, parameters: named, failures: ['not_found'] },
+}

@@ -1,0 +1,46 @@
+/** Rows of operations, by the kind of key that may use them. */
+import type { Handler, Method, Operation } from './operation.ts'
+
+/** Method, blank and path below `/v1`: the beginning of a row. */
+export type OperationAddress = `${Method} /${string}`
+
+/** For the callers of models, about what is theirs. */
+export function own(
+  address: OperationAddress,
+  id: string,
+  summary: string,
+  handler: Handler,
+  bytes = 0,
+): Operation {
+  return { ...row(address, id, summary, handler, bytes), key: 'inference' }
+}
+
+export function read(address: OperationAddress, id: string, summary: string, handler: Handler): Operation {
+  return { ...row(address, id, summary, handler, 0), key: 'any' }
+}
+
+export function manage(
+  address: OperationAddress,
+  id: string,
+  summary: string,
+  handler: Handler,
+  bodyLimitBytes = 0,
+) {
+  return { ...row(address, id, summary, handler, bodyLimitBytes), key: 'management' } as const
+}
+
+export function row(
+  address: OperationAddress,
+  id: string,
+  summary: string,
+  handler: Handler,
+  bodyLimitBytes: number,
+) {
+  const accept: 'json' | 'none' = bodyLimitBytes > 0 ? 'json' : 'none'
+  return { ...described(address, id, summary), bodyLimitBytes, accept, handler }
+}
+
+export function described(address: OperationAddress, id: string, summary: string) {
+  const [method, path] = address.split(' ') as [Method, string]
+  return { id, summary, method, path, dialect: null }
+}

@@ -1,0 +1,50 @@
+/** Settings of documents in requests: links, PDF and OCR. Pure. */
+import { Type } from '@sinclair/typebox'
+import { group, Milliseconds, ModelName, nullable, Slug, setting } from './setting.ts'
+
+export const filesSettings = group({
+  links: group({
+    enabled: setting(
+      Type.Boolean(),
+      'false: the [file-parser plugin](plugins.md) does not follow links to documents',
+      { default: true },
+    ),
+    allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
+    allowPrivate: setting(
+      Type.Boolean(),
+      'true: any address and port, over HTTP too; the system looks names up (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
+      { default: false },
+    ),
+    maxBytes: setting(
+      Type.Integer({ minimum: 1, maximum: 52_428_800 }),
+      'maximum size of one document; a thread keeps at most 16 times as much in memory',
+      { default: 10_485_760 },
+    ),
+    timeoutMs: setting(
+      Milliseconds,
+      'time limit for one link, including name lookup, redirects and download',
+      { default: 10_000 },
+    ),
+  }),
+  pdf: group({
+    timeoutMs: setting(
+      Milliseconds,
+      'time limit for reading one document with the engine `pdf-text`, once a worker has started. Two thousand pages take less than half of the default',
+      { default: 5_000 },
+    ),
+  }),
+  ocr: nullable(
+    group({
+      provider: setting(
+        Slug,
+        'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the engine `mistral-ocr`; without it requests that name the engine are refused',
+      ),
+      model: setting(ModelName, 'its model, for instance `mistral-ocr-latest`'),
+      timeoutMs: setting(
+        Milliseconds,
+        'time limit for the start of its answer; a long scan takes a minute before the first byte',
+        { default: 120_000 },
+      ),
+    }),
+  ),
+})

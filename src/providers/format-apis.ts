@@ -1,0 +1,29 @@
+/** What the APIs of each format have beside their calls: lists of models, addresses of deployments. Pure. */
+import type { AnyFormatName } from './provider.ts'
+
+/** A row for each format, so that the compiler asks for that of a new one. */
+export interface FormatApi {
+  /** How to ask for the list of models; null: the API has no known list. */
+  readonly list: { readonly largestPage: string; readonly headers: Readonly<Record<string, string>> } | null
+  /** The end of the address of a deployment that answers in the format; null: there are none. */
+  readonly deploymentPath: string | null
+}
+
+const PLAIN_LIST = { largestPage: '', headers: {} } as const
+const NONE: FormatApi = { list: null, deploymentPath: null }
+
+export const API_OF_FORMAT: Readonly<Record<AnyFormatName, FormatApi>> = {
+  'openai-responses': { list: PLAIN_LIST, deploymentPath: '/responses' },
+  'openai-chat': { list: PLAIN_LIST, deploymentPath: '/chat/completions' },
+  'openai-embeddings': { list: PLAIN_LIST, deploymentPath: '/embeddings' },
+  'anthropic-messages': {
+    list: { largestPage: 'limit=1000', headers: { 'anthropic-version': '2023-06-01' } },
+    deploymentPath: '/messages',
+  },
+  'google-gemini': { list: { largestPage: 'pageSize=1000', headers: {} }, deploymentPath: null },
+  'bedrock-converse': NONE,
+  'cohere-embeddings': NONE,
+  'gemini-embeddings': NONE,
+  'vertex-embeddings': NONE,
+  'ollama-embeddings': NONE,
+}

@@ -1,0 +1,53 @@
+/** The verbs of the ledger: usage records, their totals, and their removal. */
+
+import type { UsageLine } from './spool/usage-line.ts'
+import type {
+  ActivityFilter,
+  ActivityRow,
+  ClientActivityFilter,
+  ClientActivityRow,
+  FillProgress,
+  LatestFilter,
+  UsageFilter,
+  UsageRecord,
+  UsageTotals,
+} from './usage.ts'
+
+/** What became of some lines. */
+export interface AddedLines {
+  /** New records. */
+  readonly added: number
+  /** Lines that are no records: a kill or a full disk left them incomplete. */
+  readonly spoilt: number
+}
+
+export interface LedgerStore {
+  /** Adds the records whose ids are new. Returns their number. */
+  add(records: readonly UsageLine[]): Promise<number>
+  /** Adds the same from lines of the spool, which an engine may read itself. Lines that are no records are left out. */
+  addLines(lines: string): Promise<AddedLines>
+  /** Null if the organization has no record of that id. */
+  find(id: string, organizationId: string): Promise<UsageRecord | null>
+  /** The latest records, newest first; those before `before` in this order. */
+  latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
+  usageSince(filter: UsageFilter): Promise<UsageTotals>
+  /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
+  activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
+  /**
+   * One row per day (UTC), session or agent, model and provider, newest day first, of the records that name one; null:
+   * these are more than CLIENT_RECORDS_MAX. Records that were removed are in none.
+   */
+  clientActivity(filter: ClientActivityFilter): Promise<readonly ClientActivityRow[] | null>
+  /**
+   * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
+   * none is left. Safe on several instances at once.
+   */
+  fillTotals(limit: number): Promise<FillProgress | null>
+  /** Removes up to `limit` records from before a time (ISO 8601 UTC); their totals stay. Returns their number. */
+  prune(before: string, limit: number): Promise<number>
+  /**
+   * Removes up to `limit` records of requests for which nobody was asked, of each workspace those before its newest
+   * `most`; their totals stay. Returns their number.
+   */
+  pruneUnasked(most: number, limit: number): Promise<number>
+}

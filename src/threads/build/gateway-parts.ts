@@ -1,0 +1,155 @@
+/** What the parts of the gateway of one thread share: store, catalogue, connections, task pool. Composition root. */
+import type { KeyObject } from 'node:crypto'
+import { Guardrails } from '../../access/guardrails.ts'
+import { type Clock, systemClock, unixSeconds } from '../../clock.ts'
+import type { Config } from '../../config/config.ts'
+import { createVault, type Vault } from '../../credentials/vault.ts'
+import type { VaultKey } from '../../credentials/vault-keys.ts'
+import { Files, openContents } from '../../files/files.ts'
+import { prepareGuardrail } from '../../gateway/guard/guard.ts'
+import type { EndpointHealth } from '../../health/health.ts'
+import type { Counters } from '../../limits/counters.ts'
+import type { Log } from '../../log/log.ts'
+import { createMetrics, type Metrics } from '../../metrics/metrics.ts'
+import type { Pins } from '../../pins/pins.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { PackedCatalogue } from '../../providers/packed.ts'
+import type { SandboxCalls } from '../../sandbox/sandbox.ts'
+import { CatalogueHolder } from '../../services/live-catalogue.ts'
+import { simEngine } from '../../sim/rows.ts'
+import { openStore } from '../../storage/open.ts'
+import type { Store } from '../../storage/store.ts'
+import { createTaskPool, type GatewayTasks } from '../../tasks/pool/pool.ts'
+import type { McpLibrary } from '../../tools/mcp/library.ts'
+import { WebEngines } from '../../tools/web/engines.ts'
+import { createProxyOf, createTransports } from '../../upstream/egress.ts'
+import { GoogleTokens } from '../../upstream/google-tokens.ts'
+import type { Transport } from '../../upstream/transport.ts'
+import { proxiesOf } from '../proxies.ts'
+import { createTextReader } from '../text-reader.ts'
+import { configuredParts, importedFile, listsSim, metricLabels, packParts, seriesOf } from './catalog.ts'
+
+export interface GatewayOptions {
+  readonly config: Config
+  readonly simUrl: string | null
+  /** The catalogue as the main thread packed it. Default: that of the configuration. */
+  readonly catalogue?: PackedCatalogue | null
+  /** See credentials/vault-keys.ts. */
+  readonly endUserKey: KeyObject
+  /** All master keys; the first one seals. */
+  readonly vaultKeys: readonly VaultKey[]
+  /** Names the thread in metrics; the same again after a restart. Default `serve-0`. */
+  readonly thread?: string
+  readonly log: Log
+  /** Spool folder of usage records; see LedgerShipper. */
+  readonly spoolFolder: string
+  /** Names the files there; default: a random name. */
+  readonly spoolWriter?: string
+  /** Closed with the gateway. Default: opened as the configuration says. */
+  readonly store?: Store
+  /** Quota counters; default: counters of this instance alone. */
+  readonly counters?: Counters
+  /** The health of endpoints. Default: as this gateway sees it itself. */
+  readonly health?: EndpointHealth
+  /** The pins of conversations; default: pins of this gateway alone. */
+  readonly pins?: Pins
+  /** The containers of the main thread; default: containers of this gateway alone. */
+  readonly sandbox?: SandboxCalls
+  /** Default: one of this gateway alone. */
+  readonly mcpLibrary?: McpLibrary
+  readonly clock?: Clock
+  /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
+  readonly draw?: () => number
+}
+
+/** Shared parts of one thread. */
+export interface Base {
+  readonly options: GatewayOptions
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Log
+  readonly catalog: Catalog
+  readonly catalogue: CatalogueHolder
+  readonly metrics: Metrics
+  readonly store: Store
+  readonly vault: Vault
+  readonly client: Transport
+  /** Of service accounts of providers. */
+  readonly tokens: GoogleTokens
+  readonly tasks: GatewayTasks
+  readonly webEngines: WebEngines
+  readonly files: Files
+}
+
+export async function openBase(options: GatewayOptions): Promise<Base> {
+  const { config, log, clock = systemClock } = options
+  const packed = options.catalogue ?? packParts(configuredParts(config, factsOf(options)))
+  const catalogue = new CatalogueHolder(packed)
+  const { catalog } = catalogue
+  const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
+  const client = createTransports({
+    clock,
+    log,
+    ...config.upstream,
+    proxies: proxiesOf(config),
+    onReplay: () => metrics.upstreamReplays.inc(),
+  })
+  catalogue.follow((_, next) => metrics.learn(seriesOf(next)))
+  // The setting is for the whole process, so that more serve threads do not multiply the workers.
+  // At least two for each, so that long tasks leave one to short ones.
+  const workers = Math.max(2, Math.ceil(config.threads.tasks / config.threads.serve))
+  const store = options.store ?? (await openStore(config.storage.url, { wait: false }))
+  const tasks = createTaskPool({ threads: workers, clock, metrics })
+  return {
+    options,
+    config,
+    clock,
+    log,
+    catalog,
+    catalogue,
+    metrics,
+    store,
+    vault: createVault(options.vaultKeys),
+    client,
+    tokens: new GoogleTokens({ client, clock }),
+    tasks,
+    webEngines: webEnginesOf(options, client, clock),
+    files: new Files({
+      store,
+      contents: openContents(config.tools.files, { clock, proxyOf: createProxyOf(proxiesOf(config)) }),
+      room: config.tools.files,
+      readText: createTextReader(tasks, config.storage.url),
+      clock,
+    }),
+  }
+}
+
+/** Without a main thread nothing is imported but what the configuration names. */
+function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
+  const known = { imported: importedFile(config), discovered: new Map() }
+  return { simUrl, known, created: unixSeconds(clock) }
+}
+
+/** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
+export function webEnginesOf(
+  { config, simUrl }: GatewayOptions,
+  client: Transport,
+  clock: Clock,
+): WebEngines {
+  const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
+  const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
+  return new WebEngines({
+    client,
+    clock,
+    engines: engines.length > 0 ? engines : simulated,
+    isSimulated: engines.length === 0,
+    byDefault,
+    timeoutMs,
+  })
+}
+
+export function guardrailsOf({ store, clock, log }: Base) {
+  return new Guardrails({ store, clock, log, prepare: prepareGuardrail })
+}
+
+export type GuardrailCache = ReturnType<typeof guardrailsOf>

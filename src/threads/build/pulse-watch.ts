@@ -1,0 +1,53 @@
+/** Reports threads whose event loop is blocked, by the pulses that they send. Main thread. */
+import type { Log } from '../../log/log.ts'
+import { PULSE_MS } from '../messages.ts'
+import type { SupervisedThread } from '../supervised-thread.ts'
+
+const HUNG_MS = 10_000
+
+export interface PulseWatchOptions {
+  readonly log: Pick<Log, 'notice'>
+  /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
+  readonly hungMs?: number
+}
+
+export class PulseWatch {
+  /** Threads whose event loop is blocked. */
+  readonly hung = new Set<SupervisedThread>()
+  readonly #threads: readonly SupervisedThread[]
+  readonly #options: PulseWatchOptions
+  #watchedMs = 0
+
+  /** @param threads that work, now and later */
+  constructor(threads: readonly SupervisedThread[], options: PulseWatchOptions) {
+    this.#threads = threads
+    this.#options = options
+  }
+
+  begin(): void {
+    this.#watchedMs = performance.now()
+  }
+
+  /**
+   * A hung thread is reported, not terminated: ending a worker whose sockets are open makes the HTTP library end the
+   * whole process, and with it the streams of all other threads.
+   */
+  look(): void {
+    const nowMs = performance.now()
+    const lateMs = nowMs - this.#watchedMs - PULSE_MS
+    this.#watchedMs = nowMs
+    // This thread was blocked itself, and has not read the pulses yet.
+    if (lateMs > PULSE_MS) return
+    const { log, hungMs = HUNG_MS } = this.#options
+    for (const thread of this.#threads) {
+      const hangs = thread.silentMs > hungMs
+      if (hangs === this.hung.has(thread)) continue
+      if (hangs) this.hung.add(thread)
+      else this.hung.delete(thread)
+      const { name } = thread.kind
+      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread responds again`, {
+        thread: thread.name,
+      })
+    }
+  }
+}
