@@ -200,7 +200,7 @@ t.test(
             const name = `${verb}, ${error.code}, ${tookEffect ? 'after' : 'before'}, ${idempotencyKey}`
             t.match(
               await inline.refused(BATCH, { idempotencyKey }),
-              { code: 'service_unavailable', retryAfterSeconds: 1, cause: { code: error.code } },
+              { code: 'store_unavailable', retryAfterSeconds: 1, cause: { code: error.code } },
               name,
             )
             t.equal(inline.uploads.bytes, 0)
