@@ -96,7 +96,7 @@ async function ask(id: string, terms: Ask = {}): Promise<Record<string, unknown>
   }
   const content = documented.content[media ?? '']
   t.ok(content, `${label}: ${media} is documented`)
-  if (media === 'application/octet-stream') return { text }
+  if (media === 'application/octet-stream' || media === 'application/x-jsonl') return { text }
   if (media === 'text/event-stream') {
     const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => JSON.parse(data) as unknown)
     const check = checks(content?.schema['contentSchema'] as Record<string, unknown>)
@@ -168,6 +168,15 @@ t.test('a stream that is read again', async () => {
   await ask('resumeResponse', { params: { id }, query: { stream: 'true', starting_after: '1' } })
   await ask('resumeResponse', { params: { id }, query: { stream: 'false' }, status: 400 })
   await ask('resumeResponse', { query: { stream: 'true' }, status: 404 })
+  const asked = { model: 'sim/echo', messages: HELLO, stream: true }
+  const headers = { 'X-Gateway-Resumable': 'true' }
+  const query = { stream: 'true', starting_after: '1' }
+  const chat = idIn(await ask('createChatCompletion', { body: asked, headers }))
+  await ask('resumeChatCompletion', { params: { id: chat }, query: { ...query, starting_after: '0' } })
+  await ask('resumeChatCompletion', { query, status: 404 })
+  const message = idIn(await ask('createMessage', { body: { ...asked, max_tokens: 100 }, headers }))
+  await ask('resumeMessage', { params: { id: message }, query })
+  await ask('resumeMessage', { params: { id: message }, query: { stream: 'false' }, status: 400 })
 })
 
 t.test('chat completions', async () => {
@@ -270,6 +279,27 @@ t.test('batches', async () => {
   await ask('cancelBatch', { params: { id: other } })
   await ask('listBatches', { query: { limit: '10', created_after: '1000000000' } })
   await ask('deleteBatch', { params: { id } })
+})
+
+t.test('batches of messages', async () => {
+  const params = { model: 'sim/echo', max_tokens: 100, messages: HELLO }
+  const body = { requests: [{ custom_id: 'a', params }] }
+  const id = idIn(await ask('createMessageBatch', { body }))
+  await ask('getMessageBatch', { params: { id } })
+  await ask('getMessageBatchResults', { params: { id }, status: 409 })
+  await ask('deleteMessageBatch', { params: { id }, status: 409 })
+  await endBatch(storageUrl, id, {
+    resultOf: number => ({
+      id: `batch_req_${number}`,
+      response: { status_code: 200, request_id: 'gen-1', body: { id: 'gen-1' } },
+      error: null,
+    }),
+  })
+  await ask('getMessageBatchResults', { params: { id } })
+  await ask('listMessageBatches', { query: { limit: '10' } })
+  await ask('deleteMessageBatch', { params: { id } })
+  const other = idIn(await ask('createMessageBatch', { body }))
+  await ask('cancelMessageBatch', { params: { id: other } })
 })
 
 t.test('files', async t => {
