@@ -4,7 +4,7 @@
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
-import type { AlertDelivery, AlertStore } from '../storage/alerts.ts'
+import type { AlertDelivery, AlertStore, TakenDelivery } from '../storage/alerts.ts'
 import { type AlertEvent, alertBody, alertId } from './alert.ts'
 import type { Receiver } from './receiver.ts'
 
@@ -22,6 +22,7 @@ const LOOK_MS = 1_000
 const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
 const PAUSE_MAX_MS = 300_000
+/** For each receiver. */
 const TAKEN_MAX = 20
 /** Alerts that wait in memory while the Store is away. */
 const WAITING_MAX = 1_000
@@ -44,14 +45,15 @@ export class Outbox {
   raise(event: AlertEvent): void {
     const { receivers, gateway, clock } = this.#options
     const id = alertId(event)
-    if (this.#closed || this.#known.has(id)) return
+    // What has no room now counts as unknown, so that the next look can raise it.
+    if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return
     this.#known.add(id)
     if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()
     const createdAt = isoInstant(clock.nowMs())
     const body = alertBody(event, gateway, createdAt)
     const object = `${event.object.kind} ${event.object.id}`
     for (const { id: receiver, wants } of receivers)
-      if (wants(event.type) && this.#waiting.length < WAITING_MAX)
+      if (wants(event.type))
         this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
   }
 
@@ -76,8 +78,10 @@ export class Outbox {
         await store.alerts.add(next, clock.nowMs())
         this.#waiting.shift()
       }
-      const ids = receivers.map(({ id }) => id)
-      const taken = await store.alerts.take(ids, clock.nowMs(), LEASE_MS, TAKEN_MAX)
+      // Each has a share of its own: what waits for one that is away must not hold up the others.
+      const taken: TakenDelivery[] = []
+      for (const { id } of receivers)
+        taken.push(...(await store.alerts.take([id], clock.nowMs(), LEASE_MS, TAKEN_MAX)))
       await Promise.all(taken.map(each => this.#deliver(each)))
     } catch {
       // The Store is away, which its own watch tells: what waits is tried again.

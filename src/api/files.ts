@@ -122,7 +122,12 @@ function filterOf(query: URLSearchParams, key: KeyRecord): FileFilter {
 export function findFile(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
     const output = await outputOf(deps, request)
-    reply.json(200, output === null ? fileDocument(await found(deps, request)) : await outputDocument(output))
+    reply.json(
+      200,
+      output === null
+        ? fileDocument(await found(deps, request))
+        : await outputDocument(output, request.signal),
+    )
   }
 }
 
@@ -134,7 +139,8 @@ export function readFileContent(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
     const output = await outputOf(deps, request)
     const file = output ?? (await found(deps, request))
-    const chunks = output === null ? deps.files.read(file as FileRecord, request.key.hash) : output.chunks()
+    const chunks =
+      output === null ? deps.files.read(file as FileRecord, request.key.hash) : output.chunks(request.signal)
     await streamChunks(
       reply,
       request.signal,

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import {
   appendFileSync,
+  existsSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -107,7 +108,8 @@ export class UsageExport {
     const startedMs = clock.nowMs()
     try {
       if (this.#openBytes > 0) {
-        this.#name(this.#open)
+        // Another process of the folder may have named it.
+        if (existsSync(this.#open)) this.#name(this.#open)
         this.#openBytes = 0
       }
       for (const name of this.#left(false)) {

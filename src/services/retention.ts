@@ -12,6 +12,7 @@ export interface RetentionOptions {
   readonly store: {
     readonly ledger: Pick<Store['ledger'], 'prune' | 'pruneUnasked'>
     readonly audit: Pick<Store['audit'], 'prune'>
+    readonly alerts: Pick<Store['alerts'], 'prune'>
     readonly batches: { readonly work: Pick<Store['batches']['work'], 'prune'> }
   }
   readonly files: Pick<Files, 'sweep'>
@@ -59,6 +60,7 @@ export function startRetention(options: RetentionOptions): Retention {
       lists: [
         limit => store.ledger.prune(before(retention.usageDays), limit),
         limit => store.audit.prune(before(retention.auditDays), limit),
+        limit => store.alerts.prune(before(retention.auditDays), limit),
         limit => store.batches.work.prune(before(retention.batchDays), clock.nowMs(), limit),
         // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
         limit => files.sweep(before(1), limit),

@@ -43,7 +43,7 @@ export interface AlertStore {
   ): Promise<{ readonly id: string; readonly type: string } | null>
   /** API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC). */
   expiringKeys(from: string, to: string, limit: number): Promise<readonly ExpiringKey[]>
-  /** Removes delivered ones from before a time (ISO 8601 UTC). Returns their number. */
+  /** Removes those, delivered or not, from before a time (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
 }
 

@@ -106,7 +106,7 @@ export class RequestTrace {
       startedMs: exchange.watch.startedMs,
       endedMs: null,
       operation,
-      requestedModel: request.model ?? null,
+      requestedModel: plain(request.model),
       isStreamed: request.stream === true,
       temperature: request.temperature ?? null,
       topP: request.top_p ?? null,
@@ -142,7 +142,7 @@ export class RequestTrace {
   }
 }
 
-/** A name that a trace can show: of functions, calls, answers of providers. */
+/** A name that a trace can show: of models, functions, calls, answers of providers. */
 const PLAIN_NAME = /^[\w.:/@+-]{1,128}$/
 /** Our keys, wherever somebody has put one. */
 const KEY = /sk-gw-/i

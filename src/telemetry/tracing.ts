@@ -29,6 +29,8 @@ export interface TracingDeps {
 const SEND_MS = 250
 /** In one message: four thousand kept traces a second. */
 const TRACES_MAX = 1_000
+/** In one message, of one key, beside the chosen ones: who fails as fast as he can leaves room for others. */
+const UNCHOSEN_MAX = 100
 /** Stages of one request that are told: those of some turns. */
 const STAGES_MAX = 64
 
@@ -38,6 +40,8 @@ export class Tracing {
   readonly #ids = new TraceIds()
   #ended: EndedTrace[] = []
   #dropped = 0
+  /** Kept ones that were not chosen, by key; undefined: no key was accepted. */
+  readonly #unchosen = new Map<string | undefined, number>()
   #isWaiting = false
 
   constructor(deps: TracingDeps, terms: TracingTerms) {
@@ -56,7 +60,7 @@ export class Tracing {
       this.#isWaiting = true
       this.#deps.clock.after(SEND_MS, this.#flush)
     }
-    if (this.#ended.length === TRACES_MAX) {
+    if (this.#ended.length === TRACES_MAX || !this.#hasRoom(trace, line)) {
       this.#dropped++
       return
     }
@@ -82,6 +86,7 @@ export class Tracing {
     this.#ended = []
     this.#dropped = 0
     this.#isWaiting = false
+    this.#unchosen.clear()
     this.#deps.send(ended, dropped)
   }
 
@@ -95,6 +100,13 @@ export class Tracing {
     if (outcome === 'failed' || outcome === 'refused' || error != null) return true
     const isHidden = this.#terms.trust === 'always' && trace.askedFor === false
     return !isHidden && (durationMs > this.#terms.keepSlowerThanMs || this.#isChosen(trace))
+  }
+
+  #hasRoom(trace: RequestTrace, { key }: ExchangeLine): boolean {
+    if (this.#isChosen(trace)) return true
+    const count = (this.#unchosen.get(key) ?? 0) + 1
+    this.#unchosen.set(key, count)
+    return count <= UNCHOSEN_MAX
   }
 
   /** All gateways choose the same traces: the last 52 bits of the id decide. */

@@ -169,3 +169,33 @@ t.test('private addresses and plain HTTP need leave, and no message repeats an a
     message: 'urlFile cannot be read (ENOENT)',
   })
 })
+
+t.test('what waits for a receiver that is away does not hold up the others', async t => {
+  const [away, well] = [await receiver(t), await receiver(t)]
+  away.status = 500
+  const rows = [
+    { url: away.url, allowPrivate: true, events: ['provider.down'] },
+    { url: well.url, allowPrivate: true, events: ['budget.80'] },
+  ] as const
+  const { outboxes } = await nodes(t, rows, 1)
+  const [outbox] = outboxes
+  if (outbox === undefined) throw new Error('one outbox')
+  for (let at = 0; at < 50; at++) outbox.raise({ ...SPENT, type: 'provider.down', window: `${at}` })
+  outbox.raise(SPENT)
+  await outbox.run()
+  t.equal(well.got.length, 1)
+})
+
+t.test('what had no room is raised again later', async t => {
+  const hook = await receiver(t)
+  const { outboxes } = await nodes(t, [{ url: hook.url, allowPrivate: true }], 1)
+  const [outbox] = outboxes
+  if (outbox === undefined) throw new Error('one outbox')
+  for (let at = 0; at < 1_000; at++) outbox.raise({ ...SPENT, window: `${at}` })
+  const last = { ...SPENT, type: 'credits.low' } as const
+  outbox.raise(last)
+  await outbox.run()
+  outbox.raise(last)
+  for (let run = 0; run < 51; run++) await outbox.run()
+  t.ok(hook.got.some(({ body }) => body.id === alertId(last)))
+})

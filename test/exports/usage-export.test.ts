@@ -1,7 +1,7 @@
 /** Exports of usage to a folder, to an address that is down for a while, and to a bucket. */
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -156,4 +156,20 @@ t.test('a bucket is asked with a signature, one object below the prefix', async 
         /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/20260102\/eu-central-1\/s3\/aws4_request, .*Signature=[0-9a-f]{64}$/,
     },
   ])
+})
+
+t.test('a file that another process has named is no failure of this one', async t => {
+  const root = t.testdir({})
+  const out = join(root, 'out')
+  const { start, lines } = world(t, { url: `file:${out}` }, root)
+  const first = start()
+  first.take([record('gen-1')])
+  const state = join(root, 'state')
+  const open = readdirSync(state).find(name => name.startsWith('open-')) ?? ''
+  renameSync(join(state, open), join(state, 'other-gen-1-00000000.jsonl'))
+  await first.run()
+  t.same(lines, [])
+  t.same(readdirSync(out), ['other-gen-1-00000000.jsonl'])
+  t.equal(first.lagSeconds, 0)
+  await first.close()
 })

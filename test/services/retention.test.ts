@@ -152,3 +152,29 @@ t.test('finished batches go after their days with all their lines, and younger o
   t.equal(await store.batches.work.prune('', clock.nowMs(), 1), 0, 'nothing is left of it')
   await shorter.close()
 })
+
+t.test('alerts go with the audit records of their age, delivered or not', async t => {
+  const { store, log, clock, ago, go } = await setUp(t)
+  const add = (alertId: string, days: number) =>
+    store.alerts.add(
+      { alertId, receiver: 'r', type: 'budget.80', object: 'key k', body: '{}', createdAt: ago(days) },
+      NOW,
+    )
+  for (const alertId of ['delivered', 'never delivered']) await add(alertId, 31)
+  await add('young', 29)
+  for (const alertId of ['delivered', 'young']) await store.alerts.settle(alertId, 'r', null)
+  const retention = startRetention({
+    files,
+    store,
+    retention: { usageDays: 400, auditDays: 30, batchDays: 400, unaskedRecords: 100 },
+    shipped: async () => true,
+    clock,
+    log,
+  })
+  await go(60_000)
+  t.same(await store.alerts.take(['r'], NOW, 1, 10), [])
+  t.match(await store.alerts.latest(['budget.80'], 'key k'), { id: 'young' })
+  t.equal(await add('delivered', 31), true, 'its row is gone')
+  t.equal(await add('young', 29), false)
+  await retention.close()
+})

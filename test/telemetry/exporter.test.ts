@@ -27,7 +27,12 @@ const trace = (number: number): EndedTrace => ({
 })
 const traces = (count: number): EndedTrace[] => Array.from({ length: count }, (_, at) => trace(at + 1))
 
-function start(url: string, clock: Clock = systemClock, timeoutMs = 1_000) {
+function start(
+  url: string,
+  clock: Clock = systemClock,
+  timeoutMs = 1_000,
+  headers: Readonly<Record<string, string>> = {},
+) {
   const counts = { sent: 0, refused: 0, dropped: 0 }
   const lines: string[] = []
   const terms = exportTerms(
@@ -37,7 +42,7 @@ function start(url: string, clock: Clock = systemClock, timeoutMs = 1_000) {
       protocol: 'http/protobuf',
       timeoutMs,
       compression: 'none',
-      headers: {},
+      headers,
       serviceName: 'sluice',
       resource: {},
     },
@@ -126,4 +131,15 @@ t.test('a collector that hangs is left after its time, and the process ends with
   t.equal(collector.headers.length, 4)
   await exporter.close()
   await collector.close()
+})
+
+t.test('headers that no request can have cost the traces, and not the process', async t => {
+  const { exporter, counts, lines } = start('http://127.0.0.1:1', systemClock, 1_000, {
+    authorization: 'Bearer x\n',
+  })
+  exporter.take(traces(512), 0)
+  await until('all are refused', () => counts.refused === 512)
+  t.equal(lines.length, 1)
+  t.match(lines[0], 'the collector takes no traces')
+  await exporter.close()
 })

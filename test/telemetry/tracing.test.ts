@@ -77,3 +77,34 @@ t.test('a thread keeps a bounded number for its next message, and counts the oth
   t.equal(dropped(), 200)
   t.end()
 })
+
+t.test('a key that fails as fast as it can leaves room for the failures of others', t => {
+  const { tracing, kept, dropped } = start()
+  const fail = (key?: string) => {
+    const line = { ...EXCHANGE_LINE, outcome: 'refused' as const, error: null, key }
+    tracing.ended(tracing.begin(), line, new TracedStopwatch(0), 1)
+  }
+  for (let request = 0; request < 2_000; request++) fail('loud')
+  for (let request = 0; request < 2_000; request++) fail()
+  fail('quiet')
+  tracing.flush()
+  t.equal(kept.filter(({ line }) => line.key === 'quiet').length, 1)
+  t.equal(kept.length, 201)
+  t.equal(dropped(), 3_800)
+  kept.length = 0
+  fail('loud')
+  tracing.flush()
+  t.equal(kept.length, 1, 'the next message has room again')
+  t.end()
+})
+
+t.test('a key in the place of the name of a model is not shown', t => {
+  const { tracing } = start()
+  const opened = (model: string) =>
+    tracing.begin().open({ id: 'gen-1', watch: { startedMs: 0 }, request: { model } }, 'chat', 'a'.repeat(16))
+      .notes.requestedModel
+  t.equal(opened('anthropic/claude-sonnet-4.5:thinking'), 'anthropic/claude-sonnet-4.5:thinking')
+  t.equal(opened('sk-gw-v1-0123456789abcdef'), null)
+  t.equal(opened('tell me a secret'), null)
+  t.end()
+})

@@ -5,6 +5,7 @@
 import { resultId } from '../../batches/ids.ts'
 import { isTerminal } from '../../batches/states.ts'
 import { GatewayError } from '../../errors.ts'
+import type { RequestSignal } from '../../signal.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
 import type { Store } from '../../storage/store.ts'
 
@@ -26,8 +27,11 @@ export interface BatchOutput {
   readonly batch: BatchRecord
   readonly id: string
   readonly filename: string
-  /** From the beginning, whole lines at a time. Throws `not_found` if the batch is deleted meanwhile. */
-  chunks(): AsyncIterable<Uint8Array>
+  /**
+   * From the beginning, whole lines at a time, until the request ends. Throws `not_found` if the batch is deleted
+   * meanwhile.
+   */
+  chunks(signal: RequestSignal): AsyncIterable<Uint8Array>
 }
 
 /** Of one read from the Store, which holds up the thread. */
@@ -57,15 +61,15 @@ export function openOutput(
 ): BatchOutput | null {
   const id = outputFileId(batch, kind)
   if (id === null) return null
-  const chunks = (): AsyncIterable<Uint8Array> =>
-    resultChunks(store, batch, kind === 'output' ? ANSWERED : FAILED)
+  const chunks = (signal: RequestSignal): AsyncIterable<Uint8Array> =>
+    resultChunks(store, batch, kind === 'output' ? ANSWERED : FAILED, signal)
   return { batch, id, filename: `${batch.id}_${kind}.jsonl`, chunks }
 }
 
 /** The file as OpenAI's clients read it. */
-export async function outputDocument({ batch, id, filename, chunks }: BatchOutput) {
+export async function outputDocument({ batch, id, filename, chunks }: BatchOutput, signal: RequestSignal) {
   let bytes = 0
-  for await (const chunk of chunks()) bytes += chunk.byteLength
+  for await (const chunk of chunks(signal)) bytes += chunk.byteLength
   return {
     id,
     object: 'file',
@@ -111,12 +115,13 @@ const FAILED: ResultTexts = {
 
 /**
  * The lines of a batch that has ended: results in the order of the requests, then requests without one. Throws
- * `not_found` if the batch is deleted meanwhile.
+ * `not_found` if the batch is deleted meanwhile, and the reason of the abort once nobody waits for them.
  */
 export async function* resultChunks(
   { batches }: Pick<Store, 'batches'>,
   batch: BatchRecord,
   texts: ResultTexts,
+  signal: RequestSignal,
 ): AsyncGenerator<Uint8Array> {
   for (let last = -1; ; ) {
     const page = await batches.results(batch.id, last, PAGE)
@@ -128,6 +133,8 @@ export async function* resultChunks(
     if (text !== '') yield Buffer.from(text)
     last = end.number
     await breath()
+    // Pages without a line in the file are read too, and nobody else would notice.
+    signal.throwIfAborted()
   }
   if (batch.total === batch.completed + batch.failed) return
   for (let last = -1; ; ) {
@@ -137,6 +144,7 @@ export async function* resultChunks(
     if (text !== '') yield Buffer.from(text)
     last = page.last
     await breath()
+    signal.throwIfAborted()
   }
 }
 

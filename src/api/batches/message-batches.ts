@@ -79,7 +79,12 @@ export function readMessageResults(deps: BatchDeps): Handler {
         `The batch has no results yet, because its processing_status is ${progressOf(batch)}: wait until it is ended`,
       )
     }
-    await streamChunks(reply, request.signal, 'application/x-jsonl', resultChunks(deps.store, batch, RESULTS))
+    await streamChunks(
+      reply,
+      request.signal,
+      'application/x-jsonl',
+      resultChunks(deps.store, batch, RESULTS, request.signal),
+    )
   }
 }
 

@@ -73,7 +73,6 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .selectFrom('alertDeliveries')
         .select('alertId')
         .where('createdAt', '<', before)
-        .where('dueMs', 'is', null)
         .limit(limit)
         .execute()
       if (old.length === 0) return 0
@@ -84,7 +83,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
           'in',
           old.map(({ alertId }) => alertId),
         )
-        .where('dueMs', 'is', null)
+        .where('createdAt', '<', before)
         .executeTakeFirst()
       return Number(numDeletedRows)
     },

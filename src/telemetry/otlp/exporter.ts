@@ -118,10 +118,15 @@ export class TraceExporter {
 
   async #sendBatch(batch: readonly Span[]): Promise<void> {
     this.#onTheWay = batch.length
-    const body = await this.#bodyOf(batch)
+    const body = await this.#bodyOf(batch).catch(() => null)
+    if (body === null) {
+      this.#settle('dropped')
+      return
+    }
     let pauseMs = AGAIN_MS
     for (let left = TRIES; left > 0; left--) {
-      const verdict = await this.#try(body)
+      // Headers that no request can have are found only here.
+      const verdict = await this.#try(body).catch((): Verdict => 'refused')
       if (verdict === 'sent' || verdict === 'refused') {
         this.#settle(verdict)
         this.#tell(verdict === 'refused')
@@ -169,7 +174,7 @@ export class TraceExporter {
     })
   }
 
-  /** Never rejects. */
+  /** Rejects if no request can be made of the terms. */
   #try(body: Buffer): Promise<Verdict> {
     const { url, headers, protocol, compression, timeoutMs } = this.#terms
     return new Promise(resolve => {
