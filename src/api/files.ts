@@ -15,7 +15,13 @@ import {
 } from '../files/files.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../storage/store.ts'
-import { type BatchOutput, openOutput, outputDocument, outputNameOf } from './batches/batch-outputs.ts'
+import {
+  type BatchOutput,
+  type OutputSizes,
+  openOutput,
+  outputDocument,
+  outputNameOf,
+} from './batches/batch-outputs.ts'
 import { limitOf, parameter, refuseField } from './management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from './operation.ts'
 import { streamChunks } from './slow-reader.ts'
@@ -25,6 +31,7 @@ export interface FilesApiDeps {
   /** Bodies on their way. */
   readonly fileUploads: Pick<Uploads, 'receive'>
   readonly store: Pick<Store, 'batches'>
+  readonly outputSizes: OutputSizes
 }
 
 /** Of a body, beyond its file: other fields, heads and borders. */
@@ -126,7 +133,7 @@ export function findFile(deps: FilesApiDeps): Handler {
       200,
       output === null
         ? fileDocument(await found(deps, request))
-        : await outputDocument(output, request.signal),
+        : await outputDocument(output, deps.outputSizes),
     )
   }
 }

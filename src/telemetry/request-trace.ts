@@ -58,6 +58,8 @@ export class RequestTrace {
   state: string | null = null
   /** The flag of the caller; null: it has said nothing. */
   askedFor: boolean | null = null
+  /** The caller has chosen the id of the trace. */
+  isOfCaller = false
   readonly exchanges: ExchangeNotes[] = []
   leftOut = 0
   readonly #ids: TraceIds
@@ -75,6 +77,7 @@ export class RequestTrace {
   /** Joins the trace of a caller. */
   join({ traceId, spanId, state, isSampled }: CallerContext): void {
     this.traceId = traceId
+    this.isOfCaller = true
     this.parentId = spanId
     this.state = state
     this.askedFor = isSampled
@@ -138,6 +141,7 @@ export class RequestTrace {
     const { trace_id: traceId, parent_span_id: parentId } = field as Readonly<Record<string, unknown>>
     if (!isTraceId(traceId)) return
     this.traceId = traceId
+    this.isOfCaller = true
     if (isSpanId(parentId)) this.parentId = parentId
   }
 }

@@ -29,7 +29,7 @@ export interface TracingDeps {
 const SEND_MS = 250
 /** In one message: four thousand kept traces a second. */
 const TRACES_MAX = 1_000
-/** In one message, of one key, beside the chosen ones: who fails as fast as he can leaves room for others. */
+/** In one message, of one key, beside those that chance has chosen: failures and ids that callers choose. */
 const UNCHOSEN_MAX = 100
 /** Stages of one request that are told: those of some turns. */
 const STAGES_MAX = 64
@@ -40,7 +40,7 @@ export class Tracing {
   readonly #ids = new TraceIds()
   #ended: EndedTrace[] = []
   #dropped = 0
-  /** Kept ones that were not chosen, by key; undefined: no key was accepted. */
+  /** Kept ones that were not chosen by chance, by key; undefined: no key was accepted. */
   readonly #unchosen = new Map<string | undefined, number>()
   #isWaiting = false
 
@@ -103,7 +103,10 @@ export class Tracing {
   }
 
   #hasRoom(trace: RequestTrace, { key }: ExchangeLine): boolean {
-    if (this.#isChosen(trace)) return true
+    const { share, trust } = this.#terms
+    // Who chooses an id can choose one that is kept.
+    const mayChoose = share === 1 || trust === 'always' || !trace.isOfCaller
+    if (mayChoose && this.#isChosen(trace)) return true
     const count = (this.#unchosen.get(key) ?? 0) + 1
     this.#unchosen.set(key, count)
     return count <= UNCHOSEN_MAX

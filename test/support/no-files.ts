@@ -1,3 +1,5 @@
+import { OutputSizes } from '../../src/api/batches/batch-outputs.ts'
+
 /** What a table of operations needs for files where none is made. */
 const notRun = (): never => {
   throw new Error('not run')
@@ -6,4 +8,5 @@ const notRun = (): never => {
 export const NO_FILES = {
   files: { create: notRun, find: notRun, list: notRun, read: notRun, remove: notRun, maxFileBytes: 1_024 },
   fileUploads: { receive: notRun },
+  outputSizes: new OutputSizes(),
 } as const

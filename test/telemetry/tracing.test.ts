@@ -108,3 +108,21 @@ t.test('a key in the place of the name of a model is not shown', t => {
   t.equal(opened('tell me a secret'), null)
   t.end()
 })
+
+t.test('who chooses an id that is kept does not fill the collector', t => {
+  const many = (terms: Partial<TracingTerms>) => {
+    const { tracing, kept } = start(terms)
+    for (let request = 0; request < 300; request++) {
+      const trace = tracing.begin()
+      const context = callerContext(`00-${'a'.repeat(16)}${'0'.repeat(16)}-b7ad6b7169203331-01`)
+      if (context !== null) trace.join(context)
+      tracing.ended(trace, { ...EXCHANGE_LINE, outcome: 'completed', error: null }, new TracedStopwatch(0), 1)
+    }
+    tracing.flush()
+    return kept.length
+  }
+  t.equal(many({ share: 0.01 }), 100)
+  t.equal(many({ share: 1 }), 300)
+  t.equal(many({ trust: 'always' }), 300)
+  t.end()
+})

@@ -5,6 +5,7 @@
 import { resultId } from '../../batches/ids.ts'
 import { isTerminal } from '../../batches/states.ts'
 import { GatewayError } from '../../errors.ts'
+import { SharedCache } from '../../fairness/shared-cache.ts'
 import type { RequestSignal } from '../../signal.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
 import type { Store } from '../../storage/store.ts'
@@ -66,14 +67,48 @@ export function openOutput(
   return { batch, id, filename: `${batch.id}_${kind}.jsonl`, chunks }
 }
 
-/** The file as OpenAI's clients read it. */
-export async function outputDocument({ batch, id, filename, chunks }: BatchOutput, signal: RequestSignal) {
+const SIZES_MAX = 1_000
+const ENDLESS: RequestSignal = {
+  aborted: false,
+  reason: undefined,
+  throwIfAborted: () => undefined,
+  addEventListener: () => undefined,
+  removeEventListener: () => undefined,
+}
+
+/**
+ * Sizes of files of results. To learn one all results are read, so each is counted once, however many ask for it:
+ * results of a batch that has ended do not change. One for each thread.
+ */
+export class OutputSizes {
+  readonly #sizes = new SharedCache<Promise<number>>(SIZES_MAX)
+
+  /** Rejects as `chunks` does; the next one who asks counts anew. */
+  of(output: BatchOutput): Promise<number> {
+    const { id, batch } = output
+    const known = this.#sizes.get(id)
+    if (known !== undefined) return known
+    const counting = count(output)
+    this.#sizes.set(batch.organizationId, id, counting)
+    counting.catch(() => this.#sizes.delete(id))
+    return counting
+  }
+}
+
+async function count({ chunks }: BatchOutput): Promise<number> {
   let bytes = 0
-  for await (const chunk of chunks(signal)) bytes += chunk.byteLength
+  // Others may wait for it when the first one has left.
+  for await (const chunk of chunks(ENDLESS)) bytes += chunk.byteLength
+  return bytes
+}
+
+/** The file as OpenAI's clients read it. */
+export async function outputDocument(output: BatchOutput, sizes: OutputSizes) {
+  const { batch, id, filename } = output
   return {
     id,
     object: 'file',
-    bytes,
+    bytes: await sizes.of(output),
     created_at: Math.floor(Date.parse(batch.finalizedAt ?? batch.createdAt) / 1000),
     expires_at: null,
     filename,

@@ -1,7 +1,9 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
+
 import { EndUserWeights } from '../../access/end-user-weights.ts'
 import { ApiKeys, callerOf } from '../../access/keys.ts'
 import type { EndedRequests } from '../../admission/ended-requests.ts'
+import { OutputSizes } from '../../api/batches/batch-outputs.ts'
 import { createDataRegions } from '../../api/client-call.ts'
 import { createListing, type Listing, LiveListing } from '../../api/models/models.ts'
 import { InterfaceDocument } from '../../api/openapi.ts'
@@ -230,6 +232,7 @@ function operationsOf(
       folder: uploadsFolder(config.storage.url),
       maxBytes: FILES_AT_ONCE * config.tools.files.maxFileBytes,
     }),
+    outputSizes: new OutputSizes(),
     document,
   })
 }
