@@ -43,6 +43,8 @@ const LOOK_MS = 10_000
 const EXPIRY_LOOKS = 60
 const DAY_MS = 86_400_000
 const KEYS_MAX = 200
+/** Of keys that expire: whoever makes thousands of them leaves room for those of others. */
+const EXPIRING_PER_ORGANIZATION = 50
 const EXPIRING_MAX = 1_000
 const CERTIFICATE_MS = 14 * DAY_MS
 const KEY_WARNINGS_DAYS = [7, 1] as const
@@ -233,6 +235,7 @@ export class AlertWatches {
       for (const { hash, name, workspaceId, expiresAt } of await store.alerts.expiringKeys(
         isoInstant(nowMs),
         until,
+        EXPIRING_PER_ORGANIZATION,
         EXPIRING_MAX,
       ))
         raise({

@@ -41,8 +41,11 @@ export interface AlertStore {
     types: readonly string[],
     object: string,
   ): Promise<{ readonly id: string; readonly type: string } | null>
-  /** API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC). */
-  expiringKeys(from: string, to: string, limit: number): Promise<readonly ExpiringKey[]>
+  /**
+   * API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC), the next ones first: of
+   * each organization up to `most`, and up to `limit` in all.
+   */
+  expiringKeys(from: string, to: string, most: number, limit: number): Promise<readonly ExpiringKey[]>
   /** Removes those, delivered or not, from before a time (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
 }

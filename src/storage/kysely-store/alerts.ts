@@ -57,13 +57,25 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .executeTakeFirst()
       return row ?? null
     },
-    expiringKeys: (from, to, limit) =>
+    expiringKeys: (from, to, most, limit) =>
       db
-        .selectFrom('apiKeys')
+        .selectFrom(
+          db
+            .selectFrom('apiKeys')
+            .select(['hash', 'name', 'workspaceId', 'expiresAt'])
+            .select(({ fn }) =>
+              fn
+                .agg<number>('row_number')
+                .over(over => over.partitionBy('organizationId').orderBy('expiresAt').orderBy('hash'))
+                .as('place'),
+            )
+            .where('disabled', '=', 0)
+            .where('expiresAt', '>', from)
+            .where('expiresAt', '<=', to)
+            .as('expiring'),
+        )
         .select(['hash', 'name', 'workspaceId', 'expiresAt'])
-        .where('disabled', '=', 0)
-        .where('expiresAt', '>', from)
-        .where('expiresAt', '<=', to)
+        .where('place', '<=', most)
         .orderBy('expiresAt')
         .limit(limit)
         .$narrowType<{ expiresAt: string }>()

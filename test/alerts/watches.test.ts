@@ -1,0 +1,48 @@
+/** Watches for alerts on a real database. */
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { AlertEvent } from '../../src/alerts/alert.ts'
+import { AlertWatches } from '../../src/alerts/watches.ts'
+import { isoInstant } from '../../src/clock.ts'
+import { openStore } from '../../src/storage/open.ts'
+import { someKey } from '../storage/records.ts'
+import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
+import { TestClock } from '../support/test-clock.ts'
+
+async function hidesNone(t: Test, url: string): Promise<void> {
+  const store = await openStore(url)
+  t.teardown(() => store.close())
+  const clock = new TestClock()
+  const raised: AlertEvent[] = []
+  const watches = new AlertWatches({
+    store,
+    raise: event => void raised.push(event),
+    node: 'node',
+    byokFeePercent: 0,
+    creditsLowUsd: null,
+    downProviders: () => [],
+    counts: async () => ({ all: 0, failed: 0, shed: 0 }),
+    spoolBytes: () => 0,
+    certificateExpiresMs: () => null,
+    clock,
+  })
+  t.teardown(() => watches.close())
+  const inHours = (hours: number) => isoInstant(clock.nowMs() + hours * 3_600_000)
+  for (let at = 0; at < 60; at++)
+    await store.keys.add(someKey({ organizationId: 'org_loud', expiresAt: inHours(30), name: 'loud' }))
+  await store.keys.add(someKey({ organizationId: 'org_quiet', expiresAt: inHours(40), name: 'quiet' }))
+  await store.keys.add(someKey({ organizationId: 'org_quiet', expiresAt: inHours(400), name: 'late' }))
+  await watches.look()
+  const names = raised.map(({ type, object }) => `${type} ${object.name}`)
+  t.equal(names.filter(name => name === 'key.expiring loud').length, 50)
+  t.equal(names.filter(name => name === 'key.expiring quiet').length, 1)
+  t.equal(names.length, 51)
+}
+
+t.test('an organization with many keys that expire hides those of no other', t =>
+  hidesNone(t, `sqlite:${join(t.testdir({}), 'gateway.db')}`),
+)
+
+t.test('so it is in PostgreSQL', { skip: await withoutPostgres() }, async t =>
+  hidesNone(t, (await postgresSchema(t)).url),
+)
