@@ -119,7 +119,7 @@ t.test('an unknown name goes back to the model as an error where the caller has 
       const told = await ask([calls('nosuch'), DONE], { tools: [TIME] }, stream)
       const label = `${name} ${stream}`
       t.equal(provider.asked.length, 2, label)
-      t.match(lastSent(), /There is no tool nosuch/, label)
+      t.match(lastSent(), /There is no tool named nosuch/, label)
       t.notMatch(JSON.stringify(told), /nosuch/, label)
     }
     const counted = await doors.responses([calls('nosuch'), DONE], { tools: [TIME] }, stream)

@@ -130,7 +130,7 @@ t.test('what the model gets wrong goes back to it as the error of the tool', asy
   t.equal(((await reply.json()) as ResponseResource).status, 'completed')
   const told = provider.asked.map(({ body }) => (body['messages'] as { content?: unknown }[]).at(-1)?.content)
   t.match(told[1], /is not an IANA time zone/)
-  t.match(told[2], /no JSON object/)
+  t.match(told[2], /not a JSON object/)
 })
 
 t.test('calls whose arguments are no JSON use the limit up as well', async t => {

@@ -50,7 +50,7 @@ t.test('the greeting needs no key and leaves no line in the log', async t => {
 })
 
 t.test('a path below /messages that is not there is refused in the envelope of its clients', async t => {
-  for (const path of ['/v1/messages/nothing', '/v1/v1/messages/a/b', '/api/v1/messages/x/']) {
+  for (const path of ['/v1/messages/nothing/here', '/v1/v1/messages/a/b', '/api/v1/messages/x/y/']) {
     const refused = await fetch(root + path, { method: 'POST', headers: keyed })
     t.equal(refused.status, 404, path)
     t.match(await refused.json(), { type: 'error', error: { type: 'not_found_error' }, request_id: String })

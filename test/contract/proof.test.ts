@@ -268,11 +268,11 @@ t.test('without the header nothing is signed, and a wrong one is refused with wh
   ])
   t.same(await refused('embeddings', ASKING, JSON.stringify({ model: 'sim/embed', input: 'Hello' })), [
     400,
-    'X-Gateway-Proof: embeddings have no proof',
+    'X-Gateway-Proof: embeddings cannot have a proof',
   ])
   t.same(await refused('batches', ASKING, JSON.stringify({ requests: [] })), [
     400,
-    'X-Gateway-Proof: batches have no proof',
+    'X-Gateway-Proof: batches cannot have a proof',
   ])
 })
 

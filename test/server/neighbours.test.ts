@@ -21,7 +21,10 @@ t.test('a path without an operation is answered with the one that was probably m
     ['/v1/vector_stores/vs_1/files', /Vector stores \(\/v1\/vector_stores\) is not offered/],
     ['/v1/file', /did you mean POST or GET \/v1\/files\?$/],
     ['/v1/embedding', /did you mean POST \/v1\/embeddings\?$/],
-    ['/v1/messages/batches', /only POST \/v1\/messages\/count_tokens$/],
+    [
+      '/v1/messages/nothing',
+      /below POST \/v1\/messages there are count_tokens, batches and GET \/v1\/messages\/\{id\}/,
+    ],
     ['/messages', /did you mean POST \/v1\/messages\?/],
     ['/v1/responses/resp_1/cancel', /responses are not stored/],
     ['/v1/responses/resp_1/input_items', /compact, input_tokens and GET \/v1\/responses\/\{id\}/],

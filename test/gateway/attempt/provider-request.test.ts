@@ -25,7 +25,7 @@ function sentTier(
     endpoint: serviceTier === undefined ? plain : { ...plain, serviceTier },
     credential: isOwn ? credentialOf('acme') : null,
   }
-  const exchange = { request: prompt, dialect: 'responses' } as unknown as Exchange
+  const exchange = { request: prompt, dialect: 'responses', prefix: null } as unknown as Exchange
   const { body } = requests.encode(exchange, record, FORMATS['openai-chat'], prompt)
   return (body as { service_tier?: unknown }).service_tier
 }

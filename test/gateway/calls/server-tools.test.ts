@@ -162,7 +162,7 @@ t.test('calls beyond the budget, and calls that cannot be read, do not run', asy
   const { exchange, pending, sink, tools } = await start({ fields: { max_tool_calls: 2 } })
   const { items } = await tools.run(await pending('[1]', '{}', '{}'), exchange)
   t.match(outputsOf(items), [
-    ['call_0', /no JSON object/],
+    ['call_0', /not a JSON object/],
     ['call_1', 'call_1'],
     ['call_2', /limit of tool calls/],
   ])
