@@ -195,7 +195,7 @@ t.test(
     const folder = t.testdir({})
     const script = `
     import { createLog } from ${source('../log/log.ts')}
-    import { openSpool, spoolFiles } from ${source('spool.ts')}
+    import { openSpool, spoolFiles } from ${source('spool/spool.ts')}
     import { spawnSync } from 'node:child_process'
     import { readFileSync } from 'node:fs'
     process.on('SIGXFSZ', () => {})
@@ -267,7 +267,7 @@ t.test('a folder is taken over only when its process has ended', async t => {
   const script = join(t.testdirName, 'other.ts')
   writeFileSync(
     script,
-    `import { claimSpoolFolder } from ${source('spool-folder.ts')}
+    `import { claimSpoolFolder } from ${source('spool/spool-folder.ts')}
      const folder = claimSpoolFolder(process.argv[2])
      console.log(folder.path)
      setInterval(() => {}, 1000)`,
