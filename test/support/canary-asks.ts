@@ -55,6 +55,11 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /embeddings': [EmbeddingsBody, { model: 'shared/vectors', input: 'hi' }],
   'POST /messages': [MessagesBody, MESSAGE],
   'POST /messages/count_tokens': [MessagesBody, MESSAGE],
+  'POST /messages/batches': [
+    Type.Object({ requests: Type.Array(Type.Object({ custom_id: Type.String(), params: MessagesBody })) }),
+    { requests: [{ custom_id: 'one', params: { ...MESSAGE, model: 'sim/write-20-1' } }] },
+  ],
+  'POST /messages/batches/{id}/cancel': [Type.Object({}), {}],
   'POST /batches': [
     BatchCreation,
     {
