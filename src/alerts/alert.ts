@@ -5,7 +5,7 @@ import type { ALERT_EVENTS, ALERT_FORMATS } from '../config/rows.ts'
 export type AlertType = (typeof ALERT_EVENTS)[number]
 export type AlertFormat = (typeof ALERT_FORMATS)[number]
 
-/** What an alert is about. */
+/** The subject of an alert. */
 export interface AlertObject {
   readonly kind: 'key' | 'organization' | 'certificate' | 'provider' | 'gateway'
   readonly id: string

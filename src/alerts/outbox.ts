@@ -11,7 +11,7 @@ import type { Receiver } from './receiver.ts'
 export interface OutboxOptions {
   readonly store: { readonly alerts: AlertStore }
   readonly receivers: readonly Receiver[]
-  /** Where the gateway stands, as bodies tell it. */
+  /** The gateway's own name and address in bodies. */
   readonly gateway: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
@@ -45,7 +45,7 @@ export class Outbox {
   raise(event: AlertEvent): void {
     const { receivers, gateway, clock } = this.#options
     const id = alertId(event)
-    // What has no room now counts as unknown, so that the next look can raise it.
+    // An alert without room counts as unknown, so that the next look can raise it.
     if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return
     this.#known.add(id)
     if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()

@@ -38,7 +38,7 @@ export interface StreamTrust {
   leave(): void
 }
 
-/** What the conversation of an exchange has sent before. */
+/** Prompts that the conversation of an exchange has sent before. */
 export interface PromptPrefix {
   /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
   readonly isSeen: () => boolean

@@ -1,4 +1,4 @@
-/** What requests over HTTP need of the rest of the process. Types. */
+/** The needs of requests over HTTP from the rest of the process. Types. */
 import type { ApiKeys } from '../access/keys.ts'
 import type { AdmissionControl } from '../admission/admission.ts'
 import type { JsonWeigher } from '../protocol/json/json.ts'

@@ -1,6 +1,6 @@
 /** Names that callers give: ids of their requests, and the programs that ask. Bounded and checked. Leaf. Pure. */
 
-/** What ids of requests look like everywhere: no spaces, no quotes, nothing that a log or a header could misread. */
+/** The form of request ids everywhere: no spaces, no quotes, nothing that a log or a header could misread. */
 const REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:/+=@~-]{0,127}$/
 /** Our keys, wherever a client has put one. */
 const KEY = /sk-gw-/i

@@ -72,7 +72,7 @@ export interface ExchangeNotes {
   session: string | null
   outcome: string | null
   error: string | null
-  /** What neither an attempt nor a tool has cost. */
+  /** Costs of neither an attempt nor a tool. */
   cost: number
   readonly attempts: AttemptNotes[]
   readonly tools: ToolNotes[]

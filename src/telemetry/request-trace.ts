@@ -31,7 +31,7 @@ export interface NotedEndpoint {
   readonly region?: string | null | undefined
 }
 
-/** What an attempt came to. */
+/** The outcome of an attempt. */
 export interface NotedEnd {
   readonly status: number | null
   readonly error: string | null
@@ -43,7 +43,7 @@ export interface NotedEnd {
   > | null
 }
 
-/** Where the spans of an exchange go: a request, and the span above. Null above: it is the client's own exchange. */
+/** The place of an exchange's spans: a request, and the span above. Null above: it is the client's own exchange. */
 export interface TracePlace {
   readonly request: RequestTrace
   readonly parentId: string | null

@@ -104,7 +104,7 @@ export class Tracing {
 
   #hasRoom(trace: RequestTrace, { key }: ExchangeLine): boolean {
     const { share, trust } = this.#terms
-    // Who chooses an id can choose one that is kept.
+    // A caller that chooses an id can choose one that is kept.
     const mayChoose = share === 1 || trust === 'always' || !trace.isOfCaller
     if (mayChoose && this.#isChosen(trace)) return true
     const count = (this.#unchosen.get(key) ?? 0) + 1

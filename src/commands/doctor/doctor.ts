@@ -94,7 +94,7 @@ async function reach(place: string) {
   })
 }
 
-/** What a running gateway says of itself. */
+/** The answer of a running gateway about itself. */
 async function gatewayAt(url: string) {
   try {
     const ask = async (path: string) => await fetch(url + path, { signal: AbortSignal.timeout(ANSWER_MS) })

@@ -69,7 +69,7 @@ export class Prefixes {
     this.#deps = deps
   }
 
-  /** What the conversation has sent before; null: it is not remembered. */
+  /** Prompts that the conversation has sent before; null: it is not remembered. */
   of(exchange: RememberedExchange): Prefix | null {
     const { batch, caller, candidates, client, parent, request } = exchange
     const [first] = candidates
