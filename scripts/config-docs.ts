@@ -5,20 +5,13 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
-import { expectedPhrase, literals } from '../src/config/check.ts'
-import {
-  AlertReceiver,
-  EndpointSchema,
-  ExportSchema,
-  ModelSchema,
-  PricingSchema,
-  ProviderSchema,
-  SearchEngineSchema,
-} from '../src/config/rows.ts'
-import type { Setting } from '../src/config/setting.ts'
+import { AlertReceiver, ExportSchema, SearchEngineSchema } from '../src/config/list-rows.ts'
 import { SETTINGS } from '../src/config/settings.ts'
 import type { DataPolicy } from '../src/providers/provider.ts'
+import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/providers/row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from '../src/providers/table.ts'
+import { expectedPhrase, literals } from '../src/settings/check.ts'
+import type { Setting } from '../src/settings/setting.ts'
 import { SIM_MODELS } from '../src/sim/behaviours.ts'
 import { sourcesList } from './sources.ts'
 

@@ -1,6 +1,6 @@
 /** An alert: its types, its id, and its body as receivers read it. Pure. */
 import { createHash, createHmac } from 'node:crypto'
-import type { ALERT_EVENTS, ALERT_FORMATS } from '../config/rows.ts'
+import type { ALERT_EVENTS, ALERT_FORMATS } from '../config/list-rows.ts'
 
 export type AlertType = (typeof ALERT_EVENTS)[number]
 export type AlertFormat = (typeof ALERT_FORMATS)[number]

@@ -1,6 +1,6 @@
 /** Settings of the models that the gateway asks itself: judges, classifiers and panels. Pure. */
 import { Type } from '@sinclair/typebox'
-import { Address, group, Milliseconds, ModelName, nullable, setting } from './setting.ts'
+import { Address, group, Milliseconds, ModelName, nullable, setting } from '../settings/setting.ts'
 
 /** Models of a panel: the interface allows no more in a request. */
 const PANEL_MAX = 8

@@ -6,18 +6,16 @@
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'
 import { parse as parseYaml } from 'yaml'
-import { ConfigError, checkFile, Faults, joinPath } from './check.ts'
+import { ConfigError, checkFile, Faults, joinPath } from '../settings/check.ts'
+import { fileSchema } from '../settings/setting.ts'
 import { type Environment, readProviderKeys, readSetting, secretVariables, variable } from './environment.ts'
 import { readOtelVariables } from './otel-variables.ts'
 import { withoutFaults } from './remainder.ts'
-import { fileSchema } from './setting.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
 import { yamlFault } from './yaml-fault.ts'
 
-export { ConfigError, Faults } from './check.ts'
 export type { Environment } from './environment.ts'
-export type { EndpointRow, ModelRow, PricingRow, ProviderRow, SearchEngineRow } from './rows.ts'
-export { isProxyUrl } from './setting.ts'
+export type { SearchEngineRow } from './list-rows.ts'
 export type { Config } from './settings.ts'
 
 type Values = Record<string, unknown>

@@ -1,6 +1,6 @@
 /** Settings of documents in requests: links, PDF and OCR. Pure. */
 import { Type } from '@sinclair/typebox'
-import { group, Milliseconds, ModelName, nullable, Slug, setting } from './setting.ts'
+import { group, Milliseconds, ModelName, nullable, Slug, setting } from '../settings/setting.ts'
 
 export const filesSettings = group({
   links: group({

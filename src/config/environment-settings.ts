@@ -1,7 +1,7 @@
 /** Settings that only environment variables have: the log level, proxies, master keys, first keys. Pure. */
 import { Type } from '@sinclair/typebox'
 import { LOG_LEVELS } from '../log/log.ts'
-import { nullable, oneOf, proxyUrl, setting } from './setting.ts'
+import { nullable, oneOf, proxyUrl, setting } from '../settings/setting.ts'
 
 export const environmentSettings = {
   logLevel: setting(oneOf(LOG_LEVELS), 'the lowest level that is logged', {

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { KEY_VARIABLES } from '../providers/table.ts'
-import { ConfigError, expectedPhrase, type Faults, integerRange, words } from './check.ts'
-import type { Setting } from './setting.ts'
+import { ConfigError, expectedPhrase, type Faults, integerRange, words } from '../settings/check.ts'
+import type { Setting } from '../settings/setting.ts'
 import { SETTINGS } from './settings.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>

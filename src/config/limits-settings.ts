@@ -8,7 +8,7 @@ import {
   requestsThatFit,
   setting,
   socketsThatFit,
-} from './setting.ts'
+} from '../settings/setting.ts'
 
 export const limitsSettings = group({
   maxConnections: setting(

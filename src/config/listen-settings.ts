@@ -1,6 +1,16 @@
 /** Settings of the addresses that a gateway listens on: the public one, and the admin port. Pure. */
 import { Type } from '@sinclair/typebox'
-import { Address, FRONT_CHOICES, group, Host, networks, nullable, oneOf, Port, setting } from './setting.ts'
+import {
+  Address,
+  FRONT_CHOICES,
+  group,
+  Host,
+  networks,
+  nullable,
+  oneOf,
+  Port,
+  setting,
+} from '../settings/setting.ts'
 
 export const listenSettings = group({
   host: setting(Address, 'public address', { default: '127.0.0.1', env: 'GATEWAY_HOST' }),

@@ -2,8 +2,9 @@
  * The variables of OpenTelemetry (`OTEL_…`), which people set for all their services alike: laid over the group
  * `tracing`. What is only meant for other services, such as `grpc`, turns traces off and is no fault. Pure.
  */
+
+import type { Faults } from '../settings/check.ts'
 import { collectorFault, OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
-import type { Faults } from './check.ts'
 import { type Environment, variable } from './environment.ts'
 
 /** A value and its place. */

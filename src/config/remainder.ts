@@ -4,7 +4,7 @@
  */
 import type { TSchema } from '@sinclair/typebox'
 import { Value, ValueErrorType } from '@sinclair/typebox/value'
-import { ModelSchema, ProviderSchema } from './rows.ts'
+import { ModelSchema, ProviderSchema } from '../providers/row-schemas.ts'
 
 type Values = Record<string, unknown>
 

@@ -4,21 +4,12 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
-import {
-  alignmentSettings,
-  fusionSettings,
-  moderationSettings,
-  routersSettings,
-} from './asked-model-settings.ts'
-import { filesSettings } from './document-settings.ts'
-import { environmentSettings } from './environment-settings.ts'
-import { limitsSettings } from './limits-settings.ts'
-import { adminSettings, listenSettings } from './listen-settings.ts'
-import { AlertReceiver, ExportSchema, type Frozen, ModelSchema, ProviderSchema } from './rows.ts'
+import { ModelSchema, ProviderSchema } from '../providers/row-schemas.ts'
 import {
   Address,
   coresMinusOne,
   Days,
+  type Frozen,
   group,
   Host,
   Milliseconds,
@@ -31,7 +22,18 @@ import {
   settingsOf,
   storageUrl,
   Threads,
-} from './setting.ts'
+} from '../settings/setting.ts'
+import {
+  alignmentSettings,
+  fusionSettings,
+  moderationSettings,
+  routersSettings,
+} from './asked-model-settings.ts'
+import { filesSettings } from './document-settings.ts'
+import { environmentSettings } from './environment-settings.ts'
+import { limitsSettings } from './limits-settings.ts'
+import { AlertReceiver, ExportSchema } from './list-rows.ts'
+import { adminSettings, listenSettings } from './listen-settings.ts'
 import { timeoutsSettings } from './timeouts-settings.ts'
 import { toolSettings } from './tool-settings.ts'
 import { tracingSettings } from './tracing-settings.ts'

@@ -1,6 +1,6 @@
 /** Settings of time limits: of providers, requests, uploads, clients and the stop. Pure. */
 import { Type } from '@sinclair/typebox'
-import { group, Milliseconds, setting } from './setting.ts'
+import { group, Milliseconds, setting } from '../settings/setting.ts'
 
 export const timeoutsSettings = group({
   upstreamHeadersMs: setting(

@@ -1,6 +1,5 @@
 /** The settings of server tools: `tools` of the configuration file. Pure. */
 import { Type } from '@sinclair/typebox'
-import { SearchEngineSchema } from './rows.ts'
 import {
   Address,
   filesEndpoint,
@@ -12,7 +11,8 @@ import {
   SANDBOX_ENGINES,
   sandboxEngine,
   setting,
-} from './setting.ts'
+} from '../settings/setting.ts'
+import { SearchEngineSchema } from './list-rows.ts'
 
 export const toolSettings = group({
   webSearch: group({

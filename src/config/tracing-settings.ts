@@ -1,8 +1,14 @@
 /** Settings of traces and of the collector that gets them. Pure. */
 import { Type } from '@sinclair/typebox'
-import { OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
+import { Address, group, Milliseconds, nullable, oneOf, setting } from '../settings/setting.ts'
+import { collectorFault, OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'
 import { TRACE_TRUST } from '../telemetry/tracing.ts'
-import { Address, collectorUrl, group, Milliseconds, nullable, oneOf, setting } from './setting.ts'
+
+/** The address of a collector of traces. */
+const collectorUrl = {
+  accepts: (url: string | null) => url === null || collectorFault(url) === null,
+  expected: 'a URL of the form http://HOST:PORT or https://…',
+}
 
 export const tracingSettings = group({
   endpoint: setting(

@@ -3,13 +3,14 @@
  * lists. The hot path reads it with one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
-import { Faults, type ModelRow } from '../config/config.ts'
+import { Faults } from '../settings/check.ts'
 import { type BareNames, createBareNames, type NamedRow } from './bare-names.ts'
 import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
 import type { Endpoint, Model, Provider } from './provider.ts'
 import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
+import type { ModelRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'
 

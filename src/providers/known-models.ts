@@ -2,8 +2,9 @@
  * Model data from outside the configuration: a file in the public format, or a provider's own list. Both are untrusted:
  * each field is checked, and unreadable ones are left out or refused. Pure.
  */
-import type { PricingRow } from '../config/config.ts'
+
 import { formatUsd, UNITS_PER_USD } from '../money.ts'
+import type { PricingRow } from './row-schemas.ts'
 
 /** Facts about one model; an absent field is unknown. Plain data, stored as JSON. */
 export interface KnownModel {

@@ -1,6 +1,7 @@
 /** Builds models and their endpoints from rows, and validates the rows. Pure. */
-import type { EndpointRow, Faults, ModelRow } from '../config/config.ts'
+
 import { didYouMean } from '../nearest.ts'
+import type { Faults } from '../settings/check.ts'
 import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'
 import {
   type AnyFormatName,
@@ -14,6 +15,7 @@ import {
   type Provider,
 } from './provider.ts'
 import { FAULTY, quote } from './provider-rows.ts'
+import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
 /** The place of a row, and the rows that it is checked against. */

@@ -1,7 +1,9 @@
 /** Reads prices from rows. Pure. */
-import type { Faults, PricingRow } from '../config/config.ts'
+
 import { type PicoUsd, parseUsd } from '../money.ts'
+import type { Faults } from '../settings/check.ts'
 import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'
+import type { PricingRow } from './row-schemas.ts'
 
 /** The prices of an endpoint whose row has none. */
 export const UNKNOWN_PRICING: Pricing = {

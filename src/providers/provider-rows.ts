@@ -1,7 +1,9 @@
 /** Providers: the built-in table overlaid with the rows of the configuration, which it validates. Pure. */
-import { ConfigError, Faults, isProxyUrl, type ProviderRow } from '../config/config.ts'
+
 import { parseFactor } from '../money.ts'
 import { didYouMean } from '../nearest.ts'
+import { ConfigError, Faults } from '../settings/check.ts'
+import { isProxyUrl } from '../settings/setting.ts'
 import {
   type AbortPolicy,
   type AnyFormatName,
@@ -13,6 +15,7 @@ import {
   type Provider,
   type TlsIdentity,
 } from './provider.ts'
+import type { ProviderRow } from './row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from './table.ts'
 
 /** Names of PEM files, as a row has them. */

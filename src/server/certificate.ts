@@ -6,7 +6,7 @@ import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'n
 import { readFileSync, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { isoInstant } from '../clock.ts'
-import { ConfigError } from '../config/config.ts'
+import { ConfigError } from '../settings/check.ts'
 
 /** Paths of PEM files: the certificate with its chain, and its private key. */
 export interface CertificateFiles {

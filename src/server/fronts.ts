@@ -1,5 +1,5 @@
 /** The HTTP fronts by name, each loaded only if it is used. */
-import type { FRONT_CHOICES } from '../config/setting.ts'
+import type { FRONT_CHOICES } from '../settings/setting.ts'
 import type { CreateFront } from './front.ts'
 
 export type FrontName = Exclude<(typeof FRONT_CHOICES)[number], 'auto'>

@@ -3,7 +3,6 @@
  * certificate. A faulty pair changes nothing but a log line and a counter. Main thread.
  */
 import { type Clock, isoInstant, type Timer, within } from '../clock.ts'
-import { ConfigError } from '../config/config.ts'
 import type { ProcessLog } from '../log/log.ts'
 import {
   type Certificate,
@@ -11,6 +10,7 @@ import {
   certificateTrace,
   readCertificate,
 } from '../server/certificate.ts'
+import { ConfigError } from '../settings/check.ts'
 
 export interface CertificateKeeperDeps {
   readonly files: CertificateFiles

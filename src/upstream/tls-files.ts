@@ -2,9 +2,9 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
-import { ConfigError } from '../config/config.ts'
 import type { TlsIdentity } from '../providers/provider.ts'
 import type { TlsFiles } from '../providers/provider-rows.ts'
+import { ConfigError } from '../settings/check.ts'
 
 /**
  * @param path of the row's `tls` in the configuration

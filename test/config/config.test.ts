@@ -3,15 +3,10 @@ import { join } from 'node:path'
 import { Value } from '@sinclair/typebox/value'
 import t from 'tap'
 import { parse } from 'yaml'
-import {
-  ConfigError,
-  type Environment,
-  findConfig,
-  forgetSecrets,
-  loadConfig,
-} from '../../src/config/config.ts'
-import { sandboxEngine } from '../../src/config/setting.ts'
+import { type Environment, findConfig, forgetSecrets, loadConfig } from '../../src/config/config.ts'
 import { SETTINGS, Settings } from '../../src/config/settings.ts'
+import { ConfigError } from '../../src/settings/check.ts'
+import { sandboxEngine } from '../../src/settings/setting.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 
 const folder = tempFolder('sluice-config')

@@ -1,6 +1,7 @@
 import t from 'tap'
-import { ConfigError, loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/config/config.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
+import { ConfigError } from '../../src/settings/check.ts'
 
 const of = (environment: Record<string, string>) => {
   const { httpsProxy, httpProxy, noProxy } = loadConfig([], environment)

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { SEARCH_ENGINE_KINDS } from '../../src/config/rows.ts'
+import { SEARCH_ENGINE_KINDS } from '../../src/config/list-rows.ts'
 import { toUsd } from '../../src/money.ts'
 import type { SearchQuery, SearchResult } from '../../src/tools/web/engine.ts'
 import { PAGE_ENGINES } from '../../src/tools/web/page-engines.ts'

@@ -1,7 +1,7 @@
 /** The configured catalogue, and lookups in it for other rooms. Composition root. */
 import { readFileSync } from 'node:fs'
 import { documentsDigest, packDocuments } from '../../api/models/models.ts'
-import { type Config, ConfigError, Faults } from '../../config/config.ts'
+import type { Config } from '../../config/config.ts'
 import { sharedKeyProblem } from '../../credentials/outgoing-key.ts'
 import type { MetricLabels } from '../../metrics/metrics.ts'
 import { didYouMean } from '../../nearest.ts'
@@ -13,6 +13,7 @@ import { ImportError, type KnownModel, readModels } from '../../providers/known-
 import { type PackedCatalogue, packCatalogue } from '../../providers/packed.ts'
 import { makesEmbeddings, type Provider } from '../../providers/provider.ts'
 import type { CatalogFacts, CatalogReading } from '../../services/catalogue-keeper.ts'
+import { ConfigError, Faults } from '../../settings/check.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../../sim/rows.ts'
 import { hasList } from '../../upstream/list-models.ts'
 import { readTls } from '../../upstream/tls-files.ts'

@@ -2,9 +2,9 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { Config } from '../../config/config.ts'
-import { coresMinusOne } from '../../config/setting.ts'
 import type { Log } from '../../log/log.ts'
 import { type FrontName, loadFront } from '../../server/fronts.ts'
+import { coresMinusOne } from '../../settings/setting.ts'
 import { StartError } from '../supervised-thread.ts'
 
 /** The configuration with the front that serves. */

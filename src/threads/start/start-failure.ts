@@ -1,11 +1,12 @@
 /** Checks before a gateway starts, and the lines that explain to its operator why it did not. */
 import { BootstrapError, keyFaults } from '../../access/bootstrap.ts'
 import { systemClock } from '../../clock.ts'
-import { type Config, ConfigError, type FoundConfig } from '../../config/config.ts'
+import type { Config, FoundConfig } from '../../config/config.ts'
 import { checkProofKeyFile, ProofKeyError } from '../../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../../credentials/vault-keys.ts'
 import { type Catalog, catalogOf } from '../../providers/catalog.ts'
 import { readCertificate } from '../../server/certificate.ts'
+import { ConfigError } from '../../settings/check.ts'
 import { sqlitePath } from '../../storage/data-folder.ts'
 import { StoreError } from '../../storage/open.ts'
 import { configuredParts, importedFile, needsSim } from '../build/catalog.ts'

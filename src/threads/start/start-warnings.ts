@@ -1,9 +1,10 @@
 /** Warnings about valid settings that will fail or leak later: one line each, which begins with the setting. */
-import type { Config, ProviderRow } from '../../config/config.ts'
+import type { Config } from '../../config/config.ts'
 import { readShared, sharedKeyProblem } from '../../credentials/outgoing-key.ts'
 import { gapsOf } from '../../providers/address.ts'
 import { type Catalog, keyVariable } from '../../providers/catalog.ts'
 import type { Provider } from '../../providers/provider.ts'
+import type { ProviderRow } from '../../providers/row-schemas.ts'
 import { isKeyExposed } from '../../server/certificate.ts'
 import { proxyUrl } from '../../upstream/egress.ts'
 import { discovers, importedFile } from '../build/catalog.ts'

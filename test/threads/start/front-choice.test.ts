@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Config, loadConfig } from '../../../src/config/config.ts'
-import { coresMinusOne } from '../../../src/config/setting.ts'
+import { coresMinusOne } from '../../../src/settings/setting.ts'
 import { chooseFront } from '../../../src/threads/start/front-choice.ts'
 
 const DEFAULTS = loadConfig([], {})

@@ -1,5 +1,6 @@
 /** The schema of `providers` and `models` in the configuration file, listed in docs/configuration.md. Pure. */
-import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { type Static, Type } from '@sinclair/typebox'
+import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '../settings/setting.ts'
 import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
@@ -10,26 +11,7 @@ import {
   QUIRKS,
   SERVICE_TIERS,
   TRANSPORTS,
-} from '../providers/provider.ts'
-import { closed, ModelName, oneOf, Slug } from './setting.ts'
-
-/** APIs of search engines; src/tools/web has a row for each. */
-export const SEARCH_ENGINE_KINDS = ['exa', 'parallel', 'firecrawl', 'perplexity', 'searxng'] as const
-
-/** A value that is readonly at any depth. */
-export type Frozen<T> = T extends readonly (infer Element)[]
-  ? readonly Frozen<Element>[]
-  : T extends object
-    ? { readonly [Key in keyof T]: Frozen<T[Key]> }
-    : T
-
-function field<T extends TSchema>(schema: T, description: string) {
-  return Type.Optional(required(schema, description))
-}
-
-function required<T extends TSchema>(schema: T, description: string): T {
-  return { ...schema, description }
-}
+} from './provider.ts'
 
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })
@@ -38,10 +20,6 @@ const Words = Type.Array(Type.String(), { minItems: 1 })
 const Price = Type.String({
   pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
   expected: 'a price in quotes, in US dollars for one token, such as "0.0000005"',
-})
-const Fee = Type.String({
-  pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
-  expected: 'a price in quotes, in US dollars, such as "0.005"',
 })
 const Factor = Type.String({
   pattern: '^\\d(?:\\.\\d{1,6})?$',
@@ -265,90 +243,7 @@ export const ModelSchema = Type.Object(
   closed,
 )
 
-export const SearchEngineSchema = Type.Object(
-  {
-    name: required(
-      Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,63}$' }),
-      'for `tools.webSearch.default`, and for error messages',
-    ),
-    kind: required(
-      oneOf(SEARCH_ENGINE_KINDS),
-      'the API that it uses; `engine` in a request selects the first row of that kind',
-    ),
-    baseUrl: field(
-      Type.String({
-        pattern: '^https?://[^\\s?#]+$',
-        expected: 'an http or https URL without query and fragment',
-      }),
-      'default: the public address of the kind; required for `searxng`',
-    ),
-    apiKey: field(
-      Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
-      'sent only in a header; required for every kind except `searxng`',
-    ),
-    searchPrice: field(Fee, 'USD per search; default: the public price of the kind and the mode'),
-    pagePrice: field(Fee, 'USD per page that web fetch reads with it; default: the public price of the kind'),
-  },
-  closed,
-)
-
-export interface SearchEngineRow extends Frozen<Static<typeof SearchEngineSchema>> {}
 export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
 export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
 export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}
 export interface PricingRow extends Frozen<Static<typeof PricingSchema>> {}
-
-/** Types of alerts, and the forms of their bodies; src/alerts has a meaning for each. */
-export const ALERT_EVENTS = [
-  'budget.80',
-  'budget.100',
-  'credits.low',
-  'key.expiring',
-  'certificate.expiring',
-  'provider.down',
-  'provider.up',
-  'errors.burning',
-  'ledger.behind',
-  'gateway.overloaded',
-] as const
-export const ALERT_FORMATS = ['json', 'slack'] as const
-
-/** A row of `alerts`. */
-export const AlertReceiver = Type.Object(
-  {
-    url: field(Type.String({ pattern: '^https?://' }), 'where alerts are sent'),
-    urlFile: field(File, 'a file with the address, where the address is a secret, as with Slack'),
-    secretFile: field(
-      File,
-      'a file with the secret that signs; two lines while a new one replaces an old one',
-    ),
-    format: field(oneOf(ALERT_FORMATS), '`json` (the default), or `slack` with `text` alone'),
-    events: field(Type.Array(oneOf(ALERT_EVENTS), { minItems: 1 }), 'the types it gets; absent: all'),
-    allowPrivate: field(Type.Boolean(), 'true: also private addresses, and plain HTTP'),
-  },
-  closed,
-)
-
-/** A row of `export`. */
-export const ExportSchema = Type.Object(
-  {
-    url: required(
-      Type.String({
-        pattern: '^(?:file:.|s3://[a-z0-9]|https?://)',
-        expected: 'file:FOLDER, s3://BUCKET/PREFIX or https://…',
-      }),
-      '`file:FOLDER`, `s3://BUCKET/PREFIX`, or an address that takes POST',
-    ),
-    format: field(oneOf(['jsonl'] as const), '`jsonl`: one record a line'),
-    everyMs: field(
-      Type.Integer({ minimum: 100, maximum: 86_400_000 }),
-      'between two objects; default one minute',
-    ),
-    endpoint: field(Type.String({ pattern: '^https?://' }), 'of a bucket that is not at AWS'),
-    region: field(Name, 'of the bucket; default `us-east-1`'),
-    accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),
-    secretAccessKeyFile: field(File, 'a file with the access key; required with s3://'),
-    secretFile: field(File, 'a file with the secret that signs requests, as those of alerts'),
-  },
-  closed,
-)

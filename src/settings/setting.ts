@@ -7,9 +7,15 @@ import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { getHeapStatistics } from 'node:v8'
 import { KindGuard, type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
-import { collectorFault } from '../telemetry/otlp/terms.ts'
 
 export const closed = { additionalProperties: false } as const
+
+/** A value that is readonly at any depth. */
+export type Frozen<T> = T extends readonly (infer Element)[]
+  ? readonly Frozen<Element>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: Frozen<T[Key]> }
+    : T
 
 /** Facts about a setting that its schema cannot express. */
 export interface Notes<T> {
@@ -61,6 +67,16 @@ export function nullable<T extends TSchema>(schema: T) {
 /** One of the words of a list that stands beside its type. */
 export function oneOf<const Words extends readonly string[]>(words: Words) {
   return Type.Unsafe<Words[number]>(Type.Union(words.map(word => Type.Literal(word))))
+}
+
+/** A field of a row, which may be absent. */
+export function field<T extends TSchema>(schema: T, description: string) {
+  return Type.Optional(required(schema, description))
+}
+
+/** A field that every row has. */
+export function required<T extends TSchema>(schema: T, description: string): T {
+  return { ...schema, description }
 }
 
 /** All settings of a group, in the order in which they are declared. */
@@ -197,12 +213,6 @@ export const filesEndpoint = {
   accepts: (url: string | null) =>
     url === null || (/^https?:\/\/[^\s/?#@]+\/?$/.test(url) && URL.canParse(url)),
   expected: 'a URL of the form https://HOST:PORT',
-}
-
-/** The address of a collector of traces. */
-export const collectorUrl = {
-  accepts: (url: string | null) => url === null || collectorFault(url) === null,
-  expected: 'a URL of the form http://HOST:PORT or https://…',
 }
 
 export const storageUrl = {
