@@ -159,6 +159,8 @@ export interface GatewayErrorDetails {
   readonly headers?: Readonly<Record<string, string>>
   /** The underlying error; logged by class and code only, never sent. */
   readonly cause?: unknown
+  /** The health of the endpoint has counted this fault already, with another call of the same connection. */
+  readonly wasCounted?: boolean
 }
 
 /** A failure with a code of the table and a message for the client. */
@@ -167,6 +169,7 @@ export class GatewayError extends Error {
   readonly metadata: Readonly<Record<string, unknown>> | undefined
   readonly retryAfterSeconds: number | undefined
   readonly headers: Readonly<Record<string, string>> | undefined
+  readonly wasCounted: boolean
 
   constructor(code: FailureCode, message: string, details: GatewayErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause })
@@ -175,6 +178,7 @@ export class GatewayError extends Error {
     this.metadata = details.metadata
     this.retryAfterSeconds = details.retryAfterSeconds
     this.headers = details.headers
+    this.wasCounted = details.wasCounted === true
   }
 
   /** All that follows from it. */
@@ -198,10 +202,15 @@ export class GatewayError extends Error {
 /** The failure with another message or other metadata; the first one is its cause. */
 export function rewritten(
   error: GatewayError,
-  { message = error.message, metadata = error.metadata }: Partial<Pick<GatewayError, 'message' | 'metadata'>>,
+  {
+    message = error.message,
+    metadata = error.metadata,
+    wasCounted = error.wasCounted,
+  }: Partial<Pick<GatewayError, 'message' | 'metadata' | 'wasCounted'>>,
 ): GatewayError {
   const { code, retryAfterSeconds, headers } = error
   return new GatewayError(code, message, {
+    wasCounted,
     ...(metadata === undefined ? undefined : { metadata }),
     ...(retryAfterSeconds === undefined ? undefined : { retryAfterSeconds }),
     ...(headers === undefined ? undefined : { headers }),

@@ -131,6 +131,41 @@ tap.test('streams share a connection, come event by event, and end apart', async
   t.same([state.made, state.sessions.size, clock.armed], [1, 1, 0], 'the connection outlives the aborts')
 })
 
+tap.test('a connection that is lost with many streams is one fault of its endpoint', async t => {
+  /** Calls whose streams have begun, and the provider's ends of them. */
+  const open = async (count: number) => {
+    const { client, request } = setUp(t, { route: ROUTE }, 'undici')
+    const streams: ServerHttp2Stream[] = []
+    const { url } = await serve(t, stream => {
+      stream.respond(HEAD)
+      stream.write(EVENT)
+      streams.push(stream)
+    })
+    const calls = Array.from({ length: count }, () => new Notes())
+    for (const notes of calls) client.start(request(url), notes)
+    await Promise.all(calls.map(({ data }) => data))
+    return { calls, streams }
+  }
+  const countedBefore = (calls: readonly Notes[]) => calls.filter(({ error }) => error?.wasCounted === true)
+  const losses: Readonly<Record<string, (stream: ServerHttp2Stream | undefined) => unknown>> = {
+    'closed with an error': stream => stream?.session?.destroy(new Error('a fault')),
+    reset: stream => stream && rawSocket(stream)?.resetAndDestroy(),
+  }
+  for (const [name, lose] of Object.entries(losses)) {
+    const { calls, streams } = await open(16)
+    lose(streams[0])
+    await Promise.all(calls.map(({ ended }) => ended))
+    const lost = calls.filter(({ error }) => error?.code === GONE)
+    t.equal(lost.length, 16, name)
+    // The stream whose fault it was may have been reset before the connection was closed.
+    t.ok(countedBefore(lost).length >= 14, `${name}: ${countedBefore(lost).length} of 16`)
+  }
+  const { calls, streams } = await open(3)
+  for (const stream of streams) stream.close(constants.NGHTTP2_INTERNAL_ERROR)
+  await Promise.all(calls.map(({ ended }) => ended))
+  t.equal(countedBefore(calls).length, 0, 'streams that are reset one by one are faults of their own')
+})
+
 tap.test('back-pressure stops the provider and loses nothing', async t => {
   const { client, request } = setUp(t, { route: ROUTE }, 'undici')
   const total = 32 * 1024 * 1024

@@ -84,7 +84,7 @@ export function verdictOf(
   request: ResponsesRequest,
 ): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
-  if (!isStarted) return 'none'
+  if (!isStarted || error.wasCounted) return 'none'
   const { health = 'none' } = error.meaning
   // Where the provider refused the request, its status says more than the failure that it became.
   const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500

@@ -63,11 +63,13 @@ function createCrossingClient(clock: Clock) {
     #askedMs = 0
     #openMs = 0
     #isOpen = false
+    #isLost = false
 
     constructor(origin: URL, options: Client.Options) {
       super(origin, options)
       this.on('connect', () => {
         this.#isOpen = true
+        this.#isLost = false
         this.#served = 0
         this.#openMs = clock.monotonicMs() - this.#askedMs
       })
@@ -80,6 +82,13 @@ function createCrossingClient(clock: Clock) {
       if (!this.#isOpen) this.#askedMs = clock.monotonicMs()
       if (isAware(handler)) handler.onClient(this)
       return super.dispatch(options, handler)
+    }
+
+    /** A call ends with its connection. True for the first one: that many streams are lost is one fault. */
+    lose(): boolean {
+      const isFirst = !this.#isLost
+      this.#isLost = true
+      return isFirst
     }
 
     /** A reply on this connection is complete. */

@@ -2,6 +2,7 @@
  * The transport for everything but direct HTTP/1.1: egress proxies, HTTP/2, client certificates. It drives undici by
  * its dispatch interface, and keeps the deadlines, the isolation and the queue of the direct transport. Serve threads.
  */
+import { type GatewayError, rewritten } from '../../errors.ts'
 import { RunningCall } from '../client/call.ts'
 import { RequestHeads } from '../client/request-head.ts'
 import {
@@ -177,7 +178,14 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     else if (this.#mayRepeat(error)) this.#repeat()
     else if (!this.#isHeaded && codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
       this.fail(unavailable(WRONG_LENGTH, error))
-    } else this.fail(failure(error, this.isSent))
+    } else this.fail(this.#once(error))
+  }
+
+  /** Many calls can be lost with one connection of HTTP/2: that is one fault of the endpoint. */
+  #once(error: Error): GatewayError {
+    const failed = failure(error, this.isSent)
+    if (!this.#shared.settings.route.http2 || !BROKEN.has(codeOf(error))) return failed
+    return this.#client?.lose() === false ? rewritten(failed, { wasCounted: true }) : failed
   }
 
   /** The provider closed the kept connection at the time of the write, and answered nothing. */

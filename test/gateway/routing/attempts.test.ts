@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError, rewritten } from '../../../src/errors.ts'
 import {
   askedWaitMs,
   candidateAfter,
@@ -98,6 +98,12 @@ t.test('an attempt says of its endpoint what is the fault of the endpoint', asyn
     verdictOf(scriptedRecord({ error: broken, isRefused: true }), { input: 'hi' }),
     'ok',
     'a guardrail refused the answer',
+  )
+  const lost = rewritten(new GatewayError('provider_unavailable', 'x'), { wasCounted: true })
+  t.equal(
+    verdictOf(scriptedRecord({ error: rewritten(lost, { message: 'y' }) }), { input: 'hi' }),
+    'none',
+    'one of many calls that were lost with their connection',
   )
 })
 
