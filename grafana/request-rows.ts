@@ -110,6 +110,37 @@ export const REQUEST_ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Speed of models',
+    panels: [
+      {
+        title: 'Time to first token, p95 by model',
+        description:
+          'From sending a streamed request to its provider to the first content, without the time of the gateway. The ten slowest; models and providers without series of their own are other.',
+        unit: 's',
+        width: 12,
+        queries: [
+          {
+            expr: `topk(10, ${quantile(0.95, 'gateway_model_time_to_first_token_seconds', 'model, provider')})`,
+            legend: '{{model}} at {{provider}}',
+          },
+        ],
+      },
+      {
+        title: 'Output speed by model',
+        description:
+          'Output tokens per second of one answer, the mean. The ten slowest; replies that are too short to be measured do not count.',
+        unit: 'short',
+        width: 12,
+        queries: [
+          {
+            expr: `bottomk(10, ${sumRate('gateway_model_time_per_output_token_seconds_count', 'model, provider')} / ${sumRate('gateway_model_time_per_output_token_seconds_sum', 'model, provider')})`,
+            legend: '{{model}} at {{provider}}',
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Streams',
     panels: [
       {
@@ -193,6 +224,42 @@ export const REQUEST_ROWS: readonly Row[] = [
         unit: 'ops',
         stacked: true,
         queries: [{ expr: sumRate('gateway_prompt_cache_misses_total', 'reason'), legend: '{{reason}}' }],
+      },
+      {
+        title: 'Cost by workspace, top ten',
+        description:
+          'USD per hour as charged. Only with metrics.byWorkspace; workspaces beyond the first 50 are counted as other.',
+        unit: 'currencyUSD',
+        stacked: true,
+        queries: [
+          {
+            expr: `topk(10, 3600 * ${sumRate('gateway_workspace_cost_usd_total', 'workspace')})`,
+            legend: '{{workspace}}',
+          },
+        ],
+      },
+      {
+        title: 'Tokens by workspace, top ten',
+        description: 'Tokens per second, read and written. Only with metrics.byWorkspace.',
+        unit: 'short',
+        stacked: true,
+        queries: [
+          {
+            expr: `topk(10, ${sumRate('gateway_workspace_tokens_total', 'workspace')})`,
+            legend: '{{workspace}}',
+          },
+        ],
+      },
+      {
+        title: 'Failed requests by workspace',
+        description: 'Requests per second that failed. Only with metrics.byWorkspace.',
+        unit: 'reqps',
+        queries: [
+          {
+            expr: `topk(10, ${sumRate('gateway_workspace_requests_total', 'workspace', 'outcome="failed"')})`,
+            legend: '{{workspace}}',
+          },
+        ],
       },
       {
         title: 'Usage records',

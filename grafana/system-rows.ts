@@ -319,6 +319,21 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Bytes that wait for exports',
+        description: 'Usage records on the disk, or in memory, that are not at the destination of an export.',
+        unit: 'bytes',
+        queries: [
+          { expr: `sum by (instance) (${of('gateway_export_waiting_bytes')})`, legend: '{{instance}}' },
+        ],
+      },
+      {
+        title: 'Records lost to exports',
+        description:
+          'Usage records per second for which an export had no room. They are in the database alone.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_export_lost_records_total', 'instance'), legend: '{{instance}}' }],
+      },
+      {
         title: 'Usage spool size',
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',

@@ -6,7 +6,7 @@ import { PAGES, withTables } from '../scripts/config-docs.ts'
 import { FAILURES } from '../src/errors.ts'
 import { STAGES } from '../src/metrics/stages.ts'
 import { gatewayTools } from '../src/protocol/gateway-tools.ts'
-import { allMetrics } from './support/metrics.ts'
+import { allMetrics, genAiMetrics } from './support/metrics.ts'
 
 const page = (name: string) => readFileSync(join(import.meta.dirname, '../docs', name), 'utf8')
 
@@ -36,9 +36,9 @@ t.test('docs/errors.md lists every failure with its status, type and retry', asy
 
 t.test('docs/metrics.md lists every metric with its kind and labels', async t => {
   const documented = rows(page('metrics.md'))
-    .filter(cells => cells.length === 4 && /^`(gateway|process)_/.test(cells[0] ?? ''))
+    .filter(cells => cells.length === 4 && /^`(gateway|process|gen_ai)_/.test(cells[0] ?? ''))
     .map(cells => cells.slice(0, 3))
-  const actual = allMetrics().map(({ name, kind, labelNames }) => [
+  const actual = [...allMetrics(), ...genAiMetrics()].map(({ name, kind, labelNames }) => [
     `\`${name}\``,
     kind,
     labelNames.map(label => `\`${label}\``).join(', '),
@@ -55,7 +55,7 @@ t.test('docs/tools.md lists every server tool', async t => {
 t.test('docs/metrics.md lists every stage in order', async t => {
   const names = rows(page('metrics.md')).map(cells => cells[0] ?? '')
   t.same(
-    names.filter(name => !/^`(gateway|process)_/.test(name)),
+    names.filter(name => !/^`(gateway|process|gen_ai)_/.test(name)),
     STAGES.map(stage => `\`${stage}\``),
   )
 })

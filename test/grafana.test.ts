@@ -46,6 +46,7 @@ for (const { name, kind, labelNames } of allMetrics()) {
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_requests_total outcome': ['completed', 'refused', 'failed', 'aborted'],
   'gateway_upstream_requests_total outcome': ['ok', ...Object.keys(FAILURES)],
+  'gateway_workspace_requests_total outcome': ['completed', 'incomplete', 'failed', 'aborted'],
   'gateway_shed_total reason': ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes'],
   'gateway_usage_records_total accounting': ['exact', 'estimated', 'none', 'lost'],
   // Names that the operator gave, but for this one.

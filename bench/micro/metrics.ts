@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/errors.ts'
+import { snapshotOf } from '../../src/metrics/exposition.ts'
 import { createMetrics, observeStages } from '../../src/metrics/metrics.ts'
 import { STAGES, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
 import { createProcessMetrics, Scraper } from '../../src/threads/process-metrics.ts'
@@ -112,7 +113,7 @@ async function rounds(step: () => unknown): Promise<number[]> {
 async function scrape(name: string): Promise<void> {
   const { port1, port2 } = new MessageChannel()
   port2.on('message', () => undefined).unref()
-  const snapshot = await metrics.registry.getMetricsAsJSON()
+  const snapshot = await snapshotOf(metrics.registry)
   const scraper = new Scraper(
     createProcessMetrics(),
     [0, 1].map(() => ({ metrics: async () => structuredClone(snapshot) })),
@@ -123,7 +124,7 @@ async function scrape(name: string): Promise<void> {
   assert.ok(lines <= 10_000)
   print(
     '  on the serve thread: snapshot and sending',
-    await rounds(async () => port1.postMessage(await metrics.registry.getMetricsAsJSON())),
+    await rounds(async () => port1.postMessage(await snapshotOf(metrics.registry))),
     'ms',
     2,
   )

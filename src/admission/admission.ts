@@ -8,7 +8,7 @@ import { COME_AGAIN_SECONDS, fieldOf, GatewayError, systemCode } from '../errors
 import { HeldShare } from '../fairness/held-share.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
-import { type Metrics, observeStages } from '../metrics/metrics.ts'
+import { exemplify, type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import { RequestAbort, type RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
@@ -374,7 +374,9 @@ export class Admission implements Chained<Admission> {
     }
     if (this.#owner.isQuiet !== true) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
-    if (this.trace !== null) tracing?.ended(this.trace, line, this.watch as TracedStopwatch, endedMs)
+    const { trace } = this
+    if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
+      exemplify(metrics, trace, line, isAwaited, clock.nowMs())
     this.#control.remove(this)
   }
 

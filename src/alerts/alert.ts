@@ -45,15 +45,22 @@ interface Body {
   readonly data: Readonly<Record<string, unknown>>
 }
 
+/** Whatever ends a line, or moves what is shown. */
+const LINE_ENDS = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu
+
 /** The body in the format of a receiver; Slack reads `text` alone. */
 export function bodyAs(format: AlertFormat, body: string): string {
   if (format === 'json') return body
   const { type, gateway, object, data } = JSON.parse(body) as Body
   const details = Object.entries(data).map(([name, value]) => `${name} ${String(value)}`)
-  // Slack reads links and mentions between angle brackets.
   const text = [`Sluice ${gateway}: ${type}`, `${object.kind} ${object.name}`, ...details].join(', ')
   return JSON.stringify({
-    text: text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'),
+    // Slack reads links and mentions between angle brackets, and a name could begin a line of its own.
+    text: text
+      .replace(LINE_ENDS, ' ')
+      .replaceAll('&', '&amp;')
+      .replaceAll('<', '&lt;')
+      .replaceAll('>', '&gt;'),
   })
 }
 

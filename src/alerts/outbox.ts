@@ -6,6 +6,7 @@ import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { AlertDelivery, AlertStore, TakenDelivery } from '../storage/alerts.ts'
 import { type AlertEvent, alertBody, alertId } from './alert.ts'
+import { within } from './deadline.ts'
 import type { Receiver } from './receiver.ts'
 
 export interface OutboxOptions {
@@ -22,6 +23,8 @@ const LOOK_MS = 1_000
 const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
 const PAUSE_MAX_MS = 300_000
+/** For an answer of the Store. */
+const STORE_MS = 10_000
 /** For each receiver. */
 const TAKEN_MAX = 20
 /** Alerts that wait in memory while the Store is away. */
@@ -33,7 +36,9 @@ export class Outbox {
   #waiting: AlertDelivery[] = []
   readonly #known = new Set<string>()
   #timer: Timer | null = null
-  #running: Promise<void> | null = null
+  #keeping: Promise<void> | null = null
+  /** Rounds that run, by receiver. */
+  readonly #rounds = new Map<string, Promise<void>>()
   #closed = false
 
   constructor(options: OutboxOptions) {
@@ -41,71 +46,86 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** Alerts whose body is known to be in the Store, or on its way there. */
-  raise(event: AlertEvent): void {
+  /** Takes an event, unless its alert is known. True: it is new, and somebody is to be told. */
+  raise(event: AlertEvent): boolean {
     const { receivers, gateway, clock } = this.#options
     const id = alertId(event)
     // An alert without room counts as unknown, so that the next look can raise it.
-    if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return
+    if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return false
     this.#known.add(id)
     if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()
     const createdAt = isoInstant(clock.nowMs())
     const body = alertBody(event, gateway, createdAt)
     const object = `${event.object.kind} ${event.object.id}`
-    for (const { id: receiver, wants } of receivers)
-      if (wants(event.type))
-        this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
+    const wanting = receivers.filter(({ wants }) => wants(event.type))
+    for (const { id: receiver } of wanting)
+      this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
+    return wanting.length > 0
   }
 
-  /** Stores what waits, and delivers what is due. Those who ask at once share one run. */
-  run(): Promise<void> {
-    this.#running ??= this.#run().finally(() => {
-      this.#running = null
-    })
-    return this.#running
+  /** Stores what waits, and delivers what is due. A receiver that is asked already is not asked again meanwhile. */
+  async run(): Promise<void> {
+    await this.#keep()
+    await Promise.all(this.#begin())
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()
-    await this.#running
+    await this.#keeping
+    await Promise.all(this.#rounds.values())
   }
 
-  async #run(): Promise<void> {
-    const { store, receivers, clock } = this.#options
+  /** Stores what waits. Those who ask at once share one run. */
+  #keep(): Promise<void> {
+    this.#keeping ??= this.#keepAll().finally(() => {
+      this.#keeping = null
+    })
+    return this.#keeping
+  }
+
+  async #keepAll(): Promise<void> {
+    const { store, clock } = this.#options
     try {
       for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-        await store.alerts.add(next, clock.nowMs())
+        await within(clock, STORE_MS, store.alerts.add(next, clock.nowMs()))
         this.#waiting.shift()
       }
-      // Each has a share of its own: what waits for one that is away must not hold up the others.
-      const taken: TakenDelivery[] = []
-      for (const { id } of receivers)
-        taken.push(...(await store.alerts.take([id], clock.nowMs(), LEASE_MS, TAKEN_MAX)))
-      await Promise.all(taken.map(each => this.#deliver(each)))
     } catch {
       // The Store is away, which its own watch tells: what waits is tried again.
     }
   }
 
-  async #deliver({
-    alertId,
-    receiver,
-    body,
-    tries,
-  }: {
-    alertId: string
-    receiver: string
-    body: string
-    tries: number
-  }) {
-    const { store, receivers, clock, log } = this.#options
-    const to = receivers.find(({ id }) => id === receiver)
-    if (to === undefined) return
+  /** Each receiver has rounds of its own: one that is slow or away must not hold up the others. */
+  #begin(): readonly Promise<void>[] {
+    return this.#options.receivers.map(receiver => {
+      const running = this.#rounds.get(receiver.id)
+      if (running !== undefined) return running
+      const round = this.#round(receiver).finally(() => this.#rounds.delete(receiver.id))
+      this.#rounds.set(receiver.id, round)
+      return round
+    })
+  }
+
+  async #round(receiver: Receiver): Promise<void> {
+    const { store, clock } = this.#options
+    try {
+      const taking = store.alerts.take([receiver.id], clock.nowMs(), LEASE_MS, TAKEN_MAX)
+      const taken = await within(clock, STORE_MS, taking)
+      await Promise.all(taken.map(each => this.#deliver(receiver, each)))
+    } catch {
+      // As above.
+    }
+  }
+
+  async #deliver(to: Receiver, { alertId, receiver, body, tries }: TakenDelivery): Promise<void> {
+    const { store, clock, log } = this.#options
+    const settle = (dueMs: number | null) =>
+      within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))
     const result = await to.deliver(body)
     if (result.ok) {
       if (tries > 0) log.notice('alerts', 'an alert was delivered', { host: to.host, alert: alertId, tries })
-      return await store.alerts.settle(alertId, receiver, null)
+      return await settle(null)
     }
     if (tries === 0)
       log.notice('alerts', 'an alert could not be delivered; it is tried again', {
@@ -114,13 +134,15 @@ export class Outbox {
         why: result.why,
       })
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), PAUSE_MAX_MS)
-    await store.alerts.settle(alertId, receiver, clock.nowMs() + pauseMs)
+    await settle(clock.nowMs() + pauseMs)
   }
 
   #schedule(): void {
     this.#timer = this.#options.clock.after(LOOK_MS, () => {
-      void this.run().then(() => {
-        if (!this.#closed) this.#schedule()
+      void this.#keep().then(() => {
+        if (this.#closed) return
+        this.#begin()
+        this.#schedule()
       })
     })
   }

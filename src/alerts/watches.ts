@@ -3,10 +3,11 @@
  * spool and overload. Main thread; only where receivers are configured.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
-import { periodStart } from '../limits/periods.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../limits/spending.ts'
 import type { Store } from '../storage/store.ts'
 import type { AlertEvent, AlertObject } from './alert.ts'
+import { BudgetWatch, type UsedKey } from './budgets.ts'
+import { within } from './deadline.ts'
 
 /** Counts of requests since the start of the process. */
 export interface RequestCounts {
@@ -18,7 +19,8 @@ export interface RequestCounts {
 
 export interface WatchesOptions {
   readonly store: Pick<Store, 'keys' | 'ledger' | 'credits' | 'alerts'>
-  readonly raise: (event: AlertEvent) => void
+  /** True: it is new, and will be told. */
+  readonly raise: (event: AlertEvent) => boolean
   /** Name of this instance. */
   readonly node: string
   readonly byokFeePercent: number
@@ -33,25 +35,18 @@ export interface WatchesOptions {
   readonly clock: Clock
 }
 
-/** A key that was used, by its organization. */
-export interface UsedKey {
-  readonly hash: string
-  readonly organizationId: string
-}
-
 const LOOK_MS = 10_000
+/** A watch that takes longer is not waited for: the others go on. */
+const WATCH_MS = 30_000
+/** A watch that has not ended by then never will, and is begun again. */
+const GIVEN_UP_MS = 600_000
 const EXPIRY_LOOKS = 60
 const DAY_MS = 86_400_000
-const KEYS_MAX = 200
 /** Of keys that expire: whoever makes thousands of them leaves room for those of others. */
 const EXPIRING_PER_ORGANIZATION = 50
 const EXPIRING_MAX = 1_000
 const CERTIFICATE_MS = 14 * DAY_MS
 const KEY_WARNINGS_DAYS = [7, 1] as const
-const BUDGET_STEPS = [
-  { share: 80, type: 'budget.80' },
-  { share: 100, type: 'budget.100' },
-] as const
 const BEHIND_BYTES = 64 * 1024 * 1024
 /** Fourteen and four tenths of the budget of one in a thousand, as in the alert rule. */
 const BURNING = 0.0144
@@ -64,7 +59,9 @@ const PROVIDER_TYPES = ['provider.down', 'provider.up'] as const
 
 export class AlertWatches {
   readonly #options: WatchesOptions
-  readonly #used = new Map<string, UsedKey>()
+  readonly #budgets: BudgetWatch
+  /** Watches that run, and when they began, in monotonic milliseconds. */
+  readonly #begun = new Map<string, number>()
   readonly #organizations = new Set<string>()
   readonly #down = new Set<string>()
   /** One a minute, newest first. */
@@ -76,29 +73,40 @@ export class AlertWatches {
 
   constructor(options: WatchesOptions) {
     this.#options = options
+    this.#budgets = new BudgetWatch(options)
     this.#schedule()
   }
 
   /** Keys that have spent since the last look. */
   noteUsed(keys: readonly UsedKey[]): void {
-    for (const key of keys) {
-      if (this.#used.size < KEYS_MAX * 10) this.#used.set(key.hash, key)
-      this.#organizations.add(key.organizationId)
-    }
+    this.#budgets.noteUsed(keys)
+    for (const { organizationId } of keys) this.#organizations.add(organizationId)
   }
 
   /** Looks at everything once. Never rejects: what cannot be asked now is asked again. */
   async look(): Promise<void> {
     const looks = this.#looks++
-    const watches = [
-      () => this.#budgets(),
-      () => this.#credits(),
-      () => this.#providers(),
-      () => this.#load(),
-      ...(looks % MINUTE_LOOKS === 0 ? [() => this.#failures()] : []),
-      ...(looks % EXPIRY_LOOKS === 0 ? [() => this.#expiries()] : []),
-    ]
-    for (const watch of watches) await watch().catch(() => undefined)
+    const watches: Readonly<Record<string, () => Promise<void>>> = {
+      budgets: () => this.#budgets.look(),
+      credits: () => this.#credits(),
+      providers: () => this.#providers(),
+      load: () => this.#load(),
+      ...(looks % MINUTE_LOOKS === 0 ? { failures: () => this.#failures() } : {}),
+      ...(looks % EXPIRY_LOOKS === 0 ? { expiries: () => this.#expiries() } : {}),
+    }
+    await Promise.all(Object.entries(watches).map(([name, watch]) => this.#run(name, watch)))
+  }
+
+  /** Runs a watch, unless it runs already. One that asks a database that hangs holds up no other. */
+  async #run(name: string, watch: () => Promise<void>): Promise<void> {
+    const { clock } = this.#options
+    const nowMs = clock.monotonicMs()
+    if (nowMs - (this.#begun.get(name) ?? Number.NEGATIVE_INFINITY) < GIVEN_UP_MS) return
+    this.#begun.set(name, nowMs)
+    const ended = () => {
+      if (this.#begun.get(name) === nowMs) this.#begun.delete(name)
+    }
+    await within(clock, WATCH_MS, watch().then(ended, ended)).catch(() => undefined)
   }
 
   async close(): Promise<void> {
@@ -107,45 +115,17 @@ export class AlertWatches {
     await this.#running
   }
 
-  async #budgets(): Promise<void> {
-    const { store, raise, clock, byokFeePercent } = this.#options
-    const used = [...this.#used.values()].slice(0, KEYS_MAX)
-    for (const { hash, organizationId } of used) {
-      const key = await store.keys.find(hash)
-      this.#used.delete(hash)
-      if (key === null || key.limit === null || key.limit === 0) continue
-      const since = periodStart(key.limitReset, clock.nowMs())
-      const sums = await store.ledger.usageSince({ organizationId, since, keyHash: hash })
-      const spent = limitUsageOf(key, sums, byokFeePercent)
-      const limit = BigInt(key.limit) * PICOS_PER_MICRO
-      for (const { share, type } of BUDGET_STEPS) {
-        if (spent * 100n < limit * BigInt(share)) continue
-        raise({
-          type,
-          object: { kind: 'key', id: hash, name: key.name, workspaceId: key.workspaceId },
-          window: `${since} ${key.limit}`,
-          data: {
-            limit_usd: key.limit / 1e6,
-            spent_usd: Number(spent / PICOS_PER_MICRO) / 1e6,
-            limit_reset: key.limitReset,
-          },
-        })
-      }
-    }
-  }
-
   async #credits(): Promise<void> {
     const { store, raise, creditsLowUsd, byokFeePercent } = this.#options
-    const organizations = [...this.#organizations]
-    this.#organizations.clear()
-    if (creditsLowUsd === null) return
-    for (const organizationId of organizations) {
+    if (creditsLowUsd === null) this.#organizations.clear()
+    for (const organizationId of this.#organizations) {
+      this.#organizations.delete(organizationId)
       const total = await store.credits.total(organizationId)
       if (total === 0) continue
       const sums = await store.ledger.usageSince({ organizationId, since: '' })
       const spent = limitUsageOf({ includeByokInLimit: false }, sums, byokFeePercent)
       const leftUsd = (total - Number(spent / PICOS_PER_MICRO)) / 1e6
-      if (leftUsd >= creditsLowUsd) continue
+      if (creditsLowUsd === null || leftUsd >= creditsLowUsd) continue
       raise({
         type: 'credits.low',
         object: { kind: 'organization', id: organizationId, name: organizationId, workspaceId: null },

@@ -87,6 +87,10 @@ export const ExportSchema = Type.Object(
       Type.Integer({ minimum: 100, maximum: 86_400_000 }),
       'between two objects; default one minute',
     ),
+    maxWaitingBytes: field(
+      Type.Integer({ minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER }),
+      'bytes that wait on the disk while the destination is away; further records are lost to the export, which the log and a metric tell. Default 4 GiB',
+    ),
     endpoint: field(Type.String({ pattern: '^https?://' }), 'of a bucket that is not at AWS'),
     region: field(Name, 'of the bucket; default `us-east-1`'),
     accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),

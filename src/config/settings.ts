@@ -331,6 +331,18 @@ export const Settings = group({
   }),
   limits: limitsSettings,
   tracing: tracingSettings,
+  metrics: group({
+    byWorkspace: setting(
+      Type.Boolean(),
+      '[requests, tokens and cost by workspace](metrics.md#by-workspace): the first 50 workspaces seen keep their series until a restart, the others are `other`',
+      { default: false },
+    ),
+    genAi: setting(
+      Type.Boolean(),
+      '[metrics by the names of the OpenTelemetry conventions for generative AI](metrics.md#names-of-the-genai-conventions), in addition to our own',
+      { default: false },
+    ),
+  }),
   log: group({
     successShare: setting(
       Type.Number({ minimum: 0, maximum: 1 }),

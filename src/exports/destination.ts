@@ -1,6 +1,9 @@
-/** Destinations of exports: a folder, a bucket of S3, or an HTTPS address. Main thread. */
-import { createHash, createHmac } from 'node:crypto'
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+/**
+ * Destinations of exports: a folder, a bucket of S3, or an HTTPS address. Main thread: bodies are written, hashed and
+ * signed in the threads of the system library, because the main thread has all others to serve.
+ */
+import { webcrypto } from 'node:crypto'
+import { mkdir, open, readFile, rename } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Clock } from '../clock.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
@@ -11,6 +14,7 @@ export interface ExportRow {
   readonly url: string
   readonly format?: 'jsonl'
   readonly everyMs?: number
+  readonly maxWaitingBytes?: number
   readonly endpoint?: string
   readonly region?: string
   readonly accessKeyIdFile?: string
@@ -39,10 +43,16 @@ function folderOf(url: string): Destination {
   return {
     place: folder,
     async put(name, body) {
-      mkdirSync(folder, { recursive: true, mode: 0o700 })
+      await mkdir(folder, { recursive: true, mode: 0o700 })
       const draft = join(folder, `.${name}.part`)
-      writeFileSync(draft, body, { mode: 0o600, flush: true })
-      renameSync(draft, join(folder, name))
+      const file = await open(draft, 'w', 0o600)
+      try {
+        await file.writeFile(body)
+        await file.sync()
+      } finally {
+        await file.close()
+      }
+      await rename(draft, join(folder, name))
     },
   }
 }
@@ -58,9 +68,12 @@ function bucketOf(row: ExportRow, clock: Clock): Destination {
   return {
     place: `s3://${bucket}`,
     async put(name, body) {
-      const access = { accessKeyId: lineOf(accessKeyIdFile), secretAccessKey: lineOf(secretAccessKeyFile) }
+      const access = {
+        accessKeyId: await lineOf(accessKeyIdFile),
+        secretAccessKey: await lineOf(secretAccessKeyFile),
+      }
       const url = new URL(`${base}/${prefix === '' ? '' : `${prefix}/`}${name}`)
-      const sha256 = createHash('sha256').update(body).digest('hex')
+      const sha256 = hex(await webcrypto.subtle.digest('SHA-256', body))
       const headers = { 'content-length': String(body.length), 'content-type': 'application/x-ndjson' }
       const sign = s3Signer(clock, access, region)
       await send(
@@ -80,13 +93,14 @@ function addressOf({ url: address, secretFile }: ExportRow, clock: Clock): Desti
     place: url.host,
     async put(name, body) {
       const seconds = Math.floor(clock.nowMs() / 1000)
-      const secrets = secretFile === undefined ? [] : lineOf(secretFile).split(/\s+/).slice(0, 2)
-      const signatures = secrets.map(
-        secret => `v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`,
-      )
-      const signed =
-        secrets.length === 0 ? {} : { 'x-sluice-signature': [`t=${seconds}`, ...signatures].join(',') }
-      const headers = { 'content-type': 'application/x-ndjson', 'x-sluice-export': name, ...signed }
+      const secrets = secretFile === undefined ? [] : await secretsOf(secretFile)
+      const signed = secrets.length === 0 ? body : Buffer.concat([Buffer.from(`${seconds}.`), body])
+      const signatures = await Promise.all(secrets.map(async each => `v1=${await hmacOf(each, signed)}`))
+      const headers = {
+        'content-type': 'application/x-ndjson',
+        'x-sluice-export': name,
+        ...(secrets.length === 0 ? {} : { 'x-sluice-signature': [`t=${seconds}`, ...signatures].join(',') }),
+      }
       await send(clock, url, 'POST', headers, body)
     },
   }
@@ -114,6 +128,23 @@ async function send(
   }
 }
 
-function lineOf(path: string): string {
-  return readFileSync(path, 'utf8').trim()
+async function lineOf(path: string): Promise<string> {
+  return (await readFile(path, 'utf8')).trim()
+}
+
+/** At most two, while one replaces the other. */
+async function secretsOf(path: string): Promise<readonly string[]> {
+  const line = await lineOf(path)
+  if (line === '') throw new Error('secretFile is empty')
+  return line.split(/\s+/).slice(0, 2)
+}
+
+async function hmacOf(secret: string, body: Buffer): Promise<string> {
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' }
+  const key = await webcrypto.subtle.importKey('raw', Buffer.from(secret), algorithm, false, ['sign'])
+  return hex(await webcrypto.subtle.sign('HMAC', key, body))
+}
+
+function hex(bytes: ArrayBuffer): string {
+  return Buffer.from(bytes).toString('hex')
 }

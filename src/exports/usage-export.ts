@@ -1,26 +1,21 @@
 /**
  * Export of usage: copies the records that the Store has taken into a file beside the spool, and puts that file to its
  * destination at intervals. A file is removed when its object is there, so each record arrives at least once, also
- * after a kill. An object is named by node, first record and content: a repetition replaces it. Main thread.
+ * after a kill. An object is named by node, first record and content: a repetition of the same file replaces itself,
+ * and a file of fewer or more records is another object. Main thread: whole files are read and hashed elsewhere.
  */
-import { createHash } from 'node:crypto'
-import {
-  appendFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { webcrypto } from 'node:crypto'
+import { appendFileSync, readFileSync, renameSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock, Timer } from '../clock.ts'
+import { systemCode } from '../errors.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
 import { makeFolder } from '../storage/data-folder.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import type { Destination } from './destination.ts'
+import { firstId, firstRecordMs, isLeft, isNameless, listed, type WaitingFile } from './files.ts'
 import { usageRow } from './usage-row.ts'
 
 export interface UsageExportOptions {
@@ -30,22 +25,35 @@ export interface UsageExportOptions {
   readonly everyMs: number
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
+  /** Bytes that may wait on the disk; further records are lost. Default 4 GiB. */
+  readonly maxWaitingBytes?: number
+  /** Bytes that may wait in memory while the disk takes none. Default 8 MiB. */
+  readonly maxHeldBytes?: number
 }
 
 /** A file is put before its interval is over when it is this large. */
-const FILE_MAX_BYTES = 64 * 1024 * 1024
-/** The file of another process that shares the folder is left alone until it has rested for so long. */
-const RESTED_MS = 60_000
+const FILE_MAX_BYTES = 16 * 1024 * 1024
+/** Some days of a busy instance; more would fill the disk on which the usage records themselves wait. */
+const WAITING_MAX_BYTES = 4 * 1024 * 1024 * 1024
+const HELD_MAX_BYTES = 8 * 1024 * 1024
 const NODE_CHARS = 8
+const DIGEST_CHARS = 8
 
 export class UsageExport {
   readonly #options: UsageExportOptions
   readonly #node: string
   readonly #open: string
+  /** Files that wait, oldest records first. */
+  #files: WaitingFile[] = []
+  /** Of the file that is written. */
   #openBytes = 0
-  /** Unix milliseconds of the oldest record that is not at its destination; null: all are there. */
-  #oldestMs: number | null = null
-  #lines = ''
+  #openSinceMs: number | null = null
+  /** Lines that the disk has not taken yet. */
+  #held = ''
+  #heldBytes = 0
+  #heldSinceMs: number | null = null
+  #lost = 0
+  #isLosing = false
   #isFailing = false
   #timer: Timer | null = null
   #running: Promise<void> | null = null
@@ -57,21 +65,57 @@ export class UsageExport {
     makeFolder(options.folder)
     this.#node = nodeOf(options.folder)
     this.#open = join(options.folder, `open-${randomText(NODE_CHARS)}`)
-    if (this.#left(true).length > 0) this.#oldestMs = options.clock.nowMs()
+    this.#find(true)
     this.#schedule()
   }
 
   /** Seconds since the oldest record that is not at its destination. */
   get lagSeconds(): number {
-    return this.#oldestMs === null ? 0 : Math.max(0, (this.#options.clock.nowMs() - this.#oldestMs) / 1000)
+    const times = [this.#openSinceMs, this.#heldSinceMs, ...this.#files.map(({ sinceMs }) => sinceMs)]
+    const oldestMs = times.reduce<number | null>(
+      (oldest, at) => (at === null || (oldest !== null && oldest <= at) ? oldest : at),
+      null,
+    )
+    return oldestMs === null ? 0 : Math.max(0, (this.#options.clock.nowMs() - oldestMs) / 1000)
   }
 
-  /** Never throws: what the disk does not take waits in memory. */
+  /** Bytes on the disk and in memory that are not at their destination. */
+  get waitingBytes(): number {
+    return this.#filedBytes() + this.#heldBytes
+  }
+
+  /** Records for which there was no room. */
+  get lostRecords(): number {
+    return this.#lost
+  }
+
+  /** Never throws: what the disk does not take waits in memory, up to a limit. */
   take(records: readonly UsageRecord[]): void {
     const [first] = records
     if (first === undefined) return
-    this.#oldestMs ??= Date.parse(first.createdAt)
-    this.#lines += records.map(usageRow).join('')
+    const lines = records.map(usageRow).join('')
+    const bytes = Buffer.byteLength(lines)
+    const {
+      maxHeldBytes = HELD_MAX_BYTES,
+      maxWaitingBytes = WAITING_MAX_BYTES,
+      log,
+      destination,
+    } = this.#options
+    if (this.#heldBytes + bytes > maxHeldBytes || this.waitingBytes + bytes > maxWaitingBytes) {
+      this.#lost += records.length
+      if (!this.#isLosing)
+        log.notice('ledger', 'an export has no room for more usage records; they are lost to it', {
+          to: destination.place,
+          waitingBytes: this.waitingBytes,
+        })
+      this.#isLosing = true
+      // Nothing else would try the disk before the interval is over.
+      if (this.#heldBytes > 0) this.#write()
+      return
+    }
+    this.#held += lines
+    this.#heldBytes += bytes
+    this.#heldSinceMs ??= Date.parse(first.createdAt)
     this.#write()
     if (this.#openBytes > FILE_MAX_BYTES) void this.run()
   }
@@ -94,64 +138,124 @@ export class UsageExport {
 
   #write(): void {
     try {
-      appendFileSync(this.#open, this.#lines, { mode: 0o600 })
-      this.#openBytes += this.#lines.length
-      this.#lines = ''
+      appendFileSync(this.#open, this.#held, { mode: 0o600 })
     } catch (error) {
+      this.#cut()
       this.#fail(error)
+      return
     }
+    this.#openBytes += this.#heldBytes
+    this.#openSinceMs ??= this.#heldSinceMs
+    this.#held = ''
+    this.#heldBytes = 0
+    this.#heldSinceMs = null
+  }
+
+  /** A disk that becomes full takes a part of what is written: a line that is not whole would spoil the next one. */
+  #cut(): void {
+    try {
+      if (statSync(this.#open).size > this.#openBytes) truncateSync(this.#open, this.#openBytes)
+    } catch {
+      // There is nothing to be cut.
+    }
+  }
+
+  #filedBytes(): number {
+    return this.#files.reduce((sum, { bytes }) => sum + bytes, this.#openBytes)
   }
 
   async #run(): Promise<void> {
-    const { folder, destination, log, clock } = this.#options
-    if (this.#lines !== '') this.#write()
-    const startedMs = clock.nowMs()
+    const { destination, log } = this.#options
+    if (this.#held !== '') this.#write()
     try {
-      if (this.#openBytes > 0) {
-        // Another process of the folder may have named it.
-        if (existsSync(this.#open)) this.#name(this.#open)
-        this.#openBytes = 0
+      this.#end()
+      this.#find(false)
+      this.#files = await this.#named(this.#files)
+      for (let next = this.#files[0]; next !== undefined; next = this.#files[0]) {
+        await this.#put(next)
+        this.#files = this.#files.filter(each => each !== next)
       }
-      for (const name of this.#left(false)) {
-        await destination.put(name, readFileSync(join(folder, name)))
-        rmSync(join(folder, name), { force: true })
-      }
-      if (this.#isFailing) log.notice('ledger', 'usage is exported again', { to: destination.place })
-      this.#isFailing = false
-      this.#oldestMs = this.#openBytes > 0 || this.#lines !== '' ? startedMs : null
+      if (this.#isFailing && this.#held === '')
+        log.notice('ledger', 'usage is exported again', { to: destination.place })
+      this.#isFailing &&= this.#held !== ''
+      this.#isLosing &&= this.#isFailing
     } catch (error) {
       this.#fail(error)
     }
   }
 
-  /** Names of files to be put, oldest records first; those that an ended process left open get their names. */
-  #left(isStart: boolean): readonly string[] {
-    const { folder } = this.#options
-    for (const name of readdirSync(folder)) {
-      const path = join(folder, name)
-      if (!name.startsWith('open-') || path === this.#open) continue
-      if (!isStart && Date.now() - statSync(path).mtimeMs < RESTED_MS) continue
-      if (isStart && Date.now() - statSync(path).mtimeMs < RESTED_MS / 60) continue
-      this.#name(path)
+  /** Ends the file that is written: the next record begins another one. */
+  #end(): void {
+    if (this.#openBytes === 0) return
+    const file = {
+      name: `full-${randomText(NODE_CHARS)}`,
+      bytes: this.#openBytes,
+      sinceMs: this.#openSinceMs ?? this.#options.clock.nowMs(),
     }
-    return readdirSync(folder)
-      .filter(name => name.endsWith('.jsonl'))
-      .toSorted()
+    try {
+      renameSync(this.#open, join(this.#options.folder, file.name))
+      this.#files.push(file)
+    } catch (error) {
+      // Another process of the folder may have taken it.
+      if (systemCode(error) !== 'ENOENT') throw error
+    }
+    this.#openBytes = 0
+    this.#openSinceMs = null
+  }
+
+  /** Finds files that an ended process left, or another one has named. */
+  #find(isStart: boolean): void {
+    const { folder } = this.#options
+    const known = new Set(this.#files.map(({ name }) => name))
+    for (const file of listed(folder)) {
+      const { name, bytes } = file
+      const path = join(folder, name)
+      if (known.has(name) || path === this.#open || !isLeft(file, isStart)) continue
+      this.#files.push({ name, bytes, sinceMs: firstRecordMs(path) ?? this.#options.clock.nowMs() })
+    }
+    this.#files.sort((one, other) => one.sinceMs - other.sinceMs)
+  }
+
+  /** Gives each file the name of its object, which stays: whoever puts it again replaces what was put before. */
+  async #named(files: readonly WaitingFile[]): Promise<WaitingFile[]> {
+    const { folder } = this.#options
+    const named: WaitingFile[] = []
+    for (const file of files) {
+      if (!isNameless(file.name)) {
+        named.push(file)
+        continue
+      }
+      const path = join(folder, file.name)
+      const body = await readIfThere(path)
+      const name = body === null ? null : await this.#nameOf(body)
+      if (name === null) await rm(path, { force: true })
+      else {
+        await rename(path, join(folder, name))
+        named.push({ ...file, name })
+      }
+    }
+    return named
   }
 
   /**
-   * Names a file by node, first record and content. Without the content a file of fewer records, shipped again after a
-   * kill, would replace an object of more.
+   * The name of an object: node, first record and content. Without the content a file of fewer records, shipped again
+   * after a kill, would replace an object of more. Null: there is no record in it.
    */
-  #name(path: string): void {
-    const body = readFileSync(path)
-    const first = /"id":"([\w-]+)"/.exec(body.subarray(0, 4_096).toString('utf8'))?.[1]
-    if (first === undefined) {
-      rmSync(path, { force: true })
-      return
-    }
-    const digest = createHash('sha256').update(body).digest('hex').slice(0, 8)
-    renameSync(path, join(this.#options.folder, `${this.#node}-${first}-${digest}.jsonl`))
+  async #nameOf(body: Buffer): Promise<string | null> {
+    const first = firstId(body)
+    if (first === null) return null
+    // In another thread: this one has all others to serve.
+    const digest = Buffer.from(await webcrypto.subtle.digest('SHA-256', body)).toString('hex')
+    return `${this.#node}-${first}-${digest.slice(0, DIGEST_CHARS)}.jsonl`
+  }
+
+  async #put({ name }: WaitingFile): Promise<void> {
+    const { folder, destination } = this.#options
+    const path = join(folder, name)
+    const body = await readIfThere(path)
+    if (body === null) return
+    await destination.put(name, body)
+    await rm(path, { force: true })
   }
 
   #fail(error: unknown): void {
@@ -168,6 +272,16 @@ export class UsageExport {
         if (!this.#closed) this.#schedule()
       })
     })
+  }
+}
+
+/** Null: another process of the folder has put it. */
+async function readIfThere(path: string): Promise<Buffer | null> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    if (systemCode(error) === 'ENOENT') return null
+    throw error
   }
 }
 

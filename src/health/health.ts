@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
-import type { BreakerChange } from '../metrics/metrics.ts'
+import type { BreakerChange, Metrics } from '../metrics/metrics.ts'
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import type { Endpoint } from '../providers/provider.ts'
 import type { HealthCaller } from './caller-states.ts'
@@ -72,7 +72,11 @@ export class HealthEntry {
   readonly #caller: HealthCaller | null
   /** The breaker whose probe it is; null: it is none. */
   readonly #probed: BreakerScope | null
-  readonly #beganMs: number
+  readonly beganMs: number
+  /** Milliseconds to the first content of a stream, as measured; null: they were not. */
+  firstTokenMs: number | null = null
+  /** Milliseconds for each output token, in the same way. */
+  perTokenMs: number | null = null
   #sentMs: number
   /** Monotonic milliseconds of its first content; null before. */
   #answeredMs: number | null = null
@@ -91,7 +95,7 @@ export class HealthEntry {
     this.state = state
     this.#caller = caller
     this.#probed = probed
-    this.#beganMs = nowMs
+    this.beganMs = nowMs
     this.#sentMs = nowMs
   }
 
@@ -120,7 +124,7 @@ export class HealthEntry {
       return
     }
     const probed = isAnswered ? null : this.#probed
-    const [caller, beganMs] = [this.#caller, this.#beganMs]
+    const [caller, beganMs] = [this.#caller, this.beganMs]
     if (verdict !== 'none') {
       this.#health.bad(this.state, verdict, { caller, isAnswered, probed, beganMs, nowMs, waitMs })
     } else if (probed !== null) this.#health.unproved(this.state, caller, probed, nowMs)
@@ -132,7 +136,13 @@ export class HealthEntry {
   }
 
   /** Notes how fast the answer was. `isStream`: its first content came as soon as there was any. */
-  measured(nowMs: number, outputTokens: number, isStream: boolean): void {
+  measured(
+    nowMs: number,
+    outputTokens: number,
+    isStream: boolean,
+    { speeds }: Pick<Metrics, 'speeds'>,
+    { provider, modelId }: Pick<Endpoint, 'provider' | 'modelId'>,
+  ): void {
     const answeredMs = this.#answeredMs
     if (answeredMs === null) return
     const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.#sentMs) : null
@@ -140,6 +150,15 @@ export class HealthEntry {
     const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
     const tokensPerSecond = isLong ? (outputTokens * 1_000) / spanMs : null
     if (latencyMs === null && tokensPerSecond === null) return
+    const { firstToken, perToken } = speeds.of(provider.slug, modelId)
+    if (latencyMs !== null) {
+      this.firstTokenMs = latencyMs
+      firstToken.observe(latencyMs / 1_000)
+    }
+    if (tokensPerSecond !== null) {
+      this.perTokenMs = spanMs / outputTokens
+      perToken.observe(spanMs / outputTokens / 1_000)
+    }
     this.#health.measure(this.state, this.#caller, nowMs, latencyMs, tokensPerSecond)
   }
 }

@@ -4,7 +4,7 @@ interface DeclarationOf<Kind> {
   readonly kind: Kind
   readonly name: string
   readonly help: string
-  /** At most three. */
+  /** At most three on the hot path. */
   readonly labels: readonly string[]
 }
 

@@ -5,7 +5,9 @@
  */
 import { Gauge, Registry } from 'prom-client'
 import type { Declaration } from './declaration.ts'
+import { GenAiMetrics } from './gen-ai.ts'
 import { type Count, Counter, Distribution, Histogram } from './series.ts'
+import { OTHER, PairLookup, SPEED_METRICS, speedSeries } from './speeds.ts'
 import { STAGES, type Stopwatch } from './stages.ts'
 import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
@@ -31,6 +33,11 @@ export interface MetricLabels {
   readonly models: Iterable<string>
   /** Provider slugs with an endpoint in the catalogue; the first 100 have their own series. */
   readonly providers: Iterable<string>
+  /**
+   * The name that the conventions of OpenTelemetry have for a provider, by its slug. Absent: there are no metrics by
+   * the names of these conventions.
+   */
+  readonly genAiName?: (slug: string) => string
 }
 
 const NO_LABELS: MetricLabels = { thread: 'main', models: [], providers: [] }
@@ -48,14 +55,26 @@ type MetricsOf<Table extends Readonly<Record<string, Declaration>>> = {
 /** Creates the metrics of one thread on a new registry. */
 export function createMetrics(labels: MetricLabels = NO_LABELS) {
   const registry = new Registry()
-  const metrics = declare(METRICS, registry, labels.thread)
+  const metrics = declare({ ...METRICS, ...SPEED_METRICS }, registry, labels.thread)
   const ofModel = lookupUpTo(labels.models, MODELS_MAX, model => modelSeries(model, metrics))
   const ofProvider = lookupUpTo(labels.providers, PROVIDERS_MAX, provider =>
     providerSeries(provider, metrics),
   )
+  const pairs = {
+    provider: (slug: string) => ofProvider.find(slug).label,
+    model: (id: string) => ofModel.find(id).label,
+  }
+  const speeds = new PairLookup(pairs, (provider, model) => speedSeries(provider, model, metrics))
+  const { genAiName } = labels
   return {
     ...metrics,
     registry,
+    /** The only series of the time to the first token. */
+    firstToken: metrics.timeToFirstToken.of(),
+    /** The speed of a model at a provider. */
+    speeds,
+    /** Null: they are off. */
+    genAi: genAiName === undefined ? null : new GenAiMetrics({ ...pairs, registry, nameOf: genAiName }),
     /** The series of a model, by its id. */
     ofModel: ofModel.find,
     /** The series of a provider, by its slug. */
@@ -199,6 +218,38 @@ export function observeStages(
   Distribution.observeAll(durations, spentMs, 1000)
 }
 
+/** A kept trace, as far as its times are known here. */
+export interface TimedTrace {
+  readonly traceId: string
+  readonly exchanges: Iterable<{
+    readonly attempts: Iterable<{
+      readonly provider: string
+      readonly model: string
+      readonly firstTokenMs: number | null
+    }>
+  }>
+}
+
+/** Names a kept trace beside the times that were observed for its request. @param atMs Unix milliseconds */
+export function exemplify(
+  { requestDuration, firstToken, speeds }: Pick<Metrics, 'requestDuration' | 'firstToken' | 'speeds'>,
+  { traceId, exchanges }: TimedTrace,
+  line: {
+    readonly route: string
+    readonly durationMs: number
+    readonly firstTokenMs?: number | null | undefined
+  },
+  isAwaited: boolean,
+  atMs: number,
+): void {
+  const at = (ms: number) => ({ traceId, value: ms / 1000, atMs })
+  requestDuration.of(line.route).exemplify(at(line.durationMs))
+  if (isAwaited && line.firstTokenMs != null) firstToken.exemplify(at(line.firstTokenMs))
+  for (const { attempts } of exchanges)
+    for (const { provider, model, firstTokenMs } of attempts)
+      if (firstTokenMs !== null) speeds.of(provider, model).firstToken.exemplify(at(firstTokenMs))
+}
+
 /** An entry for each known value, and one that all others share. */
 export interface Lookup<One> {
   readonly find: (value: string) => One
@@ -223,6 +274,3 @@ export function lookupUpTo<One>(
   const others = make(OTHER)
   return { find: value => known.get(value) ?? others, learn }
 }
-
-/** The label value beyond the limits. */
-const OTHER = 'other'

@@ -4,13 +4,14 @@
  * accepts them like its own. Leaf. Hot path.
  */
 import type { Metric, Registry } from 'prom-client'
+import type { Exemplar } from './exposition.ts'
 
 type Labels<Label extends string> = Readonly<Record<Label, string>>
 
 export interface FamilyOptions<Label extends string> {
   readonly name: string
   readonly help: string
-  /** At most three. Without labels there is one series, which is reported from the start. */
+  /** More than three only off the hot path. Without labels there is one series, which is reported from the start. */
   readonly labelNames?: readonly Label[]
   readonly registry: Registry
 }
@@ -20,6 +21,7 @@ interface Sample<Label extends string> {
   readonly value: number
   readonly labels: Labels<Label> | (Labels<Label> & { readonly le: string | number })
   readonly metricName?: string
+  readonly exemplar?: Exemplar
 }
 
 interface Series {
@@ -62,8 +64,16 @@ abstract class Family<Label extends string, One extends Series> {
 
   /** The series of these labels by name, for callers off the hot path. */
   labels(labels: Labels<Label>): One {
-    const [first, second, third] = this.labelNames
-    return this.of(labelOf(labels, first), labelOf(labels, second), labelOf(labels, third))
+    const { labelNames } = this
+    const [first, second, third] = labelNames
+    const last =
+      labelNames.length > 3
+        ? labelNames
+            .slice(2)
+            .map(name => labels[name])
+            .join('\n')
+        : labelOf(labels, third)
+    return this.of(labelOf(labels, first), labelOf(labels, second), last)
   }
 
   /** The samples of a scrape, for prom-client. */
@@ -83,7 +93,9 @@ abstract class Family<Label extends string, One extends Series> {
 
   #add(others: Map<string, One>, rest: string, values: readonly string[]): One {
     const series = this.make()
-    const labels = Object.fromEntries(this.labelNames.map((name, at) => [name, values[at] ?? '']))
+    const { labelNames } = this
+    const all = labelNames.length > 3 ? values.join('\n').split('\n') : values
+    const labels = Object.fromEntries(labelNames.map((name, at) => [name, all[at] ?? '']))
     others.set(rest, series)
     this.#all.push({ labels: labels as Labels<Label>, series })
     return series
@@ -150,6 +162,8 @@ export class Distribution implements Series {
   readonly counts: Float64Array
   sum = 0
   count = 0
+  /** The newest of each bucket; null: there is none at all. */
+  #exemplars: (Exemplar | undefined)[] | null = null
 
   constructor(bounds: readonly number[]) {
     this.#bounds = bounds
@@ -171,6 +185,18 @@ export class Distribution implements Series {
     this.count++
   }
 
+  /** Names a kept trace in which a value was observed. */
+  exemplify(exemplar: Exemplar): void {
+    const at = this.#bounds.findIndex(bound => exemplar.value <= bound)
+    this.#exemplars ??= Array.from(this.counts, () => undefined)
+    this.#exemplars[at === -1 ? this.#bounds.length : at] = exemplar
+  }
+
+  /** Of this bucket. */
+  exemplarAt(bucket: number): Exemplar | undefined {
+    return this.#exemplars?.[bucket]
+  }
+
   /** Adds a value to each distribution, in one pass; NaN adds nothing. `parts`: how many of them make a unit. */
   static observeAll(all: readonly Distribution[], values: Float64Array, parts: number): void {
     for (let at = 0; at < all.length; at++) {
@@ -190,6 +216,7 @@ export class Distribution implements Series {
     this.counts.fill(0)
     this.sum = 0
     this.count = 0
+    this.#exemplars = null
   }
 }
 
@@ -222,13 +249,14 @@ export class Histogram<Label extends string = never> extends Family<Label, Distr
   }
 
   protected samples(labels: Labels<Label>, series: Distribution, into: Sample<Label>[]): void {
-    const bucketName = `${this.name}_bucket`
+    const metricName = `${this.name}_bucket`
     let upTo = 0
-    for (const [at, le] of this.#bounds.entries()) {
+    for (const [at, le] of [...this.#bounds, '+Inf'].entries()) {
       upTo += series.counts[at] ?? 0
-      into.push({ metricName: bucketName, value: upTo, labels: { le, ...labels } })
+      const exemplar = series.exemplarAt(at)
+      const bucket = { metricName, value: upTo, labels: { le, ...labels } }
+      into.push(exemplar === undefined ? bucket : { ...bucket, exemplar })
     }
-    into.push({ metricName: bucketName, value: series.count, labels: { le: '+Inf', ...labels } })
     into.push({ metricName: `${this.name}_sum`, value: series.sum, labels })
     into.push({ metricName: `${this.name}_count`, value: series.count, labels })
   }

@@ -46,8 +46,15 @@ export interface AlertStore {
    * each organization up to `most`, and up to `limit` in all.
    */
   expiringKeys(from: string, to: string, most: number, limit: number): Promise<readonly ExpiringKey[]>
+  /** API keys with a limit above 0 whose hash comes after this one, in the order of their hashes. */
+  budgetKeys(after: string, limit: number): Promise<readonly BudgetKey[]>
   /** Removes those, delivered or not, from before a time (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
+}
+
+export interface BudgetKey {
+  readonly hash: string
+  readonly organizationId: string
 }
 
 export interface ExpiringKey {

@@ -13,6 +13,8 @@ export interface AttemptNotes {
   headMs: number | null
   firstMs: number | null
   endedMs: number | null
+  /** Milliseconds from sending to the first content, as the metrics have counted them. */
+  firstTokenMs: number | null
   readonly kind: 'first' | 'again' | 'hedge'
   /** Slug. */
   readonly provider: string

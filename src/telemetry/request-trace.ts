@@ -182,6 +182,7 @@ export class ExchangeSpans {
       headMs: null,
       firstMs: null,
       endedMs: null,
+      firstTokenMs: null,
       ...how,
       provider: provider.slug,
       model: modelId,

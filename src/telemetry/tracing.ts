@@ -53,16 +53,16 @@ export class Tracing {
     return new RequestTrace(this.#ids, this.#isChosen)
   }
 
-  /** Decides on a trace that is over. */
-  ended(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): void {
-    if (!this.#isKept(trace, line)) return
+  /** Decides on a trace that is over. True: it is kept. */
+  ended(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): boolean {
+    if (!this.#isKept(trace, line)) return false
     if (!this.#isWaiting) {
       this.#isWaiting = true
       this.#deps.clock.after(SEND_MS, this.#flush)
     }
     if (this.#ended.length === TRACES_MAX || !this.#hasRoom(trace, line)) {
       this.#dropped++
-      return
+      return false
     }
     this.#ended.push({
       traceId: trace.traceId,
@@ -78,6 +78,7 @@ export class Tracing {
       exchanges: trace.exchanges,
       leftOut: trace.leftOut,
     })
+    return true
   }
 
   readonly #flush = (): void => {

@@ -1,15 +1,16 @@
 /**
  * The admin port: an index, the console, the API reference, metrics summed over all threads, liveness, readiness. Main
- * thread; never on the public port. Every scraper gets the text format 0.0.4, which all of them read.
+ * thread; never on the public port. Scrapers get the text format 0.0.4, or OpenMetrics if they prefer it.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP, type Socket } from 'node:net'
 import { CONSOLE_PATH, type Console } from '../console/console.ts'
+import { EXPOSITION_FORMS, type ExpositionForm, formOf } from '../metrics/exposition.ts'
 import { adminIndex, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
-  /** Prometheus text of all threads. */
-  metrics(): Promise<string>
+  /** The metrics of all threads. */
+  metrics(form: ExpositionForm): Promise<string>
   /** The reason why no traffic may come; null when it may. */
   unreadyReason(): string | null
   /** Names of unavailable dependencies while traffic may still come. Default: none. */
@@ -91,11 +92,14 @@ export async function startAdmin(
           return plain(response, 503, 'the reference comes with the first thread that serves\n')
         return void response.writeHead(200, STYLED_PAGE_HEADERS).end(page)
       }
-      case '/metrics':
-        return void sources.metrics().then(
-          text => plain(response, 200, text, 'text/plain; version=0.0.4; charset=utf-8'),
+      case '/metrics': {
+        const form = formOf(request.headers.accept)
+        response.setHeader('vary', 'accept')
+        return void sources.metrics(form).then(
+          text => plain(response, 200, text, EXPOSITION_FORMS[form]),
           () => plain(response, 500, 'the metrics could not be collected\n'),
         )
+      }
       case '/healthz':
         return json(response, 200, { status: 'ok' })
       case '/readyz': {

@@ -4,6 +4,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { parentPort, workerData } from 'node:worker_threads'
+import { snapshotOf } from '../metrics/exposition.ts'
 import { lowerThread } from '../tasks/pool/priority.ts'
 import { buildBatching } from './build/batch.ts'
 import { ThreadLoop } from './messages.ts'
@@ -31,7 +32,7 @@ loop.follow({
     const { thread } = settings
     metrics.eventLoopLag.set({ thread }, load.lagMs / 1000)
     metrics.inFlight.set({ thread }, runner.running)
-    return metrics.registry.getMetricsAsJSON()
+    return snapshotOf(metrics.registry)
   },
   changed: change => batching.changed(change),
   catalogue: packed => batching.catalogue(packed),

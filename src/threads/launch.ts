@@ -9,6 +9,7 @@ import type { Console } from '../console/console.ts'
 import { endUserKey, keyObject, type VaultRing } from '../credentials/vault-keys.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Log, LogForm, ProcessLog } from '../log/log.ts'
+import { WorkspaceMetrics } from '../metrics/workspaces.ts'
 import type { FrontName } from '../server/fronts.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
@@ -65,6 +66,7 @@ export async function launch(
   let supervisor: Supervisor | null = null
   let page: Console | null = null
   let alerts: Alerts | null = null
+  const workspaces = config.metrics.byWorkspace ? new WorkspaceMetrics() : null
   const exports = startExports(config, systemClock, log)
   started.exports = exports
   const changed = (change: Invalidation) => {
@@ -80,10 +82,11 @@ export async function launch(
       onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
       shipped: {
         get isWanted() {
-          return exports.isWanted || alerts !== null || (page?.isWatched ?? false)
+          return exports.isWanted || workspaces !== null || alerts !== null || (page?.isWatched ?? false)
         },
         take(records) {
           if (page?.isWatched === true) page.record(records)
+          workspaces?.take(records)
           alerts?.take(records)
           exports.take(records)
         },
@@ -92,7 +95,8 @@ export async function launch(
     })
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
-      exportLagSeconds: () => exports.lagSeconds,
+      exports,
+      workspaces,
       logForm,
       ...(early === null ? {} : { early }),
       ...(config.console.enabled

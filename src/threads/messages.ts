@@ -4,7 +4,6 @@
  */
 import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
-import type { MetricObjectWithValues, MetricValue } from 'prom-client'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
@@ -13,6 +12,7 @@ import { EndpointHealth, type HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
+import type { MetricSnapshot } from '../metrics/exposition.ts'
 import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
@@ -62,8 +62,6 @@ export interface HealthMessage {
   readonly type: 'health'
   readonly notes: readonly HealthNote[]
 }
-
-export type MetricSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
 /** From the supervisor to a thread. */
 export type ToThread =

@@ -1,9 +1,17 @@
 /** Process metrics: the process's own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { AggregatorRegistry, Counter, Gauge, type MetricValue, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
+import {
+  type ExpositionForm,
+  type MetricSample,
+  type MetricSnapshot,
+  snapshotOf,
+  sumOf,
+  textOf,
+} from '../metrics/exposition.ts'
+import { WorkspaceMetrics } from '../metrics/workspaces.ts'
 import { SPAN_OUTCOMES } from '../telemetry/otlp/exporter.ts'
-import type { MetricSnapshot } from './messages.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 
@@ -16,9 +24,25 @@ export type Degraded = (typeof DEGRADED)[number]
 
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 
+/** Features of the process that have metrics of their own; without a feature there is none of its series. */
+export interface ProcessFeatures {
+  readonly tls: boolean
+  readonly redis: boolean
+  readonly exports: boolean
+  readonly traces: boolean
+  /** Null: nothing is counted by workspace. */
+  readonly workspaces: WorkspaceMetrics | null
+}
+
+const ALL_FEATURES = { tls: true, redis: true, exports: true, traces: true } as const
+
 /** Series of the whole process, under the names that every Prometheus client library uses. */
-export function createProcessMetrics() {
+export function createProcessMetrics(
+  features: ProcessFeatures = { ...ALL_FEATURES, workspaces: new WorkspaceMetrics() },
+) {
   const registry = new Registry()
+  /** Where the metrics of a feature are registered: nowhere if it is off. */
+  const having = (feature: keyof typeof ALL_FEATURES) => (features[feature] ? registers : [])
   const registers = [registry]
   const { version } = JSON.parse(readFileSync(OWN_PACKAGE, 'utf8')) as { version: string }
   const threads = new Gauge({
@@ -35,8 +59,8 @@ export function createProcessMetrics() {
   })
   const quotaDegraded = new Gauge({
     name: 'gateway_quota_degraded',
-    help: '1 while Redis does not answer and limits go on by the share of this instance',
-    registers,
+    help: '1 while Redis does not answer and limits go on by the share of this instance; absent without Redis',
+    registers: having('redis'),
   })
   const storageUp = new Gauge({
     name: 'gateway_storage_up',
@@ -57,8 +81,18 @@ export function createProcessMetrics() {
   for (const what of DEGRADED) degraded.set({ what }, 0)
   const exportLag = new Gauge({
     name: 'gateway_export_lag_seconds',
-    help: 'Since the oldest usage record that is not at the destination of an export; 0 without exports',
-    registers,
+    help: 'Since the oldest usage record that is not at the destination of an export; absent without exports',
+    registers: having('exports'),
+  })
+  const exportWaiting = new Gauge({
+    name: 'gateway_export_waiting_bytes',
+    help: 'Usage records that wait on the disk or in memory for the destination of an export; absent without exports',
+    registers: having('exports'),
+  })
+  const exportLost = new Counter({
+    name: 'gateway_export_lost_records_total',
+    help: 'Usage records that an export had no room for; absent without exports',
+    registers: having('exports'),
   })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
@@ -115,7 +149,7 @@ export function createProcessMetrics() {
     name: 'gateway_trace_spans_total',
     help: 'Spans of kept traces: taken by the collector, refused by it, or dropped because it was away or too slow',
     labelNames: ['outcome'] as const,
-    registers,
+    registers: having('traces'),
   })
   const traces = {
     count: (outcome: (typeof SPAN_OUTCOMES)[number], many: number) => spans.inc({ outcome }, many),
@@ -142,23 +176,26 @@ export function createProcessMetrics() {
   const certificateExpiry = new Gauge({
     name: 'gateway_tls_certificate_expiry_seconds',
     help: 'When the certificate of the public port expires, Unix time; absent without TLS',
-    registers,
+    registers: having('tls'),
   })
   const certificateReloads = new Counter({
     name: 'gateway_tls_reloads_total',
     help: 'Changes of the files of the certificate that were taken, or refused because the files are faulty',
     labelNames: ['outcome'] as const,
-    registers,
+    registers: having('tls'),
   })
   return {
     version,
     registry,
+    workspaces: features.workspaces,
     threads,
     restarts,
     quotaDegraded,
     storageUp,
     storageProbe,
     exportLag,
+    exportWaiting,
+    exportLost,
     degraded,
     spoolBytes,
     resumableStreams,
@@ -170,11 +207,6 @@ export function createProcessMetrics() {
     certificateExpiry,
     front,
     certificateReloads,
-    /** Leaves out the series of the certificate. */
-    forgetCertificate() {
-      registry.removeSingleMetric('gateway_tls_certificate_expiry_seconds')
-      registry.removeSingleMetric('gateway_tls_reloads_total')
-    },
   }
 }
 
@@ -217,8 +249,8 @@ export class Scraper {
   readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
   /** Sum of the counts of ended threads. */
   #gone: MetricSnapshot = []
-  #running: Promise<Registry> | null = null
-  #page: Promise<string> | null = null
+  #running: Promise<MetricSnapshot> | null = null
+  readonly #pages = new Map<ExpositionForm, Promise<string>>()
 
   /** @param threads read again for each page  @param expected how many are to run */
   constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: () => number) {
@@ -227,27 +259,29 @@ export class Scraper {
     this.#expected = expected
   }
 
-  /** Prometheus text. Concurrent scrapes share one page. */
-  page(): Promise<string> {
-    this.#page ??= this.#write().finally(() => {
-      this.#page = null
-    })
-    return this.#page
+  /** The text of a scrape. Concurrent scrapes of one form share one page. */
+  page(form: ExpositionForm = 'text'): Promise<string> {
+    const running = this.#pages.get(form)
+    if (running !== undefined) return running
+    const page = this.#write(form).finally(() => this.#pages.delete(form))
+    this.#pages.set(form, page)
+    return page
   }
 
   /** The values of one metric of the threads. */
-  async values(name: string): Promise<readonly MetricValue<string>[]> {
-    const metric = (await this.#sums()).getSingleMetric(name)
-    return metric === undefined ? [] : (await metric.get()).values
+  async values(name: string): Promise<readonly MetricSample[]> {
+    return (await this.#sums()).find(family => family.name === name)?.values ?? []
   }
 
-  async #write(): Promise<string> {
-    const registries = [this.#process.registry, await this.#sums()]
-    return (await Promise.all(registries.map(registry => registry.metrics()))).join('\n')
+  async #write(form: ExpositionForm): Promise<string> {
+    const { registry, workspaces } = this.#process
+    const sums = await this.#sums()
+    const own = workspaces === null ? [] : await snapshotOf(workspaces.registry)
+    return textOf([...(await snapshotOf(registry)), ...own, ...sums], form)
   }
 
   /** Those who ask at once share one collection. */
-  #sums(): Promise<Registry> {
+  #sums(): Promise<MetricSnapshot> {
     this.#running ??= this.#collect().finally(() => {
       this.#running = null
     })
@@ -259,7 +293,7 @@ export class Scraper {
     this.#counts.set(thread, snapshot.filter(isCount))
   }
 
-  async #collect(): Promise<Registry> {
+  async #collect(): Promise<MetricSnapshot> {
     const threads = [...this.#threads]
     const snapshots = await Promise.all(threads.map(thread => thread.metrics()))
     const gauges: MetricSnapshot[] = []
@@ -269,35 +303,25 @@ export class Scraper {
       this.note(thread, snapshot)
       gauges.push(snapshot.filter(metric => !isCount(metric)))
     }
-    await this.#retire()
+    this.#retire()
     const up = gauges.length
     this.#process.threads.set({ state: 'up' }, up)
     this.#process.threads.set({ state: 'silent' }, threads.length - up)
     this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected() - threads.length))
-    return sum([this.#gone, ...this.#counts.values(), ...gauges])
+    return sumOf([this.#gone, ...this.#counts.values(), ...gauges])
   }
 
   /** Adds the counts of ended threads to one sum. */
-  async #retire(): Promise<void> {
+  #retire(): void {
     const lost = [...this.#counts.keys()].filter(thread => !this.#threads.includes(thread))
     if (lost.length === 0) return
     const snapshots = lost.map(thread => this.#counts.get(thread) ?? [])
     for (const thread of lost) this.#counts.delete(thread)
-    this.#gone = await sum([this.#gone, ...snapshots]).getMetricsAsJSON()
+    this.#gone = sumOf([this.#gone, ...snapshots])
   }
 }
 
-function sum(snapshots: readonly MetricSnapshot[]): Registry {
-  const filled = snapshots.filter(snapshot => snapshot.length > 0)
-  // The library fails on an empty list.
-  return filled.length === 0
-    ? new Registry()
-    : AggregatorRegistry.aggregate(filled.map(snapshot => [...snapshot]))
-}
-
 /** True for kinds that outlive their thread; a gauge is a current value. */
-function isCount(metric: MetricSnapshot[number]): boolean {
-  // The library's types call the kind a number; its values are words.
-  const kind = String(metric.type)
-  return kind === 'counter' || kind === 'histogram'
+function isCount({ type }: MetricSnapshot[number]): boolean {
+  return type === 'counter' || type === 'histogram'
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { EndedRequests } from '../admission/ended-requests.ts'
 import { systemClock } from '../clock.ts'
+import { snapshotOf } from '../metrics/exposition.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
 import { McpLibrary } from '../tools/mcp/library.ts'
 import { buildServing } from './build/build.ts'
@@ -37,7 +38,7 @@ loop.follow({
     const { thread } = settings
     metrics.eventLoopLag.set({ thread }, server.load.lagMs / 1000)
     metrics.inFlight.set({ thread }, server.openRequests)
-    return metrics.registry.getMetricsAsJSON()
+    return snapshotOf(metrics.registry)
   },
   changed: change => serving.changed(change),
   catalogue: packed => serving.catalogue(packed),

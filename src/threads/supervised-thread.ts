@@ -4,6 +4,7 @@ import type { LiveLoad } from '../batches/pressure.ts'
 import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
+import type { MetricSnapshot } from '../metrics/exposition.ts'
 import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
@@ -11,7 +12,7 @@ import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
 import type { ThreadKind } from './kinds.ts'
-import type { FromThread, MetricSnapshot, ThreadSettings, ToThread } from './messages.ts'
+import type { FromThread, ThreadSettings, ToThread } from './messages.ts'
 
 /** Start-up failed for a reason the operator can act on. */
 export class StartError extends Error {

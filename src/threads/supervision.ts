@@ -8,6 +8,7 @@ import type { SharedHealth } from '../health/shared-health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { Counters } from '../limits/counters.ts'
 import type { Log, LogForm } from '../log/log.ts'
+import type { WorkspaceMetrics } from '../metrics/workspaces.ts'
 import type { Pins } from '../pins/pins.ts'
 import type { BatchStatus } from '../protocol/management/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
@@ -15,6 +16,7 @@ import type { FrontName } from '../server/fronts.ts'
 import type { CertificateKeeper } from '../services/certificate-keeper.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { ProcessSource } from './build/console.ts'
+import type { Exports } from './build/exports.ts'
 import type { ThreadKindName } from './kinds.ts'
 import type { EarlyWorkers } from './start/early-workers.ts'
 
@@ -77,8 +79,10 @@ export interface SupervisorOptions {
   readonly storageProbeSeconds?: () => number
   /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
-  /** Seconds since the oldest usage record that is to be exported. Default: no time. */
-  readonly exportLagSeconds?: () => number
+  /** Exports of usage. Default: there are none. */
+  readonly exports?: Pick<Exports, 'lagSeconds' | 'waitingBytes' | 'lostRecords'>
+  /** Counts by workspace. Default: there are none. */
+  readonly workspaces?: WorkspaceMetrics | null
   /** Bytes of usage records on disk that are not in the Store. Default: none. */
   readonly spoolBytes?: () => number
   /** How many credentials each master key wraps; null when it is not known. */

@@ -20,7 +20,7 @@ import { SandboxServer } from '../sandbox/channel.ts'
 import { type Containers, createContainers } from '../sandbox/containers.ts'
 import type { FrontName } from '../server/fronts.ts'
 import { TraceExporter } from '../telemetry/otlp/exporter.ts'
-import { exportTerms } from '../telemetry/otlp/terms.ts'
+import { exportTerms, isTraced } from '../telemetry/otlp/terms.ts'
 import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
@@ -29,7 +29,7 @@ import { requestCounts, showFigures } from './build/process-figures.ts'
 import { PulseWatch } from './build/pulse-watch.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import { PULSE_MS, type ThreadSettings } from './messages.ts'
-import { createProcessMetrics, Scraper } from './process-metrics.ts'
+import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { chooseFront } from './start/front-choice.ts'
 import { choosePort, openAdmin, publicUrl, reachable } from './start/ports.ts'
@@ -86,7 +86,7 @@ const NO_COUNTERS: Counters = {
 class ThreadSupervisor {
   readonly port: number
   readonly #options: SupervisorOptions
-  readonly #process = createProcessMetrics()
+  readonly #process: ProcessMetrics
   /** Threads that work. */
   readonly #threads: SupervisedThread[] = []
   /** All running threads: a thread works before its message about that arrives. */
@@ -118,6 +118,15 @@ class ThreadSupervisor {
   constructor(options: ServedOptions, port: number) {
     this.#options = options
     this.port = port
+    const { config, certificate } = options
+    this.#process = createProcessMetrics({
+      // Without a certificate there is no time at which it expires.
+      tls: certificate !== undefined,
+      redis: config.redis.url !== null,
+      exports: config.export.length > 0,
+      traces: isTraced(config.tracing),
+      workspaces: options.workspaces ?? null,
+    })
     this.#pins = options.pins ?? createPins(systemClock)
     this.#transcripts = options.transcripts ?? createTranscripts(options.config, systemClock)
     this.#health = options.health ?? new SharedHealth({ clock: systemClock })
@@ -141,8 +150,6 @@ class ThreadSupervisor {
     this.#pulses = new PulseWatch(this.#threads, options)
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
     this.#process.front.set({ front: options.front }, 1)
-    // Without a certificate there is no time at which it expires.
-    if (options.certificate === undefined) this.#process.forgetCertificate()
   }
 
   get adminUrl(): string {
@@ -160,9 +167,9 @@ class ThreadSupervisor {
     this.#console = page
     try {
       this.#admin = await openAdmin(config, {
-        metrics: () => {
+        metrics: form => {
           showFigures(this.#process, this.#options, this.#transcripts, this.#health)
-          return this.#scraper.page()
+          return this.#scraper.page(form)
         },
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],

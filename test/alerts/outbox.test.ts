@@ -7,10 +7,11 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type AlertEvent, alertId } from '../../src/alerts/alert.ts'
+import { type AlertEvent, alertBody, alertId, bodyAs } from '../../src/alerts/alert.ts'
 import { Outbox } from '../../src/alerts/outbox.ts'
 import { createReceiver, type ReceiverRow } from '../../src/alerts/receiver.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const SPENT: AlertEvent = {
@@ -198,4 +199,72 @@ t.test('what had no room is raised again later', async t => {
   outbox.raise(last)
   for (let run = 0; run < 51; run++) await outbox.run()
   t.ok(hook.got.some(({ body }) => body.id === alertId(last)))
+})
+
+t.test('a receiver that is slow does not delay what another one gets', async t => {
+  const well = await receiver(t)
+  const asked = Promise.withResolvers<void>()
+  const slow = createServer(() => asked.resolve())
+  slow.listen(0, '127.0.0.1')
+  await once(slow, 'listening')
+  t.teardown(() => {
+    slow.closeAllConnections()
+    slow.close()
+  })
+  const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/hook`
+  const rows = [
+    { url, allowPrivate: true },
+    { url: well.url, allowPrivate: true },
+  ]
+  const { outboxes, clock } = await nodes(t, rows, 1)
+  const [outbox] = outboxes
+  if (outbox === undefined) throw new Error('one outbox')
+  outbox.raise(SPENT)
+  const first = outbox.run()
+  await asked.promise
+  await until('the first alert', () => well.got.length === 1)
+  outbox.raise({ ...SPENT, type: 'provider.down' })
+  // The next look comes by itself, although the last one waits.
+  const isThere = () => {
+    if (well.got.length < 2) clock.advance(1)
+    return well.got.length === 2
+  }
+  clock.advance(1_000)
+  await until('the second alert', isThere)
+  t.equal(well.got[1]?.body.type, 'provider.down')
+  clock.advance(10_000)
+  await first
+})
+
+t.test('a database that does not answer stops the outbox only until it does', async t => {
+  const hook = await receiver(t)
+  const store = await openStore(`sqlite:${join(folder(t), 'gateway.db')}`)
+  const clock = new TestClock()
+  let hangs = true
+  const alerts = {
+    ...store.alerts,
+    add: (...args: Parameters<typeof store.alerts.add>) =>
+      hangs ? new Promise<boolean>(() => undefined) : store.alerts.add(...args),
+  }
+  const log = { fault: () => undefined, notice: () => undefined }
+  const receivers = [createReceiver({ url: hook.url, allowPrivate: true }, clock)]
+  const outbox = new Outbox({ store: { alerts }, receivers, gateway: 'local', clock, log })
+  t.teardown(() => outbox.close().then(() => store.close()))
+  outbox.raise(SPENT)
+  const run = outbox.run()
+  clock.advance(10_000)
+  await run
+  t.equal(hook.got.length, 0)
+  hangs = false
+  await outbox.run()
+  t.equal(hook.got.length, 1)
+})
+
+t.test('a name begins no line of its own in a text for Slack', t => {
+  const name = 'nightly\nAll is well\r\u2028\u2029\u202efrom root\u0007'
+  const body = alertBody({ ...SPENT, object: { ...SPENT.object, name } }, 'local', '2026-01-02T00:00:00.000Z')
+  const { text } = JSON.parse(bodyAs('slack', body)) as { text: string }
+  t.equal(text, 'Sluice local: budget.80, key nightly All is well from root , limit_usd 1, spent_usd 0.8')
+  t.match(JSON.parse(bodyAs('json', body)), { object: { name } }, 'the JSON has it as it is')
+  t.end()
 })

@@ -16,7 +16,7 @@ async function hidesNone(t: Test, url: string): Promise<void> {
   const raised: AlertEvent[] = []
   const watches = new AlertWatches({
     store,
-    raise: event => void raised.push(event),
+    raise: event => raised.push(event) > 0,
     node: 'node',
     byokFeePercent: 0,
     creditsLowUsd: null,
@@ -46,3 +46,50 @@ t.test('an organization with many keys that expire hides those of no other', t =
 t.test('so it is in PostgreSQL', { skip: await withoutPostgres() }, async t =>
   hidesNone(t, (await postgresSchema(t)).url),
 )
+
+t.test('a question that has no answer holds up no other watch', async t => {
+  const store = await openStore(`sqlite:${join(t.testdir({}), 'gateway.db')}`)
+  t.teardown(() => store.close())
+  const clock = new TestClock()
+  const raised: string[] = []
+  let asked = 0
+  const watches = new AlertWatches({
+    store: {
+      ...store,
+      keys: {
+        ...store.keys,
+        find: () => {
+          asked++
+          return new Promise(() => undefined)
+        },
+      },
+    },
+    raise: ({ type }) => raised.push(type) > 0,
+    node: 'node',
+    byokFeePercent: 0,
+    creditsLowUsd: null,
+    downProviders: () => [],
+    counts: async () => ({ all: 0, failed: 0, shed: 0 }),
+    spoolBytes: () => 1e9,
+    certificateExpiresMs: () => null,
+    clock,
+  })
+  watches.noteUsed([{ hash: 'a'.repeat(64), organizationId: 'org' }])
+  const look = async () => {
+    const done = watches.look()
+    await new Promise(resolve => setImmediate(resolve))
+    clock.advance(30_000)
+    await done
+  }
+  await look()
+  const before = raised.length
+  t.same([asked, new Set(raised)], [1, new Set(['ledger.behind'])])
+  watches.noteUsed([{ hash: 'b'.repeat(64), organizationId: 'org' }])
+  await look()
+  t.equal(asked, 1, 'the one that hangs is not begun again at once')
+  t.ok(raised.length > before, 'and the others go on')
+  clock.advance(600_000)
+  await look()
+  t.ok(asked > 1, 'but some time')
+  await watches.close()
+})

@@ -2,12 +2,14 @@
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
+import { snapshotOf } from '../../src/metrics/exposition.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { TraceExporter } from '../../src/telemetry/otlp/exporter.ts'
 import { exportTerms } from '../../src/telemetry/otlp/terms.ts'
 import { Tracing } from '../../src/telemetry/tracing.ts'
+import { createProcessMetrics, Scraper } from '../../src/threads/process-metrics.ts'
 import { type CollectedSpan, startCollector } from '../support/collector.ts'
-import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
+import { startGateway, type TestGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { startMcpServer } from '../support/mcp-server.ts'
 import { until } from '../support/patience.ts'
 import { ScriptedProvider } from '../support/scripted-provider.ts'
@@ -16,7 +18,12 @@ const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'
 const SECRET = 'canary-of-content'
 
-async function start(t: Test, protocol: 'http/json' | 'http/protobuf', options: TestGatewayOptions = {}) {
+async function start(
+  t: Test,
+  protocol: 'http/json' | 'http/protobuf',
+  options: TestGatewayOptions = {},
+  share = 1,
+) {
   const collector = await startCollector()
   const provider = new ScriptedProvider()
   const baseUrl = await provider.listen()
@@ -46,7 +53,7 @@ async function start(t: Test, protocol: 'http/json' | 'http/protobuf', options: 
   const tracing = new Tracing(
     // As between threads: plain data alone arrives.
     { clock: systemClock, send: (traces, dropped) => exporter.take(structuredClone(traces), dropped) },
-    { share: 1, keepSlowerThanMs: 5_000, trust: 'keys' },
+    { share, keepSlowerThanMs: 5_000, trust: 'keys' },
   )
   const pricing = { prompt: '0.0000003', completion: '0.0000007' }
   const gateway = await startGateway({
@@ -242,4 +249,67 @@ t.test('refused requests are kept, and say what was wrong with them', async t =>
   const line = gateway.lines.findLast(each => each['msg'] === 'exchange')
   t.equal(line?.['trace_id'], traceOf(bad))
   t.match(line?.['span_id'], /^[0-9a-f]{16}$/)
+})
+
+/** A bucket of a scrape that names a trace. */
+interface Exemplified {
+  readonly name: string
+  readonly labels: string
+  readonly traceId: string
+  readonly seconds: number
+}
+
+async function exemplarsOf(gateway: TestGateway): Promise<readonly Exemplified[]> {
+  // As between threads.
+  const thread = { metrics: async () => structuredClone(await snapshotOf(gateway.serving.metrics.registry)) }
+  const page = await new Scraper(createProcessMetrics(), [thread], () => 1).page('openMetrics')
+  return [...page.matchAll(/^(\w+)_bucket\{(.*)\} \d+ # \{trace_id="(\w+)"\} (\S+) \d+\.\d{3}$/gm)].map(
+    ([, name = '', labels = '', traceId = '', seconds]) => ({
+      name,
+      labels,
+      traceId,
+      seconds: Number(seconds),
+    }),
+  )
+}
+
+t.test('an exemplar leads from the slowest bucket to its trace', async t => {
+  const { gateway, provider, ask, spansOf } = await start(t, 'http/json')
+  provider.script('twice', [{ status: 500 }])
+  provider.script('second', [{ text: 'well', tokens: { input: 11, output: 3 } }])
+  const answer = await ask({ model: 'acme/twice', input: 'x', stream: true })
+  await until('its exemplars', async () => (await exemplarsOf(gateway)).length > 0)
+  const exemplars = await exemplarsOf(gateway)
+  t.same(exemplars.map(({ name }) => name).toSorted(), [
+    'gateway_model_time_to_first_token_seconds',
+    'gateway_request_duration_seconds',
+    'gateway_time_to_first_token_seconds',
+  ])
+  t.match(
+    exemplars.find(({ name }) => name === 'gateway_model_time_to_first_token_seconds')?.labels,
+    'provider="other",model="acme/twice"',
+    'of the attempt that was answered',
+  )
+  for (const { name, labels, traceId, seconds } of exemplars) {
+    t.ok(
+      seconds <= Number(/le="([^"]+)"/.exec(labels)?.[1]?.replace('+Inf', 'Infinity')),
+      `${name}: ${labels}`,
+    )
+    t.equal(traceId, traceOf(answer))
+    const [request] = await spansOf(traceId)
+    const { start = 0n, end = 0n } = request ?? {}
+    t.ok(seconds <= Number(end - start) / 1e9 + 0.001, 'it lasted no longer than its trace says')
+  }
+})
+
+t.test('a trace that is not kept is no exemplar, and one that failed is', async t => {
+  const { gateway, provider, ask } = await start(t, 'http/json', {}, 0)
+  provider.script('outer', [{ text: 'well' }])
+  await ask({ model: 'acme/outer', input: 'x', stream: true })
+  const failed = await ask({ model: 'acme/side', input: 'x', stream: true })
+  await until('the exemplar of the failure', async () => (await exemplarsOf(gateway)).length > 0)
+  t.same(
+    (await exemplarsOf(gateway)).map(({ name, traceId }) => [name, traceId]),
+    [['gateway_request_duration_seconds', traceOf(failed)]],
+  )
 })

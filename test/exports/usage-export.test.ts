@@ -1,13 +1,21 @@
 /** Exports of usage to a folder, to an address that is down for a while, and to a bucket. */
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDestination, type ExportRow } from '../../src/exports/destination.ts'
-import { UsageExport } from '../../src/exports/usage-export.ts'
+import { UsageExport, type UsageExportOptions } from '../../src/exports/usage-export.ts'
 import { parseLines, wholeRecord } from '../../src/storage/spool/usage-line.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -43,7 +51,12 @@ const ids = (bodies: readonly string[]) =>
       .map(line => (JSON.parse(line) as { id: string }).id),
   )
 
-function world(t: Test, row: ExportRow, root = t.testdir({ key: 'id\n', secret: 's\n' })) {
+function world(
+  t: Test,
+  row: ExportRow,
+  root = t.testdir({ key: 'id\n', secret: 's\n' }),
+  more: Partial<UsageExportOptions> = {},
+) {
   const clock = new TestClock()
   const lines: unknown[] = []
   const log = {
@@ -57,6 +70,7 @@ function world(t: Test, row: ExportRow, root = t.testdir({ key: 'id\n', secret: 
       everyMs: 1_000,
       clock,
       log,
+      ...more,
     })
   return { root, clock, lines, start }
 }
@@ -112,7 +126,7 @@ t.test('an address that is down gets all of it when it is back, also over a rest
   t.same(lines, ['cannot export usage; records are kept on disk'])
 
   const second = start()
-  t.ok(second.lagSeconds >= 0)
+  t.equal(second.lagSeconds, 605, 'a restart does not make it younger')
   second.take([record('gen-3')])
   status = 200
   await second.run()
@@ -172,4 +186,124 @@ t.test('a file that another process has named is no failure of this one', async 
   t.same(readdirSync(out), ['other-gen-1-00000000.jsonl'])
   t.equal(first.lagSeconds, 0)
   await first.close()
+})
+
+/** All records below a folder, by object. */
+const objects = (folder: string) =>
+  new Map(
+    readdirSync(folder)
+      .toSorted()
+      .map(name => [name, ids([readFileSync(join(folder, name), 'utf8')])]),
+  )
+
+t.test(
+  'an object put again replaces itself, and a shorter one never takes the place of a fuller one',
+  async t => {
+    const root = t.testdir({})
+    const out = join(root, 'out')
+    const state = join(root, 'state')
+    const { start } = world(t, { url: `file:${out}` }, root)
+    /** What a process that was killed leaves has rested by the time of the next start. */
+    const killed = () => {
+      for (const name of readdirSync(state)) utimesSync(join(state, name), 1, 1)
+    }
+    start().take([record('gen-1'), record('gen-2'), record('gen-3')])
+    killed()
+    // Records that were not yet removed from the spool come again, with others.
+    const second = start()
+    second.take([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
+    await second.close()
+    const full = objects(out)
+    t.same(
+      [...full.values()].toSorted((one, other) => one.length - other.length),
+      [
+        ['gen-1', 'gen-2', 'gen-3'],
+        ['gen-1', 'gen-2', 'gen-3', 'gen-4'],
+      ],
+    )
+
+    const third = start()
+    third.take([record('gen-1')])
+    await third.run()
+    for (const [name, had] of full) t.same(objects(out).get(name), had, `${name} is as it was`)
+    t.equal(objects(out).size, 3)
+
+    third.take([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
+    await third.close()
+    t.equal(objects(out).size, 3, 'the same records have the same name')
+  },
+)
+
+t.test('a disk that takes nothing costs a bounded memory, and no line is torn', async t => {
+  const root = t.testdir({})
+  const out = join(root, 'out')
+  const state = join(root, 'state')
+  const { start, lines, clock } = world(t, { url: `file:${out}` }, root, { maxHeldBytes: 20_000 })
+  const running = start()
+  running.take([record('gen-0')])
+  const open = join(state, readdirSync(state).find(name => name.startsWith('open-')) ?? '')
+  await running.run()
+  mkdirSync(open)
+  const sent = 200
+  for (let n = 1; n <= sent; n++) running.take([record(`gen-${n}`)])
+  t.ok(running.waitingBytes <= 20_000 && running.waitingBytes > 10_000)
+  t.ok(running.lostRecords > 0)
+  t.equal(running.lagSeconds, 5)
+  clock.advance(1_000)
+  await running.run()
+  rmdirSync(open)
+  running.take([record('gen-last')])
+  await running.run()
+  const told = [...objects(out).values()].flat()
+  t.equal(told.length + running.lostRecords, sent + 2, 'each is there or counted')
+  t.equal(running.waitingBytes, 0)
+  t.equal(running.lagSeconds, 0)
+  t.same(lines, [
+    'cannot export usage; records are kept on disk',
+    'an export has no room for more usage records; they are lost to it',
+    'usage is exported again',
+  ])
+  await running.close()
+})
+
+t.test('a destination that is away costs a bounded part of the disk', async t => {
+  let isAway = true
+  const put: string[] = []
+  const destination = {
+    place: 'away',
+    put: async (_: string, body: Buffer) => {
+      if (isAway) throw new Error('away')
+      put.push(body.toString())
+    },
+  }
+  const { start, root } = world(t, { url: 'file:unused' }, t.testdir({}), {
+    destination,
+    maxWaitingBytes: 30_000,
+  })
+  const running = start()
+  for (let n = 0; n < 300; n++) {
+    running.take([record(`gen-${n}`)])
+    if (n % 10 === 0) await running.run()
+  }
+  const bytes = readdirSync(join(root, 'state'))
+    .map(name => readFileSync(join(root, 'state', name)).length)
+    .reduce((sum, size) => sum + size, 0)
+  t.ok(bytes <= 31_000 && bytes > 20_000, `${bytes} bytes`)
+  t.ok(running.waitingBytes <= 30_000)
+  isAway = false
+  await running.run()
+  t.equal(ids(put).length + running.lostRecords, 300)
+  running.take([record('gen-after')])
+  await running.close()
+  t.ok(ids(put).includes('gen-after'), 'and it goes on')
+})
+
+t.test('an empty secret signs nothing, and nothing is sent without a signature', async t => {
+  const root = t.testdir({ secret: '\n' })
+  const { start, lines } = world(t, { url: 'http://127.0.0.1:9/x', secretFile: join(root, 'secret') }, root)
+  const running = start()
+  running.take([record('gen-1')])
+  await running.close()
+  t.equal(running.lostRecords, 0)
+  t.same(lines, ['cannot export usage; records are kept on disk'])
 })

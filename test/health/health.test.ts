@@ -10,10 +10,16 @@ import {
 } from '../../src/health/health.ts'
 import { readNotes } from '../../src/health/notes.ts'
 import { SharedHealth } from '../../src/health/shared-health.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { scriptedEndpoint } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const endpoint = scriptedEndpoint('openai-chat')
+const metrics = createMetrics({
+  thread: 'serve-0',
+  models: [endpoint.modelId],
+  providers: [endpoint.provider.slug],
+})
 
 function setup(more: Partial<ConstructorParameters<typeof EndpointHealth>[0]> = {}) {
   const clock = new TestClock()
@@ -157,7 +163,7 @@ t.test('latency and speed of the last five minutes', async t => {
     entry?.answered(clock.monotonicMs())
     clock.advance(spanMs)
     entry?.ended('ok', clock.monotonicMs())
-    entry?.measured(clock.monotonicMs(), tokens, true)
+    entry?.measured(clock.monotonicMs(), tokens, true, metrics, endpoint)
   }
   for (let at = 0; at < 9; at++) measure(200, 100, 1_000)
   measure(2_000, 10, 1_000)
@@ -172,6 +178,12 @@ t.test('latency and speed of the last five minutes', async t => {
   t.ok(near(state.throughput?.percentiles(clock.monotonicMs())?.p50, 100), 'few tokens tell no speed')
   clock.advance(360_000)
   t.equal(state.latency?.percentiles(clock.monotonicMs()), null, 'nothing was measured lately')
+
+  const { firstToken, perToken } = metrics.speeds.of(endpoint.provider.slug, endpoint.modelId)
+  t.equal(firstToken.count, 11, 'metrics have each once')
+  t.ok(Math.abs(firstToken.sum - (9 * 0.2 + 2 + 0.1)) < 1e-9)
+  t.equal(perToken.count, 10)
+  t.ok(Math.abs(perToken.sum - (9 * 0.01 + 0.1)) < 1e-9)
 })
 
 t.test('own keys have a state of their own, and the table is bounded', async t => {

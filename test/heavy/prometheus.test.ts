@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
 import { ROWS } from '../../grafana/dashboard.ts'
+import { startCollector } from '../support/collector.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
 import { missingTools, startPrometheus } from '../support/prometheus.ts'
 
@@ -29,14 +30,20 @@ t.test('promtool accepts the alert rules and their tests pass', { skip }, async 
 
 t.test('a live scrape', { skip }, async t => {
   const environment = { GATEWAY_SERVE_THREADS: '2', GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY }
-  const gateway = await startGatewayProcess(t, {}, environment)
+  const collector = await startCollector()
+  t.teardown(() => collector.close())
+  const tracing = { endpoint: collector.url, share: 1 }
+  const metrics = { byWorkspace: true, genAi: true }
+  const gateway = await startGatewayProcess(t, { tracing, metrics }, environment)
   await flagAddresses(gateway)
   await exchange(gateway, 'sim/echo', true)
   const reply = await fetch(`${gateway.adminUrl}/metrics`, {
     headers: { accept: 'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4' },
   })
-  t.equal(reply.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
-  t.equal(promtool(['check', 'metrics'], await reply.text()), '', 'promtool has nothing to complain of')
+  t.equal(reply.headers.get('content-type'), 'application/openmetrics-text; version=1.0.0; charset=utf-8')
+  const text = await fetch(`${gateway.adminUrl}/metrics`)
+  t.equal(text.headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
+  t.equal(promtool(['check', 'metrics'], await text.text()), '', 'promtool has nothing to complain of')
 
   await t.test('by a real Prometheus under load', { timeout: 90_000 }, async t => {
     const prometheus = await startPrometheus(t, gateway.adminUrl, SCRAPE_MS)
@@ -67,6 +74,16 @@ t.test('a live scrape', { skip }, async t => {
     t.same(
       (await prometheus.ask('min_over_time(up[1m])')).map(({ value }) => value[1]),
       ['1'],
+    )
+
+    const { data: series } = (await prometheus.get(
+      `/api/v1/query_exemplars?query=gateway_request_duration_seconds_bucket&start=0&end=${Date.now() / 1000 + 60}`,
+    )) as { data: { exemplars: { labels: { trace_id: string } }[] }[] }
+    const traces = new Set(series.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels.trace_id)))
+    const spans = new Set(collector.spans.map(({ traceId }) => traceId))
+    t.ok(
+      [...traces].some(id => spans.has(id)),
+      `${traces.size} exemplars lead to traces`,
     )
 
     const panels = ROWS.flatMap(row => row.panels)
@@ -112,6 +129,12 @@ t.test('a live scrape', { skip }, async t => {
 const NEEDS_MORE = new Set([
   'Failed upstream attempts by provider and error',
   'Queue wait, p95 by outcome',
+  'Output speed by model',
+  'Failed requests by workspace',
+  'Rate limits without Redis',
+  'Lag of exports',
+  'Bytes that wait for exports',
+  'Records lost to exports',
   'Implausible usage reports',
   'Alignment latency, mean',
   'Plugin time, p99',

@@ -3,6 +3,7 @@ import { request as send } from 'node:http'
 import { AggregatorRegistry } from 'prom-client'
 import t from 'tap'
 import { FAILURES } from '../../src/errors.ts'
+import { snapshotOf } from '../../src/metrics/exposition.ts'
 import { createMetrics, observeStages } from '../../src/metrics/metrics.ts'
 import { STAGES, Stopwatch } from '../../src/metrics/stages.ts'
 import { TASKS } from '../../src/tasks/table.ts'
@@ -12,7 +13,7 @@ import { bestAsyncCpuMs } from '../support/cpu-time.ts'
 import { startGateway } from '../support/gateway.ts'
 import { parseScrape } from '../support/metrics.ts'
 
-const SERIES_MAX = 10_000
+const SERIES_MAX = 15_000
 /** Times what the library itself takes to add the same up and to write it. */
 const SCRAPE_MAX_RATIO = 3
 
@@ -41,6 +42,9 @@ function fullMetrics() {
     model.inputTokens.inc(3)
     model.outputTokens.inc(3)
     model.cost.inc(0.5)
+    const speed = metrics.speeds.of('provider-0', id)
+    speed.firstToken.observe(1)
+    speed.perToken.observe(0.02)
   }
   for (const stage of STAGES) metrics.overhead.observe({ stage }, 1)
   for (const pool of POOLS) {
@@ -56,7 +60,7 @@ function fullMetrics() {
 
 t.test('a catalogue beyond all bounds still makes a scrape within them', async t => {
   const metrics = fullMetrics()
-  const thread = { metrics: async () => structuredClone(await metrics.registry.getMetricsAsJSON()) }
+  const thread = { metrics: async () => structuredClone(await snapshotOf(metrics.registry)) }
   const scraper = new Scraper(createProcessMetrics(), [thread], () => 1)
   const samples = parseScrape(await scraper.page())
   t.comment(`${samples.length} series`)
@@ -73,7 +77,10 @@ t.test('a catalogue beyond all bounds still makes a scrape within them', async t
 
   const page = await bestAsyncCpuMs(() => scraper.page(), 5)
   const plain = await bestAsyncCpuMs(
-    async () => await AggregatorRegistry.aggregate([await thread.metrics()]).metrics(),
+    async () =>
+      await AggregatorRegistry.aggregate([
+        structuredClone(await metrics.registry.getMetricsAsJSON()),
+      ]).metrics(),
     5,
   )
   t.comment(`a scrape takes ${page.toFixed(2)} ms, ${plain.toFixed(2)} ms of it the library`)

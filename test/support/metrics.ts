@@ -1,4 +1,5 @@
 /** The metrics that the product declares, as the tests of docs, dashboards and alert rules need them. */
+import type { Registry } from 'prom-client'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 
@@ -8,14 +9,34 @@ export interface Declared {
   readonly labelNames: readonly string[]
 }
 
+/** Those of all features, but for the names of the conventions. */
 export function allMetrics(): Declared[] {
-  return [createMetrics().registry, createProcessMetrics().registry].flatMap(registry =>
-    registry.getMetricsAsArray().map(metric => {
-      // The library's types leave out what its objects carry.
-      const { name, type, labelNames } = metric as unknown as Omit<Declared, 'kind'> & { type: string }
-      return { name, kind: type, labelNames }
-    }),
-  )
+  const { registry, workspaces } = createProcessMetrics()
+  const registries = [
+    createMetrics().registry,
+    registry,
+    ...(workspaces === null ? [] : [workspaces.registry]),
+  ]
+  return registries.flatMap(declaredIn)
+}
+
+/** Metrics by the names of the conventions for generative AI. */
+export function genAiMetrics(): Declared[] {
+  const { registry } = createMetrics({
+    thread: 'serve-0',
+    models: [],
+    providers: [],
+    genAiName: slug => slug,
+  })
+  return declaredIn(registry).filter(({ name }) => name.startsWith('gen_ai_'))
+}
+
+function declaredIn(registry: Registry): Declared[] {
+  return registry.getMetricsAsArray().map(metric => {
+    // The library's types leave out what its objects carry.
+    const { name, type, labelNames } = metric as unknown as Omit<Declared, 'kind'> & { type: string }
+    return { name, kind: type, labelNames }
+  })
 }
 
 /** One line of a scrape: `name{labels} value`. */

@@ -67,6 +67,7 @@ export async function startPrometheus(
       `--storage.tsdb.path=${join(folder, 'data')}`,
       `--web.listen-address=127.0.0.1:${port}`,
       '--log.level=warn',
+      '--enable-feature=exemplar-storage',
     ],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   )

@@ -24,7 +24,19 @@ const TOKEN =
   /\s+|\boffset \d+[smhd]\b|(?<string>"(?:[^"\\]|\\.)*")|(?<range>\[[^\]]*\])|(?<number>\d[\d.e+-]*)|(?<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?<sign>=~|!~|!=|==|>=|<=|[-+*/%^(){},=<>])/y
 
 const FUNCTIONS = new Set([
-  ...['sum', 'max', 'min', 'avg', 'count', 'topk', 'rate', 'increase', 'changes', 'histogram_quantile'],
+  ...[
+    'sum',
+    'max',
+    'min',
+    'avg',
+    'count',
+    'topk',
+    'bottomk',
+    'rate',
+    'increase',
+    'changes',
+    'histogram_quantile',
+  ],
   ...['vector', 'time', 'absent'],
 ])
 const LABEL_LISTS = new Set(['by', 'without', 'on', 'ignoring', 'group_left', 'group_right'])

@@ -10,9 +10,9 @@ t.test('the admin port', async t => {
   const admin = await startAdmin(
     { host: '127.0.0.1', port: 0, hosts: ['metrics.example.com'] },
     {
-      metrics: async () => {
+      metrics: async form => {
         if (broken) throw new Error('secret detail')
-        return 'up 1\n'
+        return form === 'text' ? 'up 1\n' : '# EOF\n'
       },
       unreadyReason: () => unready,
       degraded: () => degraded,
@@ -25,11 +25,11 @@ t.test('the admin port', async t => {
     return { status: reply.status, headers: reply.headers, text: await reply.text() }
   }
 
-  await t.test('gives metrics in the text format to whoever asks', async t => {
+  await t.test('gives metrics in the text format, and OpenMetrics to who prefers it', async t => {
     for (const accept of [
       '*/*',
       'text/plain',
-      'application/openmetrics-text;version=1.0.0,text/plain;q=0.4',
+      'application/openmetrics-text;version=1.0.0;q=0.3,text/plain;q=0.4',
       'text/html',
     ]) {
       const { status, headers, text } = await ask('/metrics?name=x', { headers: { accept } })
@@ -38,6 +38,11 @@ t.test('the admin port', async t => {
       t.equal(headers.get('cache-control'), 'no-store')
       t.equal(text, 'up 1\n')
     }
+    const accept = 'application/openmetrics-text;version=1.0.0,text/plain;q=0.4'
+    const open = await ask('/metrics', { headers: { accept } })
+    t.equal(open.headers.get('content-type'), 'application/openmetrics-text; version=1.0.0; charset=utf-8')
+    t.equal(open.headers.get('vary'), 'accept')
+    t.equal(open.text, '# EOF\n')
     const head = await ask('/metrics', { method: 'HEAD' })
     t.equal(head.status, 200)
     t.equal(head.text, '')

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { type MetricSnapshot, snapshotOf } from '../../src/metrics/exposition.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import type { MetricSnapshot } from '../../src/threads/messages.ts'
 import { createProcessMetrics, type ScrapedThread, Scraper } from '../../src/threads/process-metrics.ts'
 import { parseScrape } from '../support/metrics.ts'
 
@@ -12,7 +12,7 @@ class FakeThread implements ScrapedThread {
 
   async metrics(): Promise<MetricSnapshot | null> {
     this.asked++
-    return this.silent ? null : structuredClone(await this.own.registry.getMetricsAsJSON())
+    return this.silent ? null : structuredClone(await snapshotOf(this.own.registry))
   }
 
   /** One request, and a stream that stays open. */
@@ -79,7 +79,7 @@ t.test('what threads counted before they died stays, once', async t => {
     live.push(thread)
     t.equal(await value('gateway_requests_total'), 2 * life)
     thread.work()
-    scraper.note(thread, await thread.own.registry.getMetricsAsJSON())
+    scraper.note(thread, await snapshotOf(thread.own.registry))
     live.pop()
     t.equal(await value('gateway_requests_total'), 2 * life + 1, 'its last word counts')
     t.equal(await value('gateway_request_duration_seconds_count'), 2 * life + 1)
@@ -141,4 +141,17 @@ t.test('with no thread at all the process still tells of itself', async t => {
     t.ok((await value('process_open_fds')) > 3)
     t.ok((await value('process_max_fds')) > (await value('process_open_fds')))
   }
+})
+
+t.test('a feature that is off has no series', async t => {
+  const off = { tls: false, redis: false, exports: false, traces: false, workspaces: null }
+  const own = createProcessMetrics(off)
+  own.exportLag.set(1)
+  own.traces.count('sent', 3)
+  own.certificateReloads.inc({ outcome: 'taken' })
+  const page = await new Scraper(own, [], () => 0).page()
+  t.notMatch(page, /export|trace|quota|tls|workspace/)
+  const all = createProcessMetrics()
+  all.certificateReloads.inc({ outcome: 'taken' })
+  t.match(await new Scraper(all, [], () => 0).page(), /export.*trace.*tls/s)
 })

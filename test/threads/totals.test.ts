@@ -10,7 +10,12 @@ const REQUESTS = 200
 const STREAMS = 60
 
 t.test('totals over two threads are exactly what was sent', async t => {
-  const gateway = await startGatewayProcess(t, { limits: NO_SHEDDING }, { GATEWAY_SERVE_THREADS: '2' })
+  const metrics = { byWorkspace: true, genAi: true }
+  const gateway = await startGatewayProcess(
+    t,
+    { limits: NO_SHEDDING, metrics },
+    { GATEWAY_SERVE_THREADS: '2' },
+  )
   /** A connection of its own each, so that the system spreads them over the threads. */
   const ask = (body: unknown) =>
     new Promise<{ status: number; text: string }>((resolve, reject) => {
@@ -91,6 +96,38 @@ t.test('totals over two threads are exactly what was sent', async t => {
   t.same(threads.map(sample => sample.labels['thread']).toSorted(), ['serve-0', 'serve-1'])
   const priced = sum(samples, 'gateway_cost_usd_total')
   t.ok(Math.abs(priced - (inputTokens * 0.0000001 + outputTokens * 0.0000004)) < 1e-9)
+
+  const model = { provider: 'sim', model: 'sim/echo' }
+  t.equal(sum(samples, 'gateway_model_time_to_first_token_seconds_count', model), STREAMS)
+  const genAi = {
+    gen_ai_provider_name: 'sim',
+    gen_ai_request_model: 'sim/echo',
+    gen_ai_operation_name: 'chat',
+  }
+  t.equal(sum(samples, 'gen_ai_client_operation_duration_seconds_count', { ...genAi, error_type: '' }), sent)
+  t.equal(
+    sum(samples, 'gen_ai_client_token_usage_sum', { ...genAi, gen_ai_token_type: 'input' }),
+    inputTokens,
+  )
+  t.equal(
+    sum(samples, 'gen_ai_client_token_usage_sum', { ...genAi, gen_ai_token_type: 'output' }),
+    outputTokens,
+  )
+  t.equal(sum(samples, 'gen_ai_server_time_to_first_token_seconds_count', genAi), STREAMS)
+  // Counted once the database has the records.
+  const isShipped = async () => {
+    samples = await scrape()
+    return sum(samples, 'gateway_workspace_requests_total') >= sent
+  }
+  t.ok(await eventually(isShipped, 60_000))
+  t.equal(sum(samples, 'gateway_workspace_requests_total', { outcome: 'completed' }), sent)
+  t.equal(sum(samples, 'gateway_workspace_tokens_total', { direction: 'input' }), inputTokens)
+  t.ok(Math.abs(sum(samples, 'gateway_workspace_cost_usd_total') - priced) < 1e-9)
+  const open = await fetch(`${gateway.adminUrl}/metrics`, {
+    headers: { accept: 'application/openmetrics-text;version=1.0.0,text/plain;q=0.5' },
+  })
+  t.equal(open.headers.get('content-type'), 'application/openmetrics-text; version=1.0.0; charset=utf-8')
+  t.match(await open.text(), /^gateway_requests_total\{.*\n# EOF\n$/ms)
   t.equal(await gateway.stop(), 0)
 })
 

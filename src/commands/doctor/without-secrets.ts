@@ -19,8 +19,10 @@ export function withoutSecrets(value: unknown, name = ''): unknown {
 function shown(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text.includes('@') ? SET : text
   try {
-    const { protocol, host } = new URL(text)
-    return text.split('@').length > 2 ? SET : `${protocol}//${host}/…`
+    const { protocol, host, username, password } = new URL(text)
+    // A password with `/`, `?` or `#` in it ends the host too early, and the host is then a part of the password.
+    const isPlain = text.split('@').length === (username + password === '' ? 1 : 2)
+    return isPlain ? `${protocol}//${host}/…` : SET
   } catch {
     return SET
   }

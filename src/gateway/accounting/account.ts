@@ -145,7 +145,7 @@ export function account(
   countAttempts(metrics, exchange)
   // Requests of the gateway itself, and of batches, have no client who waits for a first token.
   if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
-    metrics.timeToFirstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
+    metrics.firstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }
   const miss = exchange.prefix?.miss ?? null
   if (miss !== null) metrics.promptCacheMisses.of(miss.reason).inc()

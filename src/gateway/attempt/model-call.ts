@@ -33,6 +33,7 @@ import {
 import type { RoutedExchange } from '../running.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import { countGenAi } from './gen-ai-call.ts'
 import {
   better,
   type HedgedCall,
@@ -253,8 +254,12 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   #answered(candidate: RouteCandidate, record: AttemptRecord, figures: CallFigures, finish: Finish): Result {
     const { deps, exchange } = this
     try {
-      noteHealth(exchange, record, figures, deps.clock.monotonicMs())
-      if (!settle(exchange, record, figures, this.estimates)) noteImplausible(deps, record)
+      const nowMs = deps.clock.monotonicMs()
+      noteHealth(exchange, record, figures, nowMs, deps.metrics)
+      const isPlausible = settle(exchange, record, figures, this.estimates)
+      if (!isPlausible) noteImplausible(deps, record)
+      const { genAi } = deps.metrics
+      if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
       if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
       // The deployment behind an own key is the caller's, and shows nothing about that of others.
       if (exchange.request.stream === true && candidate.credential === null) {
@@ -280,7 +285,10 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
-    noteHealth(exchange, record, figures, deps.clock.monotonicMs())
+    const nowMs = deps.clock.monotonicMs()
+    noteHealth(exchange, record, figures, nowMs, deps.metrics)
+    const { genAi } = deps.metrics
+    if (genAi !== null) countGenAi(genAi, exchange, record, null, nowMs)
     settle(exchange, record, figures, this.estimates)
     if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
     return { asked: candidate, error }

@@ -6,6 +6,7 @@ import { GatewayError, PROVIDER_STATUSES } from '../../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { EndpointVerdict } from '../../health/health.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { RouteCandidate } from './candidate.ts'
 
@@ -131,19 +132,22 @@ export interface ReplySpeed {
 /** Parts of a token in which output is counted. */
 const QUARTERS = 4
 
-/** Tells the health of the endpoint how an attempt ended, and how fast it was. */
+/** Tells the health of the endpoint how an attempt ended, and how fast it was; metrics show the speed too. */
 export function noteHealth(
   { prompt, request, signal }: Pick<Exchange, 'prompt' | 'request' | 'signal'>,
   record: AttemptRecord,
   { usage, outputQuarters, wasPaused }: ReplySpeed,
   nowMs: number,
+  metrics: Pick<Metrics, 'speeds'>,
 ): void {
-  const { error, health } = record
+  const { endpoint, error, health, span } = record
   if (health === undefined) return
   if (error === null) {
     health.ended('ok', nowMs, 0)
-    if (!wasPaused)
-      health.measured(nowMs, usage?.outputTokens ?? outputQuarters / QUARTERS, request.stream === true)
+    if (wasPaused) return
+    const outputTokens = usage?.outputTokens ?? outputQuarters / QUARTERS
+    health.measured(nowMs, outputTokens, request.stream === true, metrics, endpoint)
+    if (span !== undefined) span.firstTokenMs = health.firstTokenMs
     return
   }
   // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.

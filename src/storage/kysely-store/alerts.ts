@@ -80,6 +80,15 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .limit(limit)
         .$narrowType<{ expiresAt: string }>()
         .execute(),
+    budgetKeys: (after, limit) =>
+      db
+        .selectFrom('apiKeys')
+        .select(['hash', 'organizationId'])
+        .where('spendLimit', '>', 0)
+        .where('hash', '>', after)
+        .orderBy('hash')
+        .limit(limit)
+        .execute(),
     async prune(before, limit) {
       const old = await db
         .selectFrom('alertDeliveries')

@@ -15,6 +15,7 @@ import { makesEmbeddings, type Provider } from '../../providers/provider.ts'
 import type { CatalogFacts, CatalogReading } from '../../services/catalogue-keeper.ts'
 import { ConfigError, Faults } from '../../settings/check.ts'
 import { listedSimModels, SIM_SLUG, simProvider } from '../../sim/rows.ts'
+import { PROVIDER_NAMES } from '../../telemetry/otlp/names.ts'
 import { hasList } from '../../upstream/list-models.ts'
 import { readTls } from '../../upstream/tls-files.ts'
 
@@ -178,12 +179,17 @@ export function ocrProviderOf({ ocr }: Config['files'], catalog: Catalog): Provi
 }
 
 /** Only providers that can be asked have series. */
-export function metricLabels(catalog: Catalog, thread: string): MetricLabels {
-  return { thread, ...seriesOf(catalog) }
+export function metricLabels(
+  catalog: Catalog,
+  thread: string,
+  { genAi }: Pick<Config['metrics'], 'genAi'>,
+): MetricLabels {
+  const labels = { thread, ...seriesOf(catalog) }
+  return genAi ? { ...labels, genAiName: slug => PROVIDER_NAMES.get(slug) ?? slug } : labels
 }
 
 /** The models and providers that have series of their own. */
-export function seriesOf(catalog: Catalog): Omit<MetricLabels, 'thread'> {
+export function seriesOf(catalog: Catalog): Pick<MetricLabels, 'models' | 'providers'> {
   const models = catalog.models()
   return {
     models: models.map(model => model.id),

@@ -14,6 +14,10 @@ export interface Exports {
   readonly isWanted: boolean
   /** Of the one that is furthest behind. */
   readonly lagSeconds: number
+  /** Bytes of all that are not at their destination. */
+  readonly waitingBytes: number
+  /** Records that one of them had no room for. */
+  readonly lostRecords: number
   take(records: readonly UsageRecord[]): void
   close(): Promise<void>
 }
@@ -29,6 +33,7 @@ export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault
       folder: join(dataFolder(config.storage.url), 'export', name),
       destination: createDestination(row, clock),
       everyMs: row.everyMs ?? EVERY_MS,
+      ...(row.maxWaitingBytes === undefined ? {} : { maxWaitingBytes: row.maxWaitingBytes }),
       clock,
       log,
     })
@@ -38,6 +43,12 @@ export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault
     get lagSeconds() {
       return Math.max(0, ...running.map(each => each.lagSeconds))
     },
+    get waitingBytes() {
+      return sumOf(running, each => each.waitingBytes)
+    },
+    get lostRecords() {
+      return sumOf(running, each => each.lostRecords)
+    },
     take(records) {
       for (const each of running) each.take(records)
     },
@@ -45,4 +56,8 @@ export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault
       await Promise.all(running.map(each => each.close()))
     },
   }
+}
+
+function sumOf<Each>(all: readonly Each[], value: (each: Each) => number): number {
+  return all.reduce((sum, each) => sum + value(each), 0)
 }

@@ -86,7 +86,7 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
   const packed = options.catalogue ?? packParts(configuredParts(config, factsOf(options)))
   const catalogue = new CatalogueHolder(packed)
   const { catalog } = catalogue
-  const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0'))
+  const metrics = createMetrics(metricLabels(catalog, options.thread ?? 'serve-0', config.metrics))
   const client = createTransports({
     clock,
     log,

@@ -1,7 +1,7 @@
 /** Figures of the main thread that are read for each scrape: store, keys, batches, certificate, health. */
-import type { MetricValue } from 'prom-client'
 import type { RequestCounts } from '../../alerts/watches.ts'
 import type { SharedHealth } from '../../health/shared-health.ts'
+import type { MetricSample } from '../../metrics/exposition.ts'
 import { BATCH_STATUSES } from '../../protocol/management/batches.ts'
 import { RELOAD_OUTCOMES } from '../../services/certificate-keeper.ts'
 import type { TranscriptStore } from '../../transcripts/transcript-store.ts'
@@ -19,7 +19,7 @@ export function showFigures(
   metrics.storageProbe.set(options.storageProbeSeconds?.() ?? 0)
   const missing = options.degraded?.() ?? []
   for (const what of DEGRADED) metrics.degraded.set({ what }, missing.includes(what) ? 1 : 0)
-  metrics.exportLag.set(options.exportLagSeconds?.() ?? 0)
+  showExports(metrics, options)
   metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
   metrics.resumableStreams.set(transcripts.count)
   metrics.resumableBytes.set(transcripts.bytes)
@@ -49,6 +49,17 @@ function showCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOpt
   for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
 }
 
+function showExports(
+  { exportLag, exportWaiting, exportLost }: ProcessMetrics,
+  { exports }: SupervisorOptions,
+): void {
+  if (exports === undefined) return
+  exportLag.set(exports.lagSeconds)
+  exportWaiting.set(exports.waitingBytes)
+  exportLost.reset()
+  exportLost.inc(exports.lostRecords)
+}
+
 function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {
   batches.reset()
   const counts = batchCounts?.() ?? null
@@ -62,7 +73,7 @@ export async function requestCounts(scraper: Scraper): Promise<RequestCounts> {
     scraper.values('gateway_requests_total'),
     scraper.values('gateway_shed_total'),
   ])
-  const total = (values: readonly MetricValue<string>[]) => values.reduce((sum, { value }) => sum + value, 0)
+  const total = (values: readonly MetricSample[]) => values.reduce((sum, { value }) => sum + value, 0)
   // As the alert rules: requests of batches are tried again, and a key at its own limit is no overload.
   const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
   return {

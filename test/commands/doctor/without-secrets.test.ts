@@ -8,6 +8,11 @@ t.test('settings are shown without secrets, and addresses without what may be on
     storage: { url: `postgres://sluice:${S}@db:5432/sluice` },
     redis: { url: `redis://:${S}@cache:6379/2` },
     broken: { url: `postgres://a:1/${S}@host/db` },
+    numeric: [
+      'postgres://sluice:4711/0815@db/sluice',
+      'redis://:4711?0815@cache',
+      'redis://u:4711#0815@cache',
+    ],
     providers: [{ slug: 'acme', apiKey: S, headers: { 'x-team': S }, proxy: `http://u:${S}@proxy:3128` }],
     alerts: [{ url: `https://hooks.example/${S}`, secretFile: './hook.secret' }],
     providerKeys: { openai: S },
@@ -15,6 +20,7 @@ t.test('settings are shown without secrets, and addresses without what may be on
     limits: { openPerKey: 5_000, maxInFlight: 7 },
   })
   t.notMatch(JSON.stringify(shown), S)
+  t.notMatch(JSON.stringify(shown), /4711|0815/)
   t.match(shown, {
     storage: { url: 'postgres://db:5432/…' },
     providers: [{ slug: 'acme', apiKey: '(set)', proxy: 'http://proxy:3128/…' }],

@@ -1,0 +1,67 @@
+/** Files of an export that wait for their destination: which there are, whose they are, how old they are. */
+import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+
+export interface WaitingFile {
+  readonly name: string
+  readonly bytes: number
+  /** Unix milliseconds of its oldest record. */
+  readonly sinceMs: number
+}
+
+/** A file of the folder. */
+export interface ListedFile {
+  readonly name: string
+  readonly bytes: number
+  /** Since it was written last. */
+  readonly restedMs: number
+}
+
+/** The file of another process that shares the folder is left alone until it has rested for so long. */
+const RESTED_MS = 60_000
+const RESTED_AT_START_MS = 1_000
+/** The first record is shorter. */
+const HEAD_BYTES = 4_096
+
+/** @throws the error of the file system */
+export function listed(folder: string): readonly ListedFile[] {
+  return readdirSync(folder).flatMap(name => {
+    // Another process may remove one meanwhile.
+    const stats = statSync(join(folder, name), { throwIfNoEntry: false })
+    return stats === undefined ? [] : [{ name, bytes: stats.size, restedMs: Date.now() - stats.mtimeMs }]
+  })
+}
+
+/** True for a file whose object has no name yet. */
+export function isNameless(name: string): boolean {
+  return name.startsWith('open-') || name.startsWith('full-')
+}
+
+/** True for a file that waits to be put, and that nobody else writes. */
+export function isLeft({ name, restedMs }: ListedFile, isStart: boolean): boolean {
+  if (!isNameless(name)) return name.endsWith('.jsonl')
+  return restedMs >= (isStart ? RESTED_AT_START_MS : RESTED_MS)
+}
+
+/** When the first record of a file was made, in Unix milliseconds; null: that cannot be known. */
+export function firstRecordMs(path: string): number | null {
+  try {
+    const file = openSync(path, 'r')
+    try {
+      const head = Buffer.alloc(HEAD_BYTES)
+      const read = readSync(file, head, 0, HEAD_BYTES, 0)
+      const created = /"created_at":"([^"]+)"/.exec(head.toString('utf8', 0, read))?.[1]
+      const atMs = created === undefined ? Number.NaN : Date.parse(created)
+      return Number.isNaN(atMs) ? null : atMs
+    } finally {
+      closeSync(file)
+    }
+  } catch {
+    return null
+  }
+}
+
+/** The id of the first record; null: there is none. */
+export function firstId(body: Buffer): string | null {
+  return /"id":"([\w-]+)"/.exec(body.toString('utf8', 0, HEAD_BYTES))?.[1] ?? null
+}
