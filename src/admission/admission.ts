@@ -1,11 +1,10 @@
 /**
- * Admission, which every request passes on any transport: load shedding, total deadline, abort, metrics and the log
- * line. An HTTP request is one owner of an `Admission`; a WebSocket message or a line of a batch may be others.
+ * Admission of one request, whatever brought it: total deadline, abort, metrics and the log line. An HTTP request is one
+ * owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { COME_AGAIN_SECONDS, fieldOf, GatewayError, systemCode } from '../errors.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { fieldOf, GatewayError, systemCode } from '../errors.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
 import { exemplify, type Metrics, observeStages } from '../metrics/metrics.ts'
@@ -17,9 +16,8 @@ import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../telemetry/tracing.ts'
 import type { EndedRequests } from './ended-requests.ts'
-import { type KeyLimits, type KeyPlace, KeyShares, type WeightsOfEndUsers } from './key-shares.ts'
-import { Load, type LoadLimits, type OverloadReason } from './load.ts'
-import { type Chained, OpenRequests } from './open-requests.ts'
+import type { WeightsOfEndUsers } from './key-queue.ts'
+import type { Chained } from './open-requests.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
@@ -75,137 +73,17 @@ export interface AdmissionDeps {
   readonly tracing?: Tracing
 }
 
+/** The part of the thread's control of which one request knows. */
+interface OpenAdmissions {
+  readonly deps: AdmissionDeps
+  add(admission: Admission): void
+  remove(admission: Admission): void
+}
+
 /** How long a handler may take to answer after its signal has fired. */
 const LAST_WORD_MS = 1000
-/** What readers have not taken may be this part of what requests may hold; a key has its share of it. */
-const UNREAD_SHARE = 0.5
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
-
-/** What runs by API keys in one thread. */
-export interface KeyedRequests {
-  /** Adds the hashes of inference keys that have something open. */
-  openKeys(hashes: Set<string>): void
-  /** Gives all that a key has open this reason to end. */
-  endKey(hash: string, reason: GatewayError): void
-}
-
-/** The requests of one thread: sheds new ones when the thread is busy, and ends all of them in a drain. */
-export class AdmissionControl implements KeyedRequests {
-  readonly deps: AdmissionDeps
-  readonly load: Load
-  readonly #shares: KeyShares
-  /** Bytes of answers that readers have not taken. */
-  readonly #unread: HeldShare
-  readonly #open = new OpenRequests<Admission>()
-  readonly #onOver: () => void
-
-  /** @param onOver called each time a request is over */
-  constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits, onOver: () => void) {
-    this.deps = deps
-    this.#shares = new KeyShares(limits, deps)
-    this.load = new Load(limits, deps.clock)
-    this.#unread = new HeldShare({
-      total: limits.maxBufferedBytes * UNREAD_SHARE,
-      perKey: limits.bytesInFlightPerKey,
-    })
-    this.#onOver = onOver
-  }
-
-  get openRequests(): number {
-    return this.#open.size
-  }
-
-  /** The error for one more request; null when there is room. Call it before any work for the request. */
-  shed(): GatewayError | null {
-    const reason = this.load.overloadReason(this.#open.size)
-    if (reason === null) return null
-    // Keys that fill the room are refused once they are known, and the others are not.
-    const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
-    return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
-  }
-
-  /** Counts bytes of answers that wait for their readers; negative when they have left. */
-  holdUnread(bytes: number, keyHash: string | null): void {
-    this.load.hold(bytes)
-    this.deps.metrics.unreadBytes.inc(bytes)
-    if (keyHash === null) return
-    this.#unread.add(keyHash, bytes)
-    this.load.byKey.add(keyHash, bytes)
-  }
-
-  /**
-   * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
-   * @throws GatewayError `rate_limit_exceeded` when the key has no room, `service_unavailable` when the event loop is
-   * late because of the key
-   */
-  enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
-    if (this.#unread.used > 0 && this.#unread.take(keyHash, 0) === 'key-full')
-      throw this.#unreadByKey(keyHash)
-    const { overload } = this.load
-    if (overload === 'buffered' && this.load.byKey.isLargest(keyHash)) throw this.#heldByKey(keyHash)
-    const place = this.#shares.enter(keyHash, announcedBytes, mayWait)
-    const isOverByKey = overload === 'in_flight' && place.hasMostOpen
-    if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
-    place.leave()
-    throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
-  }
-
-  #heldByKey(keyHash: string): GatewayError {
-    return this.#shares.refusal(
-      'key_held',
-      'maxBufferedBytes',
-      `The requests of this API key hold ${this.load.byKey.held(keyHash)} bytes of memory, and no key holds twice as much. All together hold more than one thread may`,
-    )
-  }
-
-  #unreadByKey(keyHash: string): GatewayError {
-    return this.#shares.refusal(
-      'key_unread',
-      'bytesInFlightPerKey',
-      `${this.#unread.held(keyHash)} bytes of answers to this API key wait for their readers: read them or close their connections. This is above the share of one key`,
-    )
-  }
-
-  #overloaded(reason: OverloadReason): GatewayError {
-    this.deps.metrics.shed.inc({ reason })
-    this.load.shed++
-    return new GatewayError('service_unavailable', 'The gateway is overloaded', {
-      retryAfterSeconds: COME_AGAIN_SECONDS,
-    })
-  }
-
-  /** Gives every open request this reason to end. */
-  abortAll(reason: GatewayError): void {
-    for (const admission of this.#open.all()) admission.abort(reason)
-  }
-
-  openKeys(hashes: Set<string>): void {
-    for (const { keyHash } of this.#open.all()) if (keyHash !== null) hashes.add(keyHash)
-  }
-
-  endKey(hash: string, reason: GatewayError): void {
-    for (const admission of this.#open.all()) {
-      if (admission.keyHash !== hash) continue
-      admission.abort(reason)
-      admission.expectEnd()
-    }
-  }
-
-  /** Ends requests that did not react to their abort. */
-  giveUpAll(): void {
-    for (const admission of this.#open.all()) admission.giveUp()
-  }
-
-  add(admission: Admission): void {
-    this.#open.add(admission)
-  }
-
-  remove(admission: Admission): void {
-    this.#open.remove(admission)
-    this.#onOver()
-  }
-}
 
 /** One request from its head to its log line. */
 export class Admission implements Chained<Admission> {
@@ -216,7 +94,7 @@ export class Admission implements Chained<Admission> {
   readonly watch: Stopwatch
   /** Null while traces are off. */
   readonly trace: RequestTrace | null
-  readonly #control: AdmissionControl
+  readonly #control: OpenAdmissions
   readonly #owner: AdmissionOwner
   readonly #abort = new RequestAbort()
   readonly signal: RequestSignal = this.#abort
@@ -228,7 +106,7 @@ export class Admission implements Chained<Admission> {
   #over = false
 
   /** @param id default: a new one */
-  constructor(control: AdmissionControl, owner: AdmissionOwner, id?: string) {
+  constructor(control: OpenAdmissions, owner: AdmissionOwner, id?: string) {
     const { clock, tracing } = control.deps
     const nowMs = clock.monotonicMs()
     this.watch = tracing === undefined ? new Stopwatch(nowMs) : new TracedStopwatch(nowMs)

@@ -3,38 +3,24 @@
  * share are refused before their bodies are read, or wait by end user; other keys are not affected. Hot path: some
  * additions for each request.
  */
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
-import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'
+import type { EndUserShare } from '../fairness/fair-queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import { KeyQueue, type KeyQueueDeps, type QueuedPlace, type QueuedShare, type QueueLimits, type WaitingRequest } from './key-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */
-export interface KeyLimits {
-  /** Requests that a key may have open, streams included. */
-  readonly openPerKey: number
+export interface KeyLimits extends QueueLimits {
   /**
    * Bytes of request bodies that a key may have in flight. One body alone always fits. As many bytes of answers may
    * wait for their readers.
    */
   readonly bytesInFlightPerKey: number
-  /** Requests that may wait for one of their key to end; 0: none. */
-  readonly waitingPerKey: number
-  /** How long each may wait. */
-  readonly waitMs: number
 }
 
-/** Shares that end users have of a key at its limit. */
-export interface WeightsOfEndUsers {
-  /** A promise only when the store has to be asked; it may reject. */
-  of(organizationId: string, user: string): number | Promise<number>
-}
-
-export interface KeySharesDeps {
-  readonly clock: Clock
-  readonly metrics: Pick<Metrics, 'shed' | 'queuedRequests' | 'queueWait'>
-  /** Absent: all end users weigh the same. */
-  readonly weights?: WeightsOfEndUsers
+export interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
+  readonly metrics: Pick<Metrics, 'shed'> & KeyQueueDeps['metrics']
 }
 
 /** Spent time counts half after this: overload is caused by what was done lately. */
@@ -52,25 +38,11 @@ const LARGE_BYTES = 1024 * 1024
 /** A larger body is not read to find out who asks. */
 const WAITING_MAX_BYTES = 256 * 1024
 
-/** A request that waits for another one of its key to end. */
-interface WaitingRequest extends QueueEntry {
-  readonly place: KeyPlace
-  readonly sinceMs: number
-  readonly timer: Timer
-  start(): void
-  refuse(reason: GatewayError): void
-}
-
-type QueueOutcome = 'started' | 'refused' | 'expired' | 'left'
-
 /** The share of one key. */
-interface KeyShare {
-  open: number
+interface KeyShare extends QueuedShare {
   bytes: number
   /** Requests beyond `open` whose bodies are read, or that wait. */
   late: number
-  /** Null where nobody waits, or lately waited. */
-  queue: FairQueue<WaitingRequest> | null
   /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
   spentMs: number
   spentAtMs: number
@@ -87,6 +59,8 @@ export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
   readonly #turns: LargeTurns
+  /** Requests that wait for a place. */
+  readonly queue: KeyQueue
   /** By hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
   #entered = 0
@@ -98,6 +72,7 @@ export class KeyShares {
     this.limits = limits
     this.#deps = deps
     this.#turns = new LargeTurns(deps.clock)
+    this.queue = new KeyQueue(limits, deps, more => this.full(more))
   }
 
   /** Keys that are remembered. */
@@ -137,89 +112,6 @@ export class KeyShares {
   /** True if the body of one more request may be read, to find out for whom it is. As many are read as may wait. */
   #takesLate(share: KeyShare, announcedBytes: number): boolean {
     return announcedBytes <= WAITING_MAX_BYTES && share.late < 2 * this.limits.waitingPerKey
-  }
-
-  /**
-   * Gives a request the place that it has not got yet; null: it has it now. Else it resolves when it has, and rejects
-   * when it waits no more. Who names no end user waits only where others do.
-   * @param organizationId whose end user it is; null: of none
-   * @throws GatewayError `rate_limit_exceeded`
-   */
-  wait(
-    place: KeyPlace,
-    share: KeyShare,
-    endUser: string | null,
-    organizationId: string | null,
-  ): Promise<void> | null {
-    const { openPerKey, waitingPerKey, waitMs } = this.limits
-    if (share.open < openPerKey) {
-      place.open(null)
-      return null
-    }
-    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.full()
-    share.queue ??= new FairQueue(waitingPerKey)
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const { clock, metrics } = this.#deps
-    const waiting: WaitingRequest = {
-      endUser,
-      place,
-      sinceMs: clock.monotonicMs(),
-      timer: clock.after(waitMs, () => {
-        share.queue?.remove(waiting)
-        this.#endWait(waiting, 'expired')
-        reject(this.full(` and none has ended within ${waitMs} ms`))
-      }),
-      start: resolve,
-      refuse: reject,
-    }
-    place.waiting = waiting
-    metrics.queuedRequests.inc()
-    const excess = share.queue.add(waiting)
-    if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
-    if (excess !== null) {
-      this.#endWait(excess, 'refused')
-      excess.refuse(this.full(` and ${waitingPerKey} that wait, most of them for this end user`))
-    }
-    return promise
-  }
-
-  /** Tells the queue the weight of an end user, once it is known: nobody waits for the store, and it may fail. */
-  #weigh(queue: FairQueue<WaitingRequest>, organizationId: string, endUser: string): void {
-    const weight = this.#deps.weights?.of(organizationId, endUser)
-    if (typeof weight === 'number') queue.weigh(endUser, weight)
-    else
-      weight?.then(
-        found => queue.weigh(endUser, found),
-        () => undefined,
-      )
-  }
-
-  /** A request of the key has ended: the next one that waits takes its place. */
-  startNext(share: KeyShare): void {
-    const next = share.open < this.limits.openPerKey ? (share.queue?.next() ?? null) : null
-    if (next === null) {
-      if (share.queue?.isIdle === true) share.queue = null
-      return
-    }
-    const { entry } = next
-    this.#endWait(entry, 'started')
-    entry.place.open(next.share)
-    entry.start()
-  }
-
-  /** A request waits no more, because it is given up. */
-  giveUp(waiting: WaitingRequest, share: KeyShare, reason: GatewayError): void {
-    share.queue?.remove(waiting)
-    this.#endWait(waiting, 'left')
-    waiting.refuse(reason)
-  }
-
-  #endWait({ place, timer, sinceMs }: WaitingRequest, outcome: QueueOutcome): void {
-    const { clock, metrics } = this.#deps
-    timer.cancel()
-    place.waiting = null
-    metrics.queuedRequests.dec()
-    metrics.queueWait.observe({ outcome }, (clock.monotonicMs() - sinceMs) / 1000)
   }
 
   full(more = ''): GatewayError {
@@ -294,7 +186,7 @@ export class KeyShares {
 }
 
 /** The place that one request has in the share of its key. */
-export class KeyPlace {
+export class KeyPlace implements QueuedPlace {
   readonly #shares: KeyShares
   readonly #share: KeyShare
   readonly #clock: Clock
@@ -316,9 +208,9 @@ export class KeyPlace {
     this.isLate = isLate
   }
 
-  /** See `KeyShares.wait`; call it once, for a request that is late. */
+  /** See `KeyQueue.wait`; call it once, for a request that is late. */
   wait(endUser: string | null, organizationId: string | null = null): Promise<void> | null {
-    return this.#shares.wait(this, this.#share, endUser, organizationId)
+    return this.#shares.queue.wait(this, this.#share, endUser, organizationId)
   }
 
   /** The request has its place now. */
@@ -331,7 +223,7 @@ export class KeyPlace {
 
   /** Ends the wait, if there is one, for this reason. */
   giveUp(reason: GatewayError): void {
-    if (this.waiting !== null) this.#shares.giveUp(this.waiting, this.#share, reason)
+    if (this.waiting !== null) this.#shares.queue.giveUp(this.waiting, this.#share, reason)
   }
 
   /** True if the key takes at least as much of the event loop as the mean of all keys. */
@@ -404,6 +296,6 @@ export class KeyPlace {
     }
     this.#share.open--
     if (this.#endUser !== null) this.#share.queue?.ended(this.#endUser)
-    if (this.#share.queue !== null) this.#shares.startNext(this.#share)
+    if (this.#share.queue !== null) this.#shares.queue.startNext(this.#share)
   }
 }

@@ -75,3 +75,42 @@ export class LargeTurns {
     begin?.()
   }
 }
+
+/** The place of a request whose large body is handled in its turn. */
+interface TurnPlace {
+  spend(sinceMs: number): void
+  endTurn(): void
+}
+
+/** The two long parts of the work on a large body. */
+interface LargeWork<Body> {
+  /** Nobody waits for it any more. */
+  isOver(): boolean
+  begin(startedMs: number): Body
+  goOn(body: Body, startedMs: number): void | Promise<void>
+}
+
+/** Works on a large body when it is its turn. Others go on between the two parts. */
+export async function workInTurn<Body>(
+  turn: Promise<void>,
+  place: TurnPlace,
+  clock: Clock,
+  work: LargeWork<Body>,
+): Promise<void> {
+  await turn
+  if (work.isOver()) return
+  const startedMs = clock.monotonicMs()
+  let body: Body
+  try {
+    body = work.begin(startedMs)
+  } finally {
+    place.spend(startedMs)
+  }
+  await new Promise(resolve => setImmediate(resolve))
+  if (work.isOver()) return
+  try {
+    return work.goOn(body, clock.monotonicMs())
+  } finally {
+    place.endTurn()
+  }
+}

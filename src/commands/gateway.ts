@@ -5,7 +5,7 @@
 import { type FoundConfig, findConfig, processEnvironment } from '../config/config.ts'
 import { hasCompileCache } from '../threads/start/compile-cache.ts'
 import { type EarlyWorkers, startEarly } from '../threads/start/early-workers.ts'
-import { lowerHelpers } from '../threads/start/operating-system.ts'
+import { lowerHelpers } from '../threads/build/operating-system.ts'
 import { configWords } from './outcome.ts'
 
 /** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */

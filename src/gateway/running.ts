@@ -1,9 +1,8 @@
 /** A running exchange: the Exchange that plugins see, plus the internal state of its stages. */
 
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
-import type { Answer } from './answer/answer.ts'
+import { type Answer, DebugNotes } from './answer/answer.ts'
 import type { ServerTools } from './calls/server-tools.ts'
-import { DebugNotes } from './debug.ts'
 import type { Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'

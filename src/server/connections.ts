@@ -10,7 +10,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 export interface ClientConnectionLimits {
   /**
    * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so the sum over all threads has to stay below half of it: threads/start/operating-system.ts holds that.
+   * spins, so the sum over all threads has to stay below half of it: threads/build/operating-system.ts holds that.
    */
   readonly maxConnections: number
   /** Connections that one address may have here; 0: any number. */

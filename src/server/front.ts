@@ -5,7 +5,7 @@ import type { CertificateFiles } from './certificate.ts'
 import type { ClientConnections } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import type { HttpRequest } from './http-request.ts'
-import type { LoopShare } from './loop-share.ts'
+import type { LoopShare } from '../fairness/loop-share.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import type { WebSockets } from './websocket.ts'
 

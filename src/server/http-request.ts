@@ -4,6 +4,7 @@
  */
 import { Admission, type AdmissionOwner } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'
+import { workInTurn } from '../admission/large-turns.ts'
 import { HeldBytes } from '../admission/load.ts'
 import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
@@ -11,29 +12,24 @@ import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../e
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
-import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
+import type { RateRoom } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { callerRequestId } from '../telemetry/caller-names.ts'
 import type { RequestTrace } from '../telemetry/request-trace.ts'
 import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { type AcceptedHead, authorizationOf, inspect, type RequestHead } from './gate.ts'
+import { type AcceptedHead, authorizationOf, type RequestHead } from './gate.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
-import type { LoopWork } from './loop-share.ts'
-import { mismatch } from './neighbours.ts'
+import type { LoopWork } from '../fairness/loop-share.ts'
+import { DISCARDED_MAX_BYTES, DiscardedUpload } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
+import { OTHER, openBody, routeHead } from './routed-head.ts'
 import type { RouteMatch } from './router.ts'
 
 /** Methods that a preflight of an unknown path is answered with. */
-/** Of an upload that is refused because of its path: how much of it is read, and for how long. */
-const DISCARDED_MAX_BYTES = 32 * 1024 * 1024
-const DISCARDED_MS = 10_000
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
-/** Label of paths that match no route, and method of unknown ones. */
-const OTHER = 'other'
-const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 const KEY_REFUSALS = {
   inference: 'A management key cannot call inference operations',
@@ -43,11 +39,13 @@ const KEY_REFUSALS = {
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
 
-/** Facts of a request once its key is known. */
-interface Known {
+interface Accepted<Key> {
   readonly match: RouteMatch
   readonly accepted: AcceptedHead
-  readonly key: KeyRecord
+  readonly key: Key
+}
+/** Facts of a request once its key is known. */
+interface Known extends Accepted<KeyRecord> {
   readonly place: KeyPlace
 }
 
@@ -62,6 +60,8 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly isQuiet: boolean
   readonly dialect: Operation['dialect']
   readonly bodiless: boolean
+  /** Its body has to be handed to `chunk`, even if nobody reads it. */
+  readonly hasBody: boolean
   readonly reply: HttpReply
   readonly isAwaited = true
   readonly requestId: string | undefined
@@ -78,9 +78,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
+  /** Null: the body is not discarded. */
+  #discarded: DiscardedUpload | null = null
   /** The connection closes after the answer. */
-  /** Null: the body is not discarded, or it has ended. */
-  #discarding: { bytes: number; end(): void } | null = null
   readonly #isLast: boolean
   /** A body was announced, or may have been. */
   readonly #hasBody: boolean
@@ -105,13 +105,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   ) {
     this.#deps = deps
     this.#adapt = adapt
-    this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
     this.#query = head.query
     this.#socket = socket
     this.#admission = new Admission(deps.admissions, this)
     this.trace = this.#admission.trace
     this.#held = new HeldBytes(deps.admissions.load)
-    this.#match = deps.router.find(head.path)
+    const routed = routeHead(deps, head)
+    this.method = routed.method
+    this.#match = routed.match
     this.id = this.#admission.id
     this.route = this.#match?.resource.template ?? OTHER
     this.path = this.#match === null ? shownPath(head.path) : undefined
@@ -119,12 +120,9 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.isQuiet = this.#match?.resource.isQuiet === true
     this.dialect = this.#match === null ? deps.router.dialectAbove(head.path) : this.#match.resource.dialect
     this.bodiless = head.method === 'HEAD'
-    this.#operation = this.#match?.resource.operations.get(head.method)
-    // An upload to a path that is not there is told so, and not that its media type is wrong.
-    const anyMedia =
-      this.#match === null || (this.#operation?.accept === 'raw' && this.#operation.media === 'any')
-    const verdict = deps.admissions.shed() ?? inspect(head, deps, this.#match?.freeText, anyMedia)
-    this.#accepted = verdict instanceof GatewayError ? null : verdict
+    this.#operation = routed.operation
+    this.#accepted = routed.accepted
+    this.#refusal = routed.refusal
     const headers = this.#accepted?.headers
     const requestId = headers?.get('x-request-id')
     const parent = headers?.get('traceparent')
@@ -135,13 +133,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#isLast = this.#accepted?.closes ?? true
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
-    const isUsual =
-      this.#operation !== undefined &&
-      head.query === '' &&
-      (this.#accepted?.contentLength ?? 0) <= this.#operation.bodyLimitBytes
-    if (verdict instanceof GatewayError) this.#refusal = verdict
-    else this.#refusal = isUsual ? null : mismatch(head, verdict, this.#match, deps.router)
-    this.#body = this.#openBody()
+    this.#body = openBody(routed, socket, this.#held)
     this.reply = new HttpReply(socket, this)
   }
 
@@ -149,18 +141,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     return this.#socket.address
   }
 
-  /** Its body has to be handed to `chunk`, even if nobody reads it. */
-  readonly hasBody: boolean
-
-  /** The end of the body has not arrived. */
-  get isSending(): boolean {
-    return this.hasBody && !this.#isSent
-  }
-
   /** Takes a chunk of the body. Runs inside the library's callback. */
   chunk(bytes: ArrayBuffer, isLast: boolean): void {
     this.#isSent ||= isLast
-    if (this.#discarding !== null) this.#discard(bytes.byteLength, isLast)
+    this.#discarded?.push(bytes.byteLength, isLast)
     this.#body?.push(bytes, isLast)
     if (this.#accepted?.contentLength !== null || this.#body instanceof BodyStream) return
     try {
@@ -172,7 +156,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
   gone(): void {
-    this.#discarding?.end()
+    this.#discarded?.end()
     this.#admission.clientGone()
   }
 
@@ -221,15 +205,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   #served(): void {
     if (this.#handled && !this.reply.ended && !this.#socket.dead)
       this.#fail(new Error('handler ended without an answer'))
-    this.#finish()
+    this.#letGo()
+    this.#admission.finish()
   }
 
   #failed(thrown: unknown): void {
     this.#fail(thrown)
-    this.#finish()
-  }
-
-  #finish(): void {
     this.#letGo()
     this.#admission.finish()
   }
@@ -259,19 +240,18 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (this.#refusal !== null) return this.#refuse(this.#refusal)
     const match = this.#match
     const accepted = this.#accepted
+    const operation = this.#operation
     if (accepted === null) return
     if (this.method === 'OPTIONS') {
       this.reply.options(match?.resource.allow ?? ANY_METHOD)
       return
     }
-    if (match === null) return
-    const operation = this.#operation
-    if (operation === undefined) return
+    if (match === null || operation === undefined) return
     const { clock } = this.#deps.admissions.deps
     const nowMs = clock.monotonicMs()
     if (operation.key === 'none') {
       this.#beginHandling(operation, nowMs)
-      return operation.handler(this.#request(match, accepted, null, undefined), this.reply)
+      return operation.handler(this.#request({ match, accepted, key: null }, undefined), this.reply)
     }
     this.#admission.watch.enter('auth', nowMs)
     const key = this.#deps.keys.authenticate(authorizationOf(accepted.headers))
@@ -280,32 +260,13 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       : this.#enter(operation, match, accepted, key)
   }
 
-  /**
-   * Refuses at once or, where an upload came to a path that is not there, when it has arrived: many clients lose an
-   * answer that comes while they are sending. @throws GatewayError
-   */
+  /** Refuses at once or, where an upload came to a path that is not there, when it has arrived. @throws GatewayError */
   #refuse(refusal: GatewayError): Promise<void> {
-    if (this.#match !== null || !this.isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
+    const isSending = this.hasBody && !this.#isSent
+    if (this.#match !== null || !isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
       throw refusal
-    const { clock } = this.#deps.admissions.deps
-    return new Promise<void>((_, reject) => {
-      const timer = clock.after(DISCARDED_MS, () => this.#discarding?.end())
-      this.#discarding = {
-        bytes: 0,
-        end: () => {
-          this.#discarding = null
-          timer.cancel()
-          reject(refusal)
-        },
-      }
-    })
-  }
-
-  #discard(bytes: number, isLast: boolean): void {
-    const discarding = this.#discarding
-    if (discarding === null) return
-    discarding.bytes += bytes
-    if (isLast || discarding.bytes > DISCARDED_MAX_BYTES) discarding.end()
+    this.#discarded = new DiscardedUpload(this.#deps.admissions.deps.clock, refusal)
+    return this.#discarded.ended
   }
 
   /** Takes a place among the requests of the key. */
@@ -327,22 +288,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#place = place
     const known: Known = { match, accepted, key, place }
     const counted = this.generates ? this.#deps.rate.enter(key) : undefined
-    if (counted === undefined) return this.#takeBody(operation, known)
-    if (!(counted instanceof Promise)) return this.#tellRate(operation, known, counted)
-    return counted.then(room => this.#tellRate(operation, known, room))
+    return counted instanceof Promise
+      ? counted.then(room => this.#takeBody(operation, known, room))
+      : this.#takeBody(operation, known, counted)
   }
 
-  #tellRate(operation: KeyedOperation, known: Known, room: RateRoom | undefined): void | Promise<void> {
-    if (room !== undefined) {
-      const tell = this.dialect?.rateHeaders ?? rateHeaders
-      const told = tell('requests', room, this.#deps.admissions.deps.clock.nowMs())
-      for (const [name, value] of Object.entries(told)) this.reply.header(name, value)
-    }
-    return this.#takeBody(operation, known)
-  }
-
-  #takeBody(operation: KeyedOperation, known: Known): void | Promise<void> {
+  #takeBody(operation: KeyedOperation, known: Known, room: RateRoom | undefined): void | Promise<void> {
     const { clock } = this.#deps.admissions.deps
+    if (room !== undefined) this.reply.rate(room, clock.nowMs())
     const nowMs = clock.monotonicMs()
     this.#admission.watch.enter('upload', nowMs)
     const body = this.#body
@@ -350,7 +303,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       if (this.#socket.dead || !(body instanceof BodyStream)) return
       body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
       this.#beginHandling(operation, nowMs)
-      return operation.handler(this.#request(known.match, known.accepted, known.key, body), this.reply)
+      return operation.handler(this.#request(known, body), this.reply)
     }
     if (!(body instanceof BodyBuffer)) {
       const adapted = this.#adapt === null ? undefined : this.#adapt(undefined, this)
@@ -367,7 +320,13 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
     const turn = known.place.turn(bytes.byteLength)
-    if (turn !== null) return this.#handleLarge(operation, known, bytes, turn)
+    if (turn !== null) {
+      return workInTurn(turn, known.place, this.#deps.admissions.deps.clock, {
+        isOver: () => this.#socket.dead,
+        begin: startedMs => this.#parse(bytes, known, startedMs),
+        goOn: (body, startedMs) => this.#call(operation, known, body, startedMs),
+      })
+    }
     let body: unknown
     try {
       body = this.#parse(bytes, known, nowMs)
@@ -376,32 +335,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       throw thrown
     }
     return this.#call(operation, known, body, nowMs)
-  }
-
-  /** When it is the turn of the body. Others go on between the two long parts of the work. */
-  async #handleLarge(
-    operation: BodyOperation,
-    known: Known,
-    bytes: Uint8Array,
-    turn: Promise<void>,
-  ): Promise<void> {
-    const { clock } = this.#deps.admissions.deps
-    await turn
-    if (this.#socket.dead) return
-    const startedMs = clock.monotonicMs()
-    let body: unknown
-    try {
-      body = this.#parse(bytes, known, startedMs)
-    } finally {
-      known.place.spend(startedMs)
-    }
-    await new Promise(resolve => setImmediate(resolve))
-    if (this.#socket.dead) return
-    try {
-      return this.#call(operation, known, body, clock.monotonicMs())
-    } finally {
-      known.place.endTurn()
-    }
   }
 
   #parse(bytes: Uint8Array, { accepted }: Known, nowMs: number): unknown {
@@ -413,12 +346,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Calls the handler. Its synchronous part, since `sinceMs`, counts towards the key's share of the event loop. */
   #call(operation: BodyOperation, known: Known, body: unknown, sinceMs: number): void | Promise<void> {
-    const { match, accepted, key, place } = known
     try {
       this.#beginHandling(operation, sinceMs)
-      return operation.handler(this.#request(match, accepted, key, body), this.reply)
+      return operation.handler(this.#request(known, body), this.reply)
     } finally {
-      place.spend(sinceMs)
+      known.place.spend(sinceMs)
     }
   }
 
@@ -429,9 +361,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #request<Body, Key extends KeyRecord | null>(
-    match: RouteMatch,
-    accepted: AcceptedHead,
-    key: Key,
+    { match, accepted, key }: Accepted<Key>,
     body: Body,
   ): ApiRequest<Body, Key> {
     return new AcceptedRequest(
@@ -448,16 +378,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       this.#deps.admissions.deps.clock,
       this.callerContext,
     )
-  }
-
-  #openBody(): BodyBuffer | BodyStream | null {
-    if (this.#refusal !== null || this.#accepted === null || this.#operation === undefined) return null
-    const { bodyLimitBytes, accept } = this.#operation
-    if (accept === 'raw') {
-      const lengthBytes = this.#hasBody ? this.#accepted.contentLength : 0
-      return new BodyStream(this.#socket, lengthBytes, bodyLimitBytes, this.#held)
-    }
-    return this.#hasBody ? new BodyBuffer(bodyLimitBytes, this.#held) : null
   }
 
   #fail(thrown: unknown): void {

@@ -1,7 +1,8 @@
 /**
- * Errors for unknown paths and wrong methods, with the nearest operation as a suggestion. The answer repeats nothing of
- * the request. Pure.
+ * Errors for unknown paths and wrong methods, with the nearest operation as a suggestion, and the reading of an upload
+ * before its sender is told. The answer repeats nothing of the request.
  */
+import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { nearest } from '../nearest.ts'
 import { type AcceptedHead, lengthFault, type RequestHead } from './gate.ts'
@@ -112,4 +113,34 @@ export function mismatch(
   if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
   if (match.resource.isQuiet) return noSuchOperation(path, router)
   return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
+}
+
+/** Of an upload that is refused because of its path: how much of it is read, and for how long. */
+export const DISCARDED_MAX_BYTES = 32 * 1024 * 1024
+const DISCARDED_MS = 10_000
+
+/** An upload that is read for nothing: many clients lose an answer that comes while they are sending. */
+export class DiscardedUpload {
+  /** Rejects with the refusal when it has arrived, or as much of it as is read. */
+  readonly ended: Promise<void>
+  readonly #refuse: () => void
+  readonly #timer: Timer
+  #bytes = 0
+
+  constructor(clock: Clock, refusal: GatewayError) {
+    const { promise, reject } = Promise.withResolvers<void>()
+    this.ended = promise
+    this.#refuse = () => reject(refusal)
+    this.#timer = clock.after(DISCARDED_MS, this.#refuse)
+  }
+
+  push(bytes: number, isLast: boolean): void {
+    this.#bytes += bytes
+    if (isLast || this.#bytes > DISCARDED_MAX_BYTES) this.end()
+  }
+
+  end(): void {
+    this.#timer.cancel()
+    this.#refuse()
+  }
 }

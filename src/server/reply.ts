@@ -3,6 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
+import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
@@ -93,6 +94,12 @@ export class HttpReply implements Reply {
   header(name: string, value: string): void {
     if (!HEADER_NAME.test(name)) throw new Error('not a header name')
     this.#headers.push(name, safeHeaderValue(value))
+  }
+
+  /** Tells what is left of the requests per minute, in headers. */
+  rate(room: RateRoom, nowMs: number): void {
+    const tell = this.#owner.dialect?.rateHeaders ?? rateHeaders
+    for (const [name, value] of Object.entries(tell('requests', room, nowMs))) this.header(name, value)
   }
 
   json(status: number, document: unknown): void {

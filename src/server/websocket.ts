@@ -4,7 +4,7 @@
  * all sockets of a thread; `socket-session.ts` has an open one. Serve threads.
  */
 
-import type { KeyedRequests } from '../admission/admission.ts'
+import type { KeyedRequests } from '../admission/admission-control.ts'
 import type { Clock } from '../clock.ts'
 import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'

@@ -1,11 +1,7 @@
 /** Admission of batch lines: the same checks as for an HTTP request, without a socket. Batch thread. */
 
-import {
-  Admission,
-  type AdmissionControl,
-  type AdmissionOwner,
-  type AdmittedReply,
-} from '../admission/admission.ts'
+import { Admission, type AdmissionOwner, type AdmittedReply } from '../admission/admission.ts'
+import type { AdmissionControl } from '../admission/admission-control.ts'
 import { HeldBytes } from '../admission/load.ts'
 import type { AdmittedLine, EndedRun } from '../batches/line-run.ts'
 import { GatewayError } from '../errors.ts'

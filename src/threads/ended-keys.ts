@@ -3,7 +3,7 @@
  * changes, the open requests of this thread are looked through. Serve and batch threads.
  */
 import type { ApiKeys } from '../access/keys.ts'
-import type { KeyedRequests } from '../admission/admission.ts'
+import type { KeyedRequests } from '../admission/admission-control.ts'
 import { GatewayError, rewritten } from '../errors.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 

@@ -1,6 +1,7 @@
 /** Memory and places that one key fills: its next request is refused, and those of other keys are not. */
 import t from 'tap'
-import { Admission, AdmissionControl, type AdmissionOwner } from '../../src/admission/admission.ts'
+import { Admission, type AdmissionOwner } from '../../src/admission/admission.ts'
+import { AdmissionControl } from '../../src/admission/admission-control.ts'
 import { HeldBytes } from '../../src/admission/load.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'

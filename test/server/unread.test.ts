@@ -1,6 +1,6 @@
 /** What readers have not taken is counted for their key, whose next request is refused before those of others. */
 import t from 'tap'
-import { AdmissionControl } from '../../src/admission/admission.ts'
+import { AdmissionControl } from '../../src/admission/admission-control.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { TestClock } from '../support/test-clock.ts'

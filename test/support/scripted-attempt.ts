@@ -11,7 +11,7 @@ import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts
 import { AnswerTarget } from '../../src/gateway/attempt/answer-target.ts'
 import { Attempt, type AttemptDeps } from '../../src/gateway/attempt/attempt.ts'
 import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
-import { DebugNotes } from '../../src/gateway/debug.ts'
+import { DebugNotes } from '../../src/gateway/answer/debug.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'

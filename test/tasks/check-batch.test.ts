@@ -1,6 +1,6 @@
 /** The form of a batch: checked in short jobs, of which each goes on where the one before ended. */
 import t, { type Test } from 'tap'
-import { BATCH_START } from '../../src/tasks/batches/batch-reader.ts'
+import { BATCH_START } from '../../src/tasks/batches/batch-progress.ts'
 import { type CheckBatchOutput, checkBatch } from '../../src/tasks/check-batch.ts'
 import { hashFile } from '../../src/tasks/hash-file.ts'
 import { fileOf } from '../support/file-bytes.ts'

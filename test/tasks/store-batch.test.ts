@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import type { NewLine } from '../../src/storage/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { Store } from '../../src/storage/store.ts'
-import { BATCH_START } from '../../src/tasks/batches/batch-reader.ts'
+import { BATCH_START } from '../../src/tasks/batches/batch-progress.ts'
 import type { FileBytes } from '../../src/tasks/batches/file-source.ts'
 import { checkBatch } from '../../src/tasks/check-batch.ts'
 import {

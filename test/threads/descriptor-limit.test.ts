@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { connectionCap, descriptorLimit } from '../../src/threads/start/operating-system.ts'
+import { connectionCap, descriptorLimit } from '../../src/threads/build/operating-system.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 
 t.test('the limit of the process is read where the system tells it', async t => {

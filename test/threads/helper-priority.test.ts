@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { lowerHelpers } from '../../src/threads/start/operating-system.ts'
+import { lowerHelpers } from '../../src/threads/build/operating-system.ts'
 
 /** Thread id to nice value, as the kernel tells it. */
 function niceness(): Map<number, number> {

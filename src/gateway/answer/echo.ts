@@ -11,7 +11,7 @@ import type {
 } from '../../protocol/response.ts'
 import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import type { DebugNotes } from '../debug.ts'
+import type { DebugNotes } from './debug.ts'
 
 export interface ResponseFrame {
   readonly id: string

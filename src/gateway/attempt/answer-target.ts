@@ -16,7 +16,7 @@ import {
 } from '../answer/answer.ts'
 import { ClientCalls, type FittedRequest } from '../calls/client-tools.ts'
 import type { ToolCalls } from '../calls/tool-calls.ts'
-import { SealMarks } from '../makers.ts'
+import { SealMarks } from '../routing/rank.ts'
 import type { RunningExchange } from '../running.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { ReplyFigures } from './reply-figures.ts'

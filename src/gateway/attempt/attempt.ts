@@ -19,7 +19,7 @@ import type {
   UpstreamRequest,
 } from '../../upstream/transport.ts'
 import type { Meter } from '../accounting/account.ts'
-import type { DebugNotes } from '../debug.ts'
+import type { DebugNotes } from '../answer/answer.ts'
 import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'

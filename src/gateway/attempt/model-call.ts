@@ -3,13 +3,9 @@
  * asks the next one. One road for each attempt: health, key, terms, encoded request, attempt, and back with its result.
  * Subclasses say what is asked, and who takes the reply: a turn, or a call for embeddings.
  */
-import type { Credential } from '../../credentials/catalog.ts'
 import { type GatewayError, overloaded } from '../../errors.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
-import type { Endpoint, OutgoingKey } from '../../providers/provider.ts'
-import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
-import type { ExchangeSpans } from '../../telemetry/request-trace.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
 import {
   type CallFigures,
@@ -32,6 +28,7 @@ import {
 } from '../routing/rank.ts'
 import type { RoutedExchange } from '../running.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
+import { closeSpan, openSpan } from './attempt-spans.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { countGenAi } from './gen-ai-call.ts'
 import {
@@ -45,7 +42,7 @@ import {
   type Unanswered,
 } from './hedge.ts'
 import { asGatewayError, withProvider } from './provider-failure.ts'
-import type { ProviderRequests } from './provider-request.ts'
+import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
@@ -57,12 +54,6 @@ export interface ModelCallDeps extends AttemptDeps {
   readonly routing: Routing
   readonly retries: RetryBudget
   readonly visibleStreams: VisibleStreams
-}
-
-/** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
-export interface ProviderKeys {
-  own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
-  shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
 const NOBODY: readonly never[] = []
@@ -229,7 +220,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       exchange.watch.beginAttempt(deps.clock.monotonicMs(), exchange.attempts.length > this.from)
     }
     exchange.attempts.push(record)
-    if (exchange.spans !== null) this.#openSpan(exchange.spans, record, race)
+    if (exchange.spans !== null) openSpan(exchange, record, this.from, race?.isRunning === true, deps.clock)
     let sending: Unanswered | Promise<Finish | Unanswered>
     try {
       const key =
@@ -260,7 +251,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       if (!isPlausible) noteImplausible(deps, record)
       const { genAi } = deps.metrics
       if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
-      if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
+      if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
       // The deployment behind an own key is the caller's, and shows nothing about that of others.
       if (exchange.request.stream === true && candidate.credential === null) {
         deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, figures)
@@ -290,7 +281,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { genAi } = deps.metrics
     if (genAi !== null) countGenAi(genAi, exchange, record, null, nowMs)
     settle(exchange, record, figures, this.estimates)
-    if (record.span !== undefined) this.#closeSpan(record.span, record, figures)
+    if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return { asked: candidate, error }
   }
 
@@ -324,29 +315,6 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     this.#waiting = [...this.#waiting, waiting]
     return false
-  }
-
-  #openSpan(spans: ExchangeSpans, record: AttemptRecord, race: Race | null): void {
-    const { attempts, bill } = this.exchange
-    const kind = race?.isRunning === true ? 'hedge' : attempts.length > this.from + 1 ? 'again' : 'first'
-    const how = { kind, isByok: record.isByok, turn: bill.turns } as const
-    record.span = spans.attempt(record.endpoint, how, this.deps.clock.monotonicMs())
-  }
-
-  /** Ends the span of an attempt whose figures are in the bill. */
-  #closeSpan(span: AttemptNotes, record: AttemptRecord, { usage, finish }: CallFigures): void {
-    const { bill, spans } = this.exchange
-    const { status, error, upstreamId } = record
-    const cost = (bill.total?.cost ?? 0) - (bill.closed?.cost ?? 0)
-    const end = {
-      status,
-      error: error?.code ?? null,
-      isOutrun: false,
-      upstreamId,
-      finish: finish?.reason ?? null,
-      usage: usage ?? null,
-    }
-    spans?.ended(span, end, cost, this.deps.clock.monotonicMs())
   }
 
   #passOver(candidate: RouteCandidate): RouteCandidate | undefined {

@@ -2,6 +2,7 @@
  * The request of one attempt to its provider, and the secrets in it. Serve threads. Hot path: URLs and headers of
  * shared keys are made once for each endpoint, so that the client can keep with them what it derives from them.
  */
+import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
@@ -21,9 +22,14 @@ import { authHeaders } from '../../upstream/auth.ts'
 import { signatureIn } from '../../upstream/aws-signature.ts'
 import { holdsSecret } from '../../upstream/failure.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
-import { makerOf } from '../makers.ts'
 import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
-import { fitRequest } from '../routing/rank.ts'
+import { fitRequest, makerOf } from '../routing/rank.ts'
+
+/** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
+export interface ProviderKeys {
+  own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
+  shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
+}
 
 export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }

@@ -4,12 +4,12 @@
  * Gemini's format have to do with it.
  */
 import { hash } from 'node:crypto'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { Pins } from '../../pins/pins.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import { isMarked } from '../../protocol/makers.ts'
 import type { FormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
-import type { RunningExchange } from '../running.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they gave to them. */
 export const SIGNING: FormatName = 'google-gemini'
@@ -32,7 +32,7 @@ export class CallSeals {
   }
 
   /** Keeps the signatures of the calls in a reply. */
-  keep({ caller }: RunningExchange, output: readonly OutputItem[]): void {
+  keep({ caller }: Exchange, output: readonly OutputItem[]): void {
     for (const item of output as readonly Fields[]) {
       const { type, call_id, signature } = item
       if (type !== 'function_call' || typeof call_id !== 'string' || typeof signature !== 'string') continue
@@ -42,7 +42,7 @@ export class CallSeals {
   }
 
   /** Puts kept signatures into the prompt, once. Null: there is nothing to wait for. */
-  recall(exchange: RunningExchange): Promise<void> | null {
+  recall(exchange: Exchange): Promise<void> | null {
     const { input } = exchange.prompt
     if (typeof input === 'string' || this.#done.has(input)) return null
     this.#done.add(input)
@@ -61,7 +61,7 @@ export class CallSeals {
   }
 
   #fill(
-    exchange: RunningExchange,
+    exchange: Exchange,
     input: readonly InputItem[],
     calls: readonly string[],
     seals: readonly (string | null)[],

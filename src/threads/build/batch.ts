@@ -1,7 +1,7 @@
 /** One runner of batches: a gateway without a server. Composition root; the batch thread and tests start it. */
 
 import { ApiKeys } from '../../access/keys.ts'
-import { AdmissionControl } from '../../admission/admission.ts'
+import { AdmissionControl } from '../../admission/admission-control.ts'
 import type { Load } from '../../admission/load.ts'
 import type { CheckBodies } from '../../batches/body-check.ts'
 import { type LineEndpoints, runByDialect, runEmbeddings } from '../../batches/endpoints.ts'

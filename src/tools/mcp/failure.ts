@@ -1,6 +1,6 @@
 /** MCP errors, in the three kinds of an mcp_call item, or as text. Pure. */
 import { PageError } from '../../upstream/pages/fetch-page.ts'
-import { scrub } from '../../upstream/pages/scrub.ts'
+import { scrub } from '../../upstream/scrub.ts'
 import type { McpClient } from './library.ts'
 
 /** The error of an item `mcp_call` or `mcp_list_tools`. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CitableResults, CitationScanner } from '../../../src/gateway/answer/citations.ts'
+import { CitableResults, CitationScanner } from '../../../src/gateway/answer/items/citations.ts'
 
 const URLS = [
   'https://a.test/tea',

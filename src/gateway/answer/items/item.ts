@@ -6,7 +6,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../../../errors.ts'
 import type { HostedStart } from '../../../formats/format.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
-import type { CitableResults } from '../citations.ts'
+import type { CitableResults } from './citations.ts'
 
 /** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
 export type EmitEvent = (event: StreamEvent) => void

@@ -3,7 +3,7 @@ import { LongText } from '../../../formats/long-text.ts'
 import { shortList } from '../../../lists.ts'
 import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
-import { type CitableResults, CitationScanner } from '../citations.ts'
+import { type CitableResults, CitationScanner } from './citations.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 
 const NO_CITATIONS: readonly Annotation[] = []

@@ -1,13 +1,13 @@
 /** Provider batch jobs in the database, and their lines. */
 import { type Kysely, type Selectable, sql } from 'kysely'
-import type { ClaimedLine } from '../batches.ts'
-import type { Engine } from '../engine.ts'
-import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../service-jobs.ts'
-import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../tables.ts'
-import { changeLines, heldLines } from './batches/batch-lines.ts'
-import { fitting, partsOf } from './batches/batch-rows.ts'
-import { bodiesOf } from './batches/batch-work.ts'
-import { inTransaction } from './rows.ts'
+import type { ClaimedLine } from '../../batches.ts'
+import type { Engine } from '../../engine.ts'
+import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../../service-jobs.ts'
+import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../../tables.ts'
+import { changeLines, heldLines } from './batch-lines.ts'
+import { fitting, partsOf } from './batch-rows.ts'
+import { bodiesOf } from './batch-work.ts'
+import { inTransaction } from '../rows.ts'
 
 /**
  * When lines of a job may be claimed: never, since what is at a service is not run by anybody else. Each job has a time

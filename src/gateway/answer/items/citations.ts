@@ -2,7 +2,7 @@
  * Finds citations of our own web results in a text: Markdown links, bare URLs, and numbered references such as `[2]`.
  * Reads each character once, however the text is cut into pieces. Pure.
  */
-import type { Citable, UrlCitationAnnotation } from '../../protocol/parts.ts'
+import type { Citable, UrlCitationAnnotation } from '../../../protocol/parts.ts'
 
 /** Citations of one answer: each repeats title and content of its result. */
 const CITATIONS_MAX = 1_000

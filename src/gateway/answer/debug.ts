@@ -1,7 +1,7 @@
 /** Debug output that a caller asks for (`debug`): bodies sent to providers, and attempt times. Hot path. */
-import type { Clock } from '../clock.ts'
-import type { Exchange } from '../exchange/exchange.ts'
-import type { DebugFacts, DebugReport, DebugTimings } from '../protocol/response.ts'
+import type { Clock } from '../../clock.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/response.ts'
 
 /** Times of one request: more than its attempts have, unless tools ask the model again and again. */
 const TIMES_MAX = 256

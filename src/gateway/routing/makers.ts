@@ -1,10 +1,10 @@
 /** Labels encrypted provider content in a reply with the provider that can read it. One for each attempt. Hot path. */
 import { hash } from 'node:crypto'
-import type { AttemptRecord, Candidate } from '../exchange/exchange.ts'
-import type { Delta } from '../formats/format.ts'
-import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
-import { marked, SEALED_BY } from '../protocol/makers.ts'
-import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
+import type { Delta } from '../../formats/format.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { marked, SEALED_BY } from '../../protocol/makers.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 
 const TAG_LENGTH = 10
 

@@ -1,7 +1,7 @@
 /** Work that may wait has a part of each turn of the event loop, in its order. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { LoopShare } from '../../src/server/loop-share.ts'
+import { LoopShare } from '../../src/fairness/loop-share.ts'
 
 /** A clock that only work and others move on, and what the work has done. */
 function bench() {

@@ -1,0 +1,150 @@
+/** Requests beyond the limit of their API key, which wait by end user until one of the key ends. Hot path. */
+import type { Clock, Timer } from '../clock.ts'
+import type { GatewayError } from '../errors.ts'
+import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+
+export interface QueueLimits {
+  /** Requests that a key may have open, streams included. */
+  readonly openPerKey: number
+  /** Requests that may wait for one of their key to end; 0: none. */
+  readonly waitingPerKey: number
+  /** How long each may wait. */
+  readonly waitMs: number
+}
+
+/** Shares that end users have of a key at its limit. */
+export interface WeightsOfEndUsers {
+  /** A promise only when the store has to be asked; it may reject. */
+  of(organizationId: string, user: string): number | Promise<number>
+}
+
+export interface KeyQueueDeps {
+  readonly clock: Clock
+  readonly metrics: Pick<Metrics, 'queuedRequests' | 'queueWait'>
+  /** Absent: all end users weigh the same. */
+  readonly weights?: WeightsOfEndUsers
+}
+
+/** The place of a request that waits for it. */
+export interface QueuedPlace {
+  /** Set while it waits. */
+  waiting: WaitingRequest | null
+  /** The request has its place now. */
+  open(endUser: EndUserShare<WaitingRequest> | null): void
+}
+
+/** The share of a key, as far as its queue knows it. */
+export interface QueuedShare {
+  open: number
+  /** Null where nobody waits, or lately waited. */
+  queue: FairQueue<WaitingRequest> | null
+}
+
+/** A request that waits for another one of its key to end. */
+export interface WaitingRequest extends QueueEntry {
+  readonly place: QueuedPlace
+  readonly sinceMs: number
+  readonly timer: Timer
+  start(): void
+  refuse(reason: GatewayError): void
+}
+
+type QueueOutcome = 'started' | 'refused' | 'expired' | 'left'
+
+/** The queues of all keys of one thread. */
+export class KeyQueue {
+  readonly #limits: QueueLimits
+  readonly #deps: KeyQueueDeps
+  /** Makes the refusal of a key at its limit; what is given goes on after its first words. */
+  readonly #full: (more?: string) => GatewayError
+
+  constructor(limits: QueueLimits, deps: KeyQueueDeps, full: (more?: string) => GatewayError) {
+    this.#limits = limits
+    this.#deps = deps
+    this.#full = full
+  }
+
+  /**
+   * Gives a request the place that it has not got yet; null: it has it now. Else it resolves when it has, and rejects
+   * when it waits no more. Who names no end user waits only where others do.
+   * @param organizationId whose end user it is; null: of none
+   * @throws GatewayError `rate_limit_exceeded`
+   */
+  wait(
+    place: QueuedPlace,
+    share: QueuedShare,
+    endUser: string | null,
+    organizationId: string | null,
+  ): Promise<void> | null {
+    const { openPerKey, waitingPerKey, waitMs } = this.#limits
+    if (share.open < openPerKey) {
+      place.open(null)
+      return null
+    }
+    if (endUser === null && (share.queue?.length ?? 0) === 0) throw this.#full()
+    share.queue ??= new FairQueue(waitingPerKey)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const { clock, metrics } = this.#deps
+    const waiting: WaitingRequest = {
+      endUser,
+      place,
+      sinceMs: clock.monotonicMs(),
+      timer: clock.after(waitMs, () => {
+        share.queue?.remove(waiting)
+        this.#endWait(waiting, 'expired')
+        reject(this.#full(` and none has ended within ${waitMs} ms`))
+      }),
+      start: resolve,
+      refuse: reject,
+    }
+    place.waiting = waiting
+    metrics.queuedRequests.inc()
+    const excess = share.queue.add(waiting)
+    if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
+    if (excess !== null) {
+      this.#endWait(excess, 'refused')
+      excess.refuse(this.#full(` and ${waitingPerKey} that wait, most of them for this end user`))
+    }
+    return promise
+  }
+
+  /** Tells the queue the weight of an end user, once it is known: nobody waits for the store, and it may fail. */
+  #weigh(queue: FairQueue<WaitingRequest>, organizationId: string, endUser: string): void {
+    const weight = this.#deps.weights?.of(organizationId, endUser)
+    if (typeof weight === 'number') queue.weigh(endUser, weight)
+    else
+      weight?.then(
+        found => queue.weigh(endUser, found),
+        () => undefined,
+      )
+  }
+
+  /** A request of the key has ended: the next one that waits takes its place. */
+  startNext(share: QueuedShare): void {
+    const next = share.open < this.#limits.openPerKey ? (share.queue?.next() ?? null) : null
+    if (next === null) {
+      if (share.queue?.isIdle === true) share.queue = null
+      return
+    }
+    const { entry } = next
+    this.#endWait(entry, 'started')
+    entry.place.open(next.share)
+    entry.start()
+  }
+
+  /** A request waits no more, because it is given up. */
+  giveUp(waiting: WaitingRequest, share: QueuedShare, reason: GatewayError): void {
+    share.queue?.remove(waiting)
+    this.#endWait(waiting, 'left')
+    waiting.refuse(reason)
+  }
+
+  #endWait({ place, timer, sinceMs }: WaitingRequest, outcome: QueueOutcome): void {
+    const { clock, metrics } = this.#deps
+    timer.cancel()
+    place.waiting = null
+    metrics.queuedRequests.dec()
+    metrics.queueWait.observe({ outcome }, (clock.monotonicMs() - sinceMs) / 1000)
+  }
+}
