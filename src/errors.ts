@@ -130,10 +130,19 @@ export const PROVIDER_STATUSES: Readonly<Record<number, ProviderStatus>> = {
 }
 
 /**
- * `Retry-After` of what the gateway refuses for now, in seconds: others end within moments, and a client that comes
- * again without a delay would only add to the load.
+ * `Retry-After` of what the gateway refuses for now, in seconds, by what has to happen first. A client that comes again
+ * without a delay would only add to the load.
  */
-export const COME_AGAIN_SECONDS = 1
+export const RETRY_AFTER_SECONDS = {
+  /** Another request ends, or a dependency answers again. */
+  moment: 1,
+  /** A large body has arrived, or a run of code has ended. */
+  transfer: 5,
+  /** An operator changes a key. */
+  operator: 60,
+  /** Deleted batches leave the disk, once an hour. */
+  removal: 3_600,
+} as const
 
 const STATUS_OF: ReadonlyMap<string, number> = new Map(
   Object.values(FAILURES)
@@ -221,7 +230,7 @@ export function rewritten(
 /** The database of the gateway is unavailable. The request is valid and safe to retry. */
 export function storeUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('store_unavailable', 'The database of the gateway cannot be used now; try again', {
-    retryAfterSeconds: COME_AGAIN_SECONDS,
+    retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     cause,
   })
 }
@@ -229,7 +238,7 @@ export function storeUnavailable(cause?: unknown): GatewayError {
 /** A dependency beside the database is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
-    retryAfterSeconds: COME_AGAIN_SECONDS,
+    retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     cause,
   })
 }
@@ -237,7 +246,7 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
 /** The memory of the thread is full, so that this request cannot go on; others end within moments. */
 export function overloaded(): GatewayError {
   return new GatewayError('overloaded', 'The gateway is overloaded', {
-    retryAfterSeconds: COME_AGAIN_SECONDS,
+    retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
   })
 }
 

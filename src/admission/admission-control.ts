@@ -1,5 +1,5 @@
 /** The requests of one thread: load shedding, shares of keys, and what ends all of them in a drain. Hot path. */
-import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Admission, AdmissionDeps } from './admission.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
@@ -98,7 +98,7 @@ export class AdmissionControl implements KeyedRequests {
     this.deps.metrics.shed.inc({ reason })
     this.load.shed++
     return new GatewayError('service_unavailable', 'The gateway is overloaded', {
-      retryAfterSeconds: COME_AGAIN_SECONDS,
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     })
   }
 

@@ -4,7 +4,7 @@
  * additions for each request.
  */
 import type { Clock } from '../clock.ts'
-import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
 import type { EndUserShare } from '../fairness/fair-queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { KeyQueue, type KeyQueueDeps, type QueuedPlace, type QueuedShare, type QueueLimits, type WaitingRequest } from './key-queue.ts'
@@ -159,7 +159,7 @@ export class KeyShares {
   ): GatewayError {
     this.#deps.metrics.shed.inc({ reason })
     return new GatewayError('rate_limit_exceeded', `${message}, which is the limit (limits.${limit})`, {
-      retryAfterSeconds: COME_AGAIN_SECONDS,
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       metadata: { limit: `limits.${limit}` },
     })
   }

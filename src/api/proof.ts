@@ -6,7 +6,7 @@ import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../clock.ts'
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../credentials/proof-keys.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { Exchange, Witness } from '../exchange/exchange.ts'
 import { callsOf, wishOf } from '../gateway/placement.ts'
 import type { Log } from '../log/log.ts'
@@ -81,7 +81,7 @@ function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
       'service_unavailable',
       'Proofs cannot be signed at the moment: the gateway has no signing key',
       {
-        retryAfterSeconds: 60,
+        retryAfterSeconds: RETRY_AFTER_SECONDS.operator,
         cause,
       },
     )

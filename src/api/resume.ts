@@ -4,7 +4,7 @@
  */
 import type { Timer } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { COME_AGAIN_SECONDS, GatewayError, serviceUnavailable } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { RequestSignal } from '../signal.ts'
@@ -77,7 +77,7 @@ function tooManyReaders(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     `The stream is being read on ${READERS_MAX} connections, which is the limit; close one of them first`,
-    { retryAfterSeconds: COME_AGAIN_SECONDS },
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }
 

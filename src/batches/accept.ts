@@ -5,7 +5,7 @@
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { GatewayError, serviceUnavailable, storeUnavailable } from '../errors.ts'
+import { GatewayError, serviceUnavailable, storeUnavailable, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'
@@ -79,8 +79,6 @@ const RUN_MS = 25_000
 const WAIT_MS = 25_000
 /** How long a batch that is being accepted is not taken for abandoned: each job extends it when it begins. */
 const LEASE_MS = 2 * (WAIT_MS + RUN_MS)
-/** Deleted batches are removed once an hour. */
-const REMOVED_AFTER_SECONDS = 3_600
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
   '/v1/chat/completions': 'chat-completions',
@@ -345,7 +343,7 @@ function noRoom(lacking: keyof BatchRoom | 'removing', room: BatchRoom): Gateway
     return new GatewayError(
       'conflict',
       'Too many batches of this workspace were deleted recently: retry once they have been removed from disk',
-      { retryAfterSeconds: REMOVED_AFTER_SECONDS },
+      { retryAfterSeconds: RETRY_AFTER_SECONDS.removal },
     )
   }
   const limit = {

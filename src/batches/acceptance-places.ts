@@ -2,7 +2,7 @@
  * Limits how many batches of one key are being accepted at once, and tracks which idempotency keys they use. One for
  * each thread.
  */
-import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
 
 /** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
 const PER_KEY = 4
@@ -25,7 +25,7 @@ export class AcceptancePlaces {
         'rate_limit_exceeded',
         `This API key is sending ${PER_KEY} batches already: wait for one of them to be answered`,
         {
-          retryAfterSeconds: COME_AGAIN_SECONDS,
+          retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
         },
       )
     }
@@ -46,7 +46,7 @@ export function keyTaken(): GatewayError {
     'conflict',
     'Idempotency-Key: a request with this key is being accepted right now',
     {
-      retryAfterSeconds: COME_AGAIN_SECONDS,
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     },
   )
 }

@@ -5,7 +5,7 @@
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { GatewayError, storeUnavailable } from '../errors.ts'
+import { GatewayError, storeUnavailable, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
@@ -45,7 +45,6 @@ const KEY_SHARE = 0.25
 const LARGE_PER_KEY = 2
 /** Shorter bodies take no place: clients send many of them next to each other. */
 const LARGE_BYTES = 8 * 1024 * 1024
-const RETRY_AFTER_SECONDS = 5
 /** A file has its name for the length of two system calls. */
 const PREFIX = 'upload-'
 
@@ -157,13 +156,13 @@ function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     'This API key is already sending as many large bodies as it may: wait for one of them to finish',
-    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
   )
 }
 
 function full(): GatewayError {
   return new GatewayError('service_unavailable', 'Too many large bodies are arriving at once', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
+    retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
   })
 }
 

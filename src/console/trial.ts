@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { request as askPlainly, type IncomingMessage, type ServerResponse } from 'node:http'
 import { request as askSecurely } from 'node:https'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 
 /** A question that somebody types. */
 const BODY_MAX_BYTES = 64 * 1024
@@ -46,7 +46,7 @@ export class Trials {
     }
     if (this.#open >= TRIALS_MAX) {
       throw new GatewayError('rate_limit_exceeded', 'Too many playground requests are running', {
-        retryAfterSeconds: 5,
+        retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
       })
     }
     this.#open++

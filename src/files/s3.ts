@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Clock } from '../clock.ts'
-import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { GatewayError, serviceUnavailable, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { Places } from '../fairness/places.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
@@ -38,7 +38,6 @@ const TRIES = 2
 const CONNECTIONS_MAX = 64
 /** Connections of one key: a reader of ours may be as slow as it likes. */
 const CONNECTIONS_PER_KEY = 16
-const RETRY_AFTER_SECONDS = 5
 /** Of an answer that is no object. */
 const ANSWER_MAX_BYTES = 64 * 1024
 /** The hash of the bytes, beside the object. */
@@ -199,7 +198,7 @@ function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     'This API key is already transferring as many files as it may: wait for one of them to finish',
-    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
   )
 }
 

@@ -2,7 +2,7 @@
  * The counters that a request draws on, and the error if one is too low. Limit of the key, budgets, credits, requests
  * and tokens per minute. Pure.
  */
-import { GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import { type RateKind, rateHeaders } from '../protocol/rate.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../protocol/records.ts'
@@ -156,8 +156,6 @@ export function usedAmount(limit: EntryLimit, spent: Spent): number {
 const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
 const NANOS_PER_USD = 1e9
 const NANO_DECIMALS = 9
-/** Running requests end at any time. */
-const BUSY_SECONDS = 1
 
 /** Names a limit of money, as the subject of a sentence. */
 function nameOf(limit: SpendingRule): string {
@@ -206,7 +204,7 @@ export function busyError(limit: SpendingRule): GatewayError {
     limit.kind === 'credits'
       ? 'The remaining credits are reserved for requests that are still running'
       : `${nameOf(limit)} is reserved for requests that are still running`,
-    { retryAfterSeconds: BUSY_SECONDS },
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { COME_AGAIN_SECONDS, GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -328,7 +328,7 @@ function keyBusy(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
     'file-parser: too many documents of this API key are being read',
-    { cause, retryAfterSeconds: COME_AGAIN_SECONDS },
+    { cause, retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }
 

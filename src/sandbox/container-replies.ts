@@ -1,7 +1,7 @@
 /** Replies and refusals of containers: what a run said, why it was stopped, why there is none. Pure. */
 
 import type { Config } from '../config/config.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { EngineResult, LimitStop, RunOutput } from './engine.ts'
 import type { RunReply, RunRequest } from './sandbox.ts'
 
@@ -27,7 +27,7 @@ export function notFound(): GatewayError {
 
 export function busy(): GatewayError {
   return new GatewayError('overloaded', 'The sandbox is at capacity; try again later', {
-    retryAfterSeconds: 5,
+    retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
   })
 }
 

@@ -6,7 +6,7 @@
 
 import type { KeyedRequests } from '../admission/admission-control.ts'
 import type { Clock } from '../clock.ts'
-import { COME_AGAIN_SECONDS, GatewayError } from '../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
@@ -172,7 +172,7 @@ export class WebSockets implements KeyedRequests {
     return new GatewayError(
       'rate_limit_exceeded',
       `This API key has ${this.#places.held(hash)} WebSockets open, which is its share (limits.socketsPerKey); close one first, or ask over HTTP`,
-      { retryAfterSeconds: COME_AGAIN_SECONDS, metadata: { limit: 'limits.socketsPerKey' } },
+      { retryAfterSeconds: RETRY_AFTER_SECONDS.moment, metadata: { limit: 'limits.socketsPerKey' } },
     )
   }
 

@@ -2,7 +2,7 @@
  * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
  * and labels, never the text that matched. Pure but for the counter.
  */
-import { COME_AGAIN_SECONDS, GatewayError } from '../../errors.ts'
+import { RETRY_AFTER_SECONDS, GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'
 import type { GuardrailAction, Metrics } from '../../metrics/metrics.ts'
@@ -87,7 +87,7 @@ export function uncheckedError(owner: RuleOwner, side: Side, cause: unknown): Ga
   return new GatewayError(
     'guardrail_unavailable',
     `Guardrail ${owner.name} could not be evaluated on the ${side} in time. Try again.`,
-    { metadata: { guardrail_id: owner.guardrailId }, retryAfterSeconds: COME_AGAIN_SECONDS, cause },
+    { metadata: { guardrail_id: owner.guardrailId }, retryAfterSeconds: RETRY_AFTER_SECONDS.moment, cause },
   )
 }
 
