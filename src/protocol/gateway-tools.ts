@@ -189,8 +189,9 @@ const RULES: {
       : 'timezone: must be an IANA time zone, for example Europe/Berlin',
 }
 
-type Name = keyof typeof PARAMETERS
-type Spelling = `gateway:${Name}` | `openrouter:${Name}` | 'tool_search'
+/** The tools that the gateway may run, without a prefix. */
+export type ServerToolName = keyof typeof PARAMETERS
+type Spelling = `gateway:${ServerToolName}` | `openrouter:${ServerToolName}` | 'tool_search'
 
 /** A tool that the gateway runs. `parameters` fit the schema; the tool's own file reads them. */
 export interface GatewayTool {
@@ -199,14 +200,13 @@ export interface GatewayTool {
   [field: string]: unknown
 }
 
-/** Names of all tools that the gateway may run, without a prefix. */
-const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly Name[]
+const SERVER_TOOL_NAMES = Object.keys(PARAMETERS) as readonly ServerToolName[]
 
 /** The names of server tools, with or without a prefix, as a pattern. */
 export const SERVER_TOOL_PATTERN = `^(?:(?:gateway|openrouter):)?(?:${SERVER_TOOL_NAMES.join('|')})$`
 
 /** The name of the tool by each of its spellings. */
-const NAME_OF = new Map<string, Name>([
+const NAME_OF = new Map<string, ServerToolName>([
   ...SERVER_TOOL_NAMES.flatMap(name => [
     [`gateway:${name}`, name] as const,
     [`openrouter:${name}`, name] as const,
@@ -215,7 +215,7 @@ const NAME_OF = new Map<string, Name>([
 ])
 
 /** The name of the gateway tool with this type; null: it is another tool. */
-export function serverToolName(type: string): string | null {
+export function serverToolName(type: string): ServerToolName | null {
   return NAME_OF.get(type) ?? null
 }
 

@@ -165,6 +165,14 @@ const ImageGeneration = Type.Object({
   size: maybe(Type.String()),
 })
 
+/** The spellings of web search at providers. */
+export const WEB_SEARCH_TYPES = [
+  'web_search',
+  'web_search_2025_08_26',
+  'web_search_preview',
+  'web_search_preview_2025_03_11',
+] as const
+
 /** Tools that no client executes, by their `type`. Every dialect has the same spellings. */
 export const hostedTools = {
   web_search: webSearch('web_search'),

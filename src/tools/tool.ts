@@ -4,6 +4,7 @@
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import type { PicoUsd } from '../money.ts'
+import type { ServerToolName } from '../protocol/gateway-tools.ts'
 import type { Annotation } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { Tool } from '../protocol/tools.ts'
@@ -144,7 +145,7 @@ export interface ToolSession {
 
 export interface ServerTool {
   /** Its name in `gateway:<name>` and `openrouter:<name>`. */
-  readonly name: string
+  readonly name: ServerToolName
   /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
   readonly native?: readonly string[]
   /** True for another tool for which a session has to be open, although the request does not name this one. */

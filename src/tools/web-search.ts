@@ -5,7 +5,7 @@
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PicoUsd } from '../money.ts'
-import type { Tool } from '../protocol/tools.ts'
+import { type Tool, WEB_SEARCH_TYPES } from '../protocol/tools.ts'
 import type {
   RequestedTool,
   ServerTool,
@@ -37,13 +37,6 @@ export interface WebSearchDeps {
   readonly config: { readonly tools: { readonly webSearch: { readonly timeoutMs: number } } }
 }
 
-/** Spellings of providers. */
-const NATIVE = [
-  'web_search',
-  'web_search_2025_08_26',
-  'web_search_preview',
-  'web_search_preview_2025_03_11',
-] as const
 const QUERY_MAX_CHARS = 1_000
 const NO_ENGINE = 'no search engine is configured'
 /** Time for the work around the engine's own deadline. */
@@ -52,7 +45,7 @@ const MARGIN_MS = 5_000
 export function createWebSearch(deps: WebSearchDeps): ServerTool {
   return {
     name: 'web_search',
-    native: NATIVE,
+    native: WEB_SEARCH_TYPES,
     get runMs() {
       return deps.config.tools.webSearch.timeoutMs + MARGIN_MS
     },

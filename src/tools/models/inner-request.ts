@@ -7,6 +7,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { createRequestParser } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { WEB_SEARCH_TYPES } from '../../protocol/tools.ts'
 import type { ServerTool } from '../tool.ts'
 
 /** Settings that tools which ask models have in common; null and absent are the same. */
@@ -31,10 +32,7 @@ export type InnerTermsOf = (settings: InnerSettings, path: string) => InnerTerms
 
 /** Tools of providers that need nobody to run a call: the provider does. */
 const RUN_BY_PROVIDERS: ReadonlySet<string> = new Set([
-  'web_search',
-  'web_search_2025_08_26',
-  'web_search_preview',
-  'web_search_preview_2025_03_11',
+  ...WEB_SEARCH_TYPES,
   'code_interpreter',
   'file_search',
   'image_generation',
