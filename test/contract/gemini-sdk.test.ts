@@ -1,6 +1,4 @@
 /** Google's official client, unchanged, against the door of its API: only its base URL and key are set. */
-// biome-ignore lint/suspicious/noTsIgnore: a clone whose packages are older than this test has no types for it
-// @ts-ignore
 import { ApiError, FunctionCallingConfigMode, GoogleGenAI, Type } from '@google/genai'
 import t from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
