@@ -195,3 +195,41 @@ function patchOutput({ call_id, output, status }: Replayed): readonly Output[] |
 export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unknown }, index: number): string {
   return filled(item.call_id) ?? filled(item.id) ?? `call_${index}`
 }
+
+/** A call of a tool that the client runs, other than a function: its input becomes the arguments. */
+export interface ClientToolCall {
+  readonly callId: string
+  readonly name: string
+  readonly input: Json
+}
+
+/** Null for other items. */
+export function clientToolCall(item: InputItem): ClientToolCall | null {
+  switch (item.type) {
+    case 'custom_tool_call':
+      return { callId: item.call_id, name: item.name, input: { input: item.input } }
+    case 'apply_patch_call':
+      return { callId: item.call_id, name: 'apply_patch', input: { ...item.operation } }
+    case 'shell_call':
+      return { callId: item.call_id, name: 'shell', input: { ...item.action } }
+    case 'local_shell_call':
+      return { callId: item.call_id, name: 'local_shell', input: { ...item.action } }
+    default:
+      return null
+  }
+}
+
+/** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */
+type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealed: string }
+
+/** Null for reasoning of others. */
+export function claudeThought(item: Extract<InputItem, { type: 'reasoning' }>): ClaudeThought | null {
+  const isClaudes = item.format === 'anthropic-claude-v1'
+  if (item.signature != null && item.signature !== '' && (isClaudes || item.format == null)) {
+    const raw = item.content?.map(part => part.text).join('') ?? ''
+    const text = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
+    return { text, signature: item.signature }
+  }
+  const sealed = isClaudes ? (item.encrypted_content ?? '') : ''
+  return sealed === '' ? null : { sealed }
+}

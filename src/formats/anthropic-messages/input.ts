@@ -17,7 +17,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
-import { isSpent, replayAsCall } from '../replayed.ts'
+import { claudeThought, clientToolCall, isSpent, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 import {
@@ -122,18 +122,6 @@ class Writer {
       case 'function_call':
         this.#functionCall(item, `${path}.arguments`)
         return
-      case 'custom_tool_call':
-        this.#call(item.call_id, item.name, { input: item.input })
-        return
-      case 'apply_patch_call':
-        this.#call(item.call_id, 'apply_patch', { ...item.operation })
-        return
-      case 'shell_call':
-        this.#call(item.call_id, 'shell', { ...item.action })
-        return
-      case 'local_shell_call':
-        this.#call(item.call_id, 'local_shell', { ...item.action })
-        return
       case 'computer_call':
         this.#computerCall(item)
         return
@@ -165,7 +153,9 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    if (!isSpent(item.type)) throw refuseItem(item.type, path)
+    const call = clientToolCall(item)
+    if (call !== null) this.#call(call.callId, call.name, call.input)
+    else if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 
   #message(
@@ -265,14 +255,9 @@ type Reasoning = Extract<InputItem, { type: 'reasoning' }>
 
 /** A thinking block goes back only with Anthropic's signature or encryption. */
 function thinkingBlocks(item: Reasoning): MessagesBlock[] {
-  const ours = item.format === 'anthropic-claude-v1'
-  if (item.signature != null && item.signature !== '' && (ours || item.format == null)) {
-    const raw = item.content?.map(part => part.text).join('') ?? ''
-    const thinking = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
-    return [{ type: 'thinking', thinking, signature: item.signature }]
-  }
-  if (ours && item.encrypted_content != null && item.encrypted_content !== '') {
-    return [{ type: 'redacted_thinking', data: item.encrypted_content }]
-  }
-  return []
+  const thought = claudeThought(item)
+  if (thought === null) return []
+  return 'sealed' in thought
+    ? [{ type: 'redacted_thinking', data: thought.sealed }]
+    : [{ type: 'thinking', thinking: thought.text, signature: thought.signature }]
 }

@@ -12,7 +12,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { isRecord } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
-import { isSpent, replayAsCall } from '../replayed.ts'
+import { claudeThought, clientToolCall, isSpent, replayAsCall } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -84,18 +84,6 @@ class Writer {
       case 'function_call':
         this.#call(item.call_id, item.name, callArguments(item.arguments, `${path}.arguments`))
         return
-      case 'custom_tool_call':
-        this.#call(item.call_id, item.name, { input: item.input })
-        return
-      case 'apply_patch_call':
-        this.#call(item.call_id, 'apply_patch', { ...item.operation })
-        return
-      case 'shell_call':
-        this.#call(item.call_id, 'shell', { ...item.action })
-        return
-      case 'local_shell_call':
-        this.#call(item.call_id, 'local_shell', { ...item.action })
-        return
       case 'function_call_output':
       case 'custom_tool_call_output':
         this.#result(item.call_id, contentBlocks(item.output, `${path}.output`, false))
@@ -113,7 +101,9 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    if (!isSpent(item.type)) throw refuseItem(item.type, path)
+    const call = clientToolCall(item)
+    if (call !== null) this.#call(call.callId, call.name, call.input)
+    else if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 
   #message(
@@ -144,17 +134,10 @@ class Writer {
 
   /** Only Claude's thoughts have a signature; it holds at Anthropic and in every cloud. */
   #reasoning(item: Extract<InputItem, { type: 'reasoning' }>): ConverseBlock[] {
-    const isOurs = item.format === 'anthropic-claude-v1'
-    if (this.#family !== 'claude' || !(isOurs || item.format == null)) return []
-    if (item.signature != null && item.signature !== '') {
-      const raw = item.content?.map(part => part.text).join('') ?? ''
-      const text = raw === '' ? (item.summary?.map(part => part.text).join('') ?? '') : raw
-      return [{ reasoningContent: { reasoningText: { text, signature: item.signature } } }]
-    }
-    if (isOurs && item.encrypted_content != null && item.encrypted_content !== '') {
-      return [{ reasoningContent: { redactedContent: item.encrypted_content } }]
-    }
-    return []
+    const thought = this.#family === 'claude' ? claudeThought(item) : null
+    if (thought === null) return []
+    if ('sealed' in thought) return [{ reasoningContent: { redactedContent: thought.sealed } }]
+    return [{ reasoningContent: { reasoningText: thought } }]
   }
 }
 
