@@ -1,5 +1,5 @@
 /** The requests of one thread: load shedding, shares of keys, and what ends all of them in a drain. Hot path. */
-import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Admission, AdmissionDeps } from './admission.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'

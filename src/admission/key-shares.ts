@@ -4,10 +4,17 @@
  * additions for each request.
  */
 import type { Clock } from '../clock.ts'
-import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { EndUserShare } from '../fairness/fair-queue.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { KeyQueue, type KeyQueueDeps, type QueuedPlace, type QueuedShare, type QueueLimits, type WaitingRequest } from './key-queue.ts'
+import {
+  KeyQueue,
+  type KeyQueueDeps,
+  type QueuedPlace,
+  type QueuedShare,
+  type QueueLimits,
+  type WaitingRequest,
+} from './key-queue.ts'
 import { type LargeBodies, LargeTurns } from './large-turns.ts'
 
 /** Limits of one key in one thread. */

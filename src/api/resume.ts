@@ -4,7 +4,7 @@
  */
 import type { Timer } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { RETRY_AFTER_SECONDS, GatewayError, serviceUnavailable } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { RequestSignal } from '../signal.ts'

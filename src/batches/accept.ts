@@ -5,7 +5,7 @@
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { GatewayError, serviceUnavailable, storeUnavailable, RETRY_AFTER_SECONDS } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable, storeUnavailable } from '../errors.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'

@@ -2,7 +2,7 @@
  * Limits how many batches of one key are being accepted at once, and tracks which idempotency keys they use. One for
  * each thread.
  */
-import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 
 /** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
 const PER_KEY = 4

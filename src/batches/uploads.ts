@@ -5,7 +5,7 @@
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { GatewayError, storeUnavailable, RETRY_AFTER_SECONDS } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, storeUnavailable } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'

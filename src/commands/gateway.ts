@@ -3,9 +3,9 @@
  * the rest. Light, because all of it comes before those.
  */
 import { type FoundConfig, findConfig, processEnvironment } from '../config/config.ts'
+import { lowerHelpers } from '../threads/build/operating-system.ts'
 import { hasCompileCache } from '../threads/start/compile-cache.ts'
 import { type EarlyWorkers, startEarly } from '../threads/start/early-workers.ts'
-import { lowerHelpers } from '../threads/build/operating-system.ts'
 import { configWords } from './outcome.ts'
 
 /** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { RETRY_AFTER_SECONDS, GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

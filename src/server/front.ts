@@ -1,11 +1,11 @@
 /** The contract between the server and an HTTP front, which owns sockets, parsing and framing. Serve threads. */
 import type { Clock } from '../clock.ts'
+import type { LoopShare } from '../fairness/loop-share.ts'
 import type { Log } from '../log/log.ts'
 import type { CertificateFiles } from './certificate.ts'
 import type { ClientConnections } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import type { HttpRequest } from './http-request.ts'
-import type { LoopShare } from '../fairness/loop-share.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import type { WebSockets } from './websocket.ts'
 

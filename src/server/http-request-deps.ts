@@ -1,11 +1,11 @@
 /** The needs of requests over HTTP from the rest of the process. Types. */
 import type { ApiKeys } from '../access/keys.ts'
 import type { AdmissionControl } from '../admission/admission-control.ts'
+import type { LoopShare } from '../fairness/loop-share.ts'
 import type { JsonWeigher } from '../protocol/json/json.ts'
 import type { RateRoom } from '../protocol/rate.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { GateRules } from './gate.ts'
-import type { LoopShare } from '../fairness/loop-share.ts'
 import type { Router } from './router.ts'
 
 /** Authenticates keys; synchronous for known ones. */

@@ -9,6 +9,7 @@ import { HeldBytes } from '../admission/load.ts'
 import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../errors.ts'
+import type { LoopWork } from '../fairness/loop-share.ts'
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
@@ -21,8 +22,7 @@ import { AcceptedRequest } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
 import { type AcceptedHead, authorizationOf, type RequestHead } from './gate.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
-import type { LoopWork } from '../fairness/loop-share.ts'
-import { DISCARDED_MAX_BYTES, DiscardedUpload } from './neighbours.ts'
+import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS } from './neighbours.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import { OTHER, openBody, routeHead } from './routed-head.ts'
@@ -30,11 +30,6 @@ import type { RouteMatch } from './router.ts'
 
 /** Methods that a preflight of an unknown path is answered with. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
-
-const KEY_REFUSALS = {
-  inference: 'A management key cannot call inference operations',
-  management: 'A management key is required',
-} as const
 
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
@@ -139,6 +134,11 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   get client(): string {
     return this.#socket.address
+  }
+
+  /** The end of the body has not arrived. */
+  get isSending(): boolean {
+    return this.hasBody && !this.#isSent
   }
 
   /** Takes a chunk of the body. Runs inside the library's callback. */
@@ -262,8 +262,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Refuses at once or, where an upload came to a path that is not there, when it has arrived. @throws GatewayError */
   #refuse(refusal: GatewayError): Promise<void> {
-    const isSending = this.hasBody && !this.#isSent
-    if (this.#match !== null || !isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
+    if (this.#match !== null || !this.isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
       throw refusal
     this.#discarded = new DiscardedUpload(this.#deps.admissions.deps.clock, refusal)
     return this.#discarded.ended

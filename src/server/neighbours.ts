@@ -1,5 +1,5 @@
 /**
- * Errors for unknown paths and wrong methods, with the nearest operation as a suggestion, and the reading of an upload
+ * Errors for unknown paths, wrong methods and keys, with the nearest operation as a suggestion, and the reading of an upload
  * before its sender is told. The answer repeats nothing of the request.
  */
 import type { Clock, Timer } from '../clock.ts'
@@ -39,6 +39,12 @@ const VERBS = ':generateContent, :streamGenerateContent, :countTokens, :embedCon
 const LONGEST_GUESSED = 64
 
 const NONE = 'No such operation'
+
+/** The refusal of a key of the other kind, by the kind that the operation needs. */
+export const KEY_REFUSALS = {
+  inference: 'A management key cannot call inference operations',
+  management: 'A management key is required',
+} as const
 
 /** The refusal of a path that the router does not know. */
 export function noSuchOperation(path: string, router: Router): GatewayError {

@@ -6,7 +6,7 @@
 
 import type { KeyedRequests } from '../admission/admission-control.ts'
 import type { Clock } from '../clock.ts'
-import { RETRY_AFTER_SECONDS, GatewayError } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'

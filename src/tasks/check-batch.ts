@@ -5,8 +5,8 @@
  */
 import { GatewayError } from '../errors.ts'
 import { type BatchCreation, checkBatchCreation } from '../protocol/management/batch-creation.ts'
-import { BatchReader } from './batches/batch-reader.ts'
 import { BatchFault, type BatchProgress, modelOf } from './batches/batch-progress.ts'
+import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import type { JsonPlace } from './batches/json-scanner.ts'
 

@@ -16,8 +16,8 @@ import type {
   ReservingBatch,
 } from '../storage/batches.ts'
 import { ConflictError, type Store, StoreError } from '../storage/store.ts'
-import { BatchReader } from './batches/batch-reader.ts'
 import { BATCH_START, type FoundRequest } from './batches/batch-progress.ts'
+import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import { type ByteSource, type JsonPlace, readFully } from './batches/json-scanner.ts'
 import type { RequestFormName } from './batches/request-forms.ts'

@@ -145,7 +145,7 @@ export interface ToolSession {
 
 export interface ServerTool {
   /** Its name in `gateway:<name>` and `openrouter:<name>`. */
-  readonly name: ServerToolName
+  readonly name: ServerToolName | 'mcp'
   /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
   readonly native?: readonly string[]
   /** True for another tool for which a session has to be open, although the request does not name this one. */

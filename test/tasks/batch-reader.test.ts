@@ -1,8 +1,15 @@
 /** The body of a batch, read request by request: every order of its keys, every way to be wrong, every cut. */
 import fc from 'fast-check'
 import t from 'tap'
+import {
+  BATCH_START,
+  BatchFault,
+  type BatchProgress,
+  type FoundRequest,
+  fileStart,
+  modelOf,
+} from '../../src/tasks/batches/batch-progress.ts'
 import { BatchReader } from '../../src/tasks/batches/batch-reader.ts'
-import { BATCH_START, BatchFault, type BatchProgress, type FoundRequest, fileStart, modelOf } from '../../src/tasks/batches/batch-progress.ts'
 import { memorySource } from '../support/memory-bytes.ts'
 import { search } from '../support/property.ts'
 

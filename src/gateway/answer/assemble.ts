@@ -8,8 +8,8 @@ import { itemId } from '../../ids.ts'
 import { shortList } from '../../lists.ts'
 import type { Annotation, MessageItem, OutputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
-import { CitableResults } from './items/citations.ts'
 import { CallBuilder } from './items/call.ts'
+import { CitableResults } from './items/citations.ts'
 import {
   type ClosingFields,
   type ClosingStatus,

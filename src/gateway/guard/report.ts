@@ -2,7 +2,7 @@
  * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
  * and labels, never the text that matched. Pure but for the counter.
  */
-import { RETRY_AFTER_SECONDS, GatewayError } from '../../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import { type Finding, strictest } from '../../guardrails/rules.ts'
 import type { GuardrailAction, Metrics } from '../../metrics/metrics.ts'

@@ -5,11 +5,11 @@
 import type { HttpResponse } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
 import type { Clock, Timer } from '../../clock.ts'
+import type { LoopShare, LoopWork } from '../../fairness/loop-share.ts'
 import type { Log } from '../../log/log.ts'
 import type { Peer } from '../connections.ts'
 import type { FrontHost, FrontSocket } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'
-import type { LoopShare, LoopWork } from '../../fairness/loop-share.ts'
 import type { SocketObserver, StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 

@@ -10,7 +10,13 @@ import {
   FOREIGN_FIELDS,
   fieldProblem,
 } from '../../protocol/management/batch-creation.ts'
-import { BatchFault, type BatchProgress, type FoundRequest, type NamedModel, otherModel } from './batch-progress.ts'
+import {
+  BatchFault,
+  type BatchProgress,
+  type FoundRequest,
+  type NamedModel,
+  otherModel,
+} from './batch-progress.ts'
 import {
   type ByteSource,
   CLOSE_BRACE,
@@ -25,7 +31,13 @@ import {
   OPEN_BRACKET,
   QUOTE,
 } from './json-scanner.ts'
-import { modelPath, REQUEST_FORMS, type RequestForm, type RequestFormName, requestPath } from './request-forms.ts'
+import {
+  modelPath,
+  REQUEST_FORMS,
+  type RequestForm,
+  type RequestFormName,
+  requestPath,
+} from './request-forms.ts'
 
 /** Of fields beside `requests`; more than the longest of them has. */
 const FIELD_MAX_BYTES = 64 * 1024

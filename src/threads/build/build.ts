@@ -25,10 +25,10 @@ import { StoreError } from '../../storage/open.ts'
 import type { Tracing } from '../../telemetry/tracing.ts'
 import type { Transcripts } from '../../transcripts/transcripts.ts'
 import { endInvalid } from '../ended-keys.ts'
-import { connectionCap, descriptorLimit } from './operating-system.ts'
 import { createTranscripts } from '../transcripts.ts'
 import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
+import { connectionCap, descriptorLimit } from './operating-system.ts'
 
 /** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
 const UPLOADS_AT_ONCE = 8

@@ -4,10 +4,10 @@ import type { ClaimedLine } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
 import { type JobPlace, jobOwner, type ServiceJob, type ServiceJobStore } from '../../service-jobs.ts'
 import type { ServiceJobsTable, StoredBatchStatus, Tables } from '../../tables.ts'
+import { inTransaction } from '../rows.ts'
 import { changeLines, heldLines } from './batch-lines.ts'
 import { fitting, partsOf } from './batch-rows.ts'
 import { bodiesOf } from './batch-work.ts'
-import { inTransaction } from '../rows.ts'
 
 /**
  * When lines of a job may be claimed: never, since what is at a service is not run by anybody else. Each job has a time
