@@ -24,7 +24,7 @@ export interface FoundRequest {
 }
 
 /** A model that a request names, and the first request that does. */
-export interface NamedModel {
+interface NamedModel {
   readonly name: string
   readonly number: number
 }

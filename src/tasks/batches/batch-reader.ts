@@ -10,13 +10,7 @@ import {
   FOREIGN_FIELDS,
   fieldProblem,
 } from '../../protocol/management/batch-creation.ts'
-import {
-  BatchFault,
-  type BatchProgress,
-  type FoundRequest,
-  type NamedModel,
-  otherModel,
-} from './batch-progress.ts'
+import { BatchFault, type BatchProgress, type FoundRequest, otherModel } from './batch-progress.ts'
 import {
   type ByteSource,
   CLOSE_BRACE,
@@ -69,7 +63,7 @@ export class BatchReader {
   readonly #fields: Map<string, unknown>
   #firstRequest: JsonPlace | null
   #requests: number
-  #model: NamedModel | null
+  #model: BatchProgress['model']
   #withoutModel: number | null
   /** The field that is read, below the document or the request. */
   #field = ''
