@@ -1,12 +1,11 @@
 /** The callers of lines as they are when a line runs: keys, limits, guardrails, own provider keys. */
-import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
-import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
+import { giveGuardrail } from '../support/guardrail.ts'
 import type { LineReplied } from '../support/line-provider.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
 
@@ -113,31 +112,10 @@ t.test('a line that no minute of its key can hold fails, and the others do not',
 
 t.test('a guardrail of the key blocks and redacts lines as it does live requests', async t => {
   const world = await startBatchWorld(t)
-  const now = new Date().toISOString()
-  const guardrail: GuardrailRecord = {
-    ...NO_RULES,
+  await giveGuardrail(world.store, world.keyHash, {
     contentFilters: [{ pattern: 'forbidden', action: 'block', label: 'word' }],
     contentFilterBuiltins: [{ slug: 'email', action: 'redact', scanScope: 'all_messages' }],
-    id: randomUUID(),
-    organizationId: DEFAULT_ORGANIZATION_ID,
-    workspaceId: null,
-    isWorkspaceDefault: false,
-    name: 'of the test',
-    description: null,
-    limit: null,
-    resetInterval: null,
-    includeByokInBudgets: false,
-    revision: 1,
-    createdAt: now,
-    updatedAt: now,
-  }
-  await world.store.guardrails.add(guardrail)
-  const place = {
-    organizationId: DEFAULT_ORGANIZATION_ID,
-    guardrailId: guardrail.id,
-    kind: 'api-key',
-  } as const
-  await world.store.guardrails.assign(place, [world.keyHash], { assignedBy: null, createdAt: now })
+  })
   const { id } = await world.put({ lines: ['fine', 'a forbidden word', 'write to a@example.com'] })
   t.match(await world.reaches(id, 'completed'), { completed: 2, failed: 1 })
   t.same(await errorsOf(world, id), [null, 'permission_denied', null])

@@ -2,22 +2,11 @@
 import t from 'tap'
 import type { Loose } from '../dialects/chat-stream.ts'
 import { choiceOf, complete, HELLO, METADATA, messageOf, post } from '../support/chat-client.ts'
-import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
-import { goldenReply, startReplayProvider } from '../support/replay-provider.ts'
+import { startDialectGateway } from '../support/dialect-gateway.ts'
+import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { goldenReply } from '../support/replay-provider.ts'
 
-const replay = await startReplayProvider()
-const parrot = await startParrot()
-const rows = parrotRows(parrot.url)
-const gateway = await startGateway({
-  providers: [...replay.rows.providers, ...rows.providers],
-  models: [...replay.rows.models, ...rows.models],
-})
-t.teardown(async () => {
-  await gateway.close()
-  replay.close()
-  parrot.close()
-})
+const { gateway, parrot, replay } = await startDialectGateway(t)
 
 const WEATHER = {
   type: 'function',

@@ -1,24 +1,13 @@
 /** The door of Google's clients over real HTTP: addresses, keys, spellings, kinds of parts, streams and failures. */
 import t from 'tap'
 import { METADATA } from '../support/chat-client.ts'
-import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
-import { goldenReply, startReplayProvider } from '../support/replay-provider.ts'
+import { startDialectGateway } from '../support/dialect-gateway.ts'
+import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { goldenReply } from '../support/replay-provider.ts'
 
 type Loose = Record<string, unknown>
 
-const replay = await startReplayProvider()
-const parrot = await startParrot()
-const rows = parrotRows(parrot.url)
-const gateway = await startGateway({
-  providers: [...replay.rows.providers, ...rows.providers],
-  models: [...replay.rows.models, ...rows.models],
-})
-t.teardown(async () => {
-  await gateway.close()
-  replay.close()
-  parrot.close()
-})
+const { gateway, parrot, replay } = await startDialectGateway(t)
 
 const root = `http://127.0.0.1:${gateway.port}`
 const KEY = { 'x-goog-api-key': gateway.apiKey }

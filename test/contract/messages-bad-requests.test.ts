@@ -4,9 +4,9 @@
  */
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { breakOff, CANARY, LONG_CONVERSATION, probeFields, rawBodies } from '../support/hostile-bodies.ts'
 import { HELLO, post } from '../support/messages-client.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
-import { RawClient } from '../support/raw-http.ts'
 
 const parrot = await startParrot()
 parrot.parts = speaking('fine')
@@ -15,9 +15,6 @@ t.teardown(async () => {
   await gateway.close()
   parrot.close()
 })
-
-/** Stands wherever a value may stand; no answer may repeat it. */
-const CANARY = 'canary-7f3a-never-told-0000'
 
 interface Told {
   readonly type?: string
@@ -58,11 +55,6 @@ const FIELDS = [
   ...['instructions', 'reasoning', 'native', 'include', 'store', 'stop', 'seed', 'response_format', 'text'],
   ...['max_output_tokens', 'previous_response_id', 'conversation', 'background', 'modalities', 'unknown'],
 ]
-const VALUES = [
-  ...[7, -1, 1.5, 1e300, true, false, '', CANARY, null],
-  ...[[], [CANARY], [null], [[]], [{}], {}, { [CANARY]: CANARY }, { type: CANARY }],
-]
-
 t.test('any field with a value of any type is served, or refused by its path', async t => {
   const faults: string[] = []
   /** Whether it was served. */
@@ -80,18 +72,7 @@ t.test('any field with a value of any type is served, or refused by its path', a
       faults.push(`${format}, ${field} ${JSON.stringify(value)}: ${status} ${text}`)
     return status === 200
   }
-  for (const field of FIELDS) {
-    const values = field === 'stream' ? VALUES.filter(value => value !== true) : VALUES
-    const served = await Promise.all(
-      values.map(async value => ({ value, is: await probe('anthropic-messages', field, value) })),
-    )
-    // What one format accepts, the others must be able to express or refuse.
-    await Promise.all(
-      FORMATS.filter(format => format !== 'anthropic-messages').flatMap(format =>
-        served.filter(({ is }) => is).map(({ value }) => probe(format, field, value)),
-      ),
-    )
-  }
+  await probeFields('anthropic-messages', FIELDS, probe)
   t.same(faults, [])
 })
 
@@ -264,29 +245,12 @@ t.test('other names of the body are translated too', async t => {
 
 t.test('bodies that are large or deep', async t => {
   for (const format of FORMATS) {
-    const messages = Array.from({ length: 5_000 }, (_, at) => ({
-      role: at % 2 === 0 ? 'user' : 'assistant',
-      content: `message ${at}`,
-    }))
-    t.equal((await ask({ model: `parrot/${format}`, messages })).status, 200, format)
+    t.equal((await ask({ model: `parrot/${format}`, messages: LONG_CONVERSATION })).status, 200, format)
   }
   const tools = Array.from({ length: 5_000 }, (_, at) => ({ ...tool, name: `f${at}` }))
   t.equal((await ask({ tools })).status, 200)
-  const deep = `{"messages":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
-  const parts = Array.from({ length: 100_000 }, () => ({ type: 'text', text: CANARY }))
-  const raw: readonly (readonly [string | Buffer, number])[] = [
-    [deep, 400],
-    [JSON.stringify({ ...GOOD, messages: [{ role: 'user', content: parts }] }), 400],
-    [`{"model":"${CANARY}`, 400],
-    ['', 400],
-    ['null', 400],
-    [`["${CANARY}"]`, 400],
-    ['{"__proto__":{"x":1},"messages":[]}', 400],
-    [Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]), 400],
-    [Buffer.alloc(20 * 1024 * 1024 + 1, 0x20), 413],
-  ]
   for (const path of ['/messages', '/messages/count_tokens']) {
-    for (const [body, status] of raw) {
+    for (const [body, status] of rawBodies(GOOD)) {
       const { status: actual, text, told } = await send(body, path)
       t.equal(actual, status, `${path} ${String(body.slice(0, 40))}`)
       t.match(told, {
@@ -299,24 +263,11 @@ t.test('bodies that are large or deep', async t => {
   }
 })
 
-t.test('uploads that break off leave nothing behind', async t => {
-  const asked = parrot.bodies.length
-  for (const body of ['', '{"model":', '{"model":"parrot/anthropic-messages","messages":[']) {
-    const client = new RawClient(gateway.port)
-    await client.send(
-      `POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: ${gateway.apiKey}\r\n` +
-        `Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n${body}`,
-    )
-    client.socket.destroy()
-  }
-  t.equal((await post(gateway, GOOD)).status, 200)
-  while (gateway.serving.server.openRequests > 0) await new Promise(resolve => setImmediate(resolve))
-  t.equal(parrot.bodies.length, asked + 1)
-  // The name of a session is there to be logged.
-  const lines = gateway.lines.map(line => ({ ...line, session: undefined }))
-  t.notMatch(JSON.stringify(lines), CANARY, 'nothing of what was sent is logged')
-  t.same(
-    gateway.lines.filter(line => line['msg'] !== 'exchange'),
-    [],
-  )
-})
+t.test('uploads that break off leave nothing behind', t =>
+  breakOff(
+    t,
+    { gateway, parrot },
+    { path: '/messages', keyHeader: 'X-Api-Key: ', model: 'parrot/anthropic-messages' },
+    () => post(gateway, GOOD),
+  ),
+)

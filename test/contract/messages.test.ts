@@ -2,23 +2,12 @@
 import t from 'tap'
 import { eventsIn, type Loose } from '../dialects/messages-stream.ts'
 import { METADATA, withoutPads } from '../support/chat-client.ts'
-import { startGateway } from '../support/gateway.ts'
+import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { complete, contentOf, HELLO, post, textOf } from '../support/messages-client.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
-import { goldenReply, startReplayProvider } from '../support/replay-provider.ts'
+import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { goldenReply } from '../support/replay-provider.ts'
 
-const replay = await startReplayProvider()
-const parrot = await startParrot()
-const rows = parrotRows(parrot.url)
-const gateway = await startGateway({
-  providers: [...replay.rows.providers, ...rows.providers],
-  models: [...replay.rows.models, ...rows.models],
-})
-t.teardown(async () => {
-  await gateway.close()
-  replay.close()
-  parrot.close()
-})
+const { gateway, parrot, replay } = await startDialectGateway(t)
 
 const WEATHER = {
   name: 'get_weather',

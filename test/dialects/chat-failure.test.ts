@@ -2,19 +2,8 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, RateLimitError } from 'openai'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
-import type { GatewayMetadata } from '../../src/protocol/response.ts'
 import { chatCompletions } from '../support/dialects.ts'
-
-const NONE = { id: 'gen-1-x', metadata: null, usage: null, request: null }
-const METADATA: GatewayMetadata = {
-  requested: 'acme/m',
-  strategy: 'direct',
-  region: 'local',
-  summary: '',
-  attempt: 0,
-  is_byok: false,
-  endpoints: { available: [], total: 0 },
-}
+import { METADATA, NONE, withheld } from './failures.ts'
 
 t.test('the envelope', async t => {
   const error = new GatewayError('invalid_request', 'messages[0].role: must be a string')
@@ -46,18 +35,7 @@ t.test('a fault of ours is masked', async t => {
 })
 
 t.test('calls that count go along; a withheld reply is told as a message', async t => {
-  const rejected = [
-    {
-      type: 'message',
-      id: 'msg_1',
-      role: 'assistant',
-      content: [{ type: 'output_text', text: 'no', annotations: [] }],
-    },
-    { type: 'function_call', id: 'fc_1', call_id: 'c1', name: 'f', arguments: '{}' },
-  ]
-  const error = new GatewayError('permission_denied', 'Alignment plugin: broken', {
-    metadata: { alignment: { calls: [], rejected } },
-  })
+  const error = withheld()
   const usage = {
     input_tokens: 1,
     input_tokens_details: { cached_tokens: 0 },

@@ -16,20 +16,9 @@ import Anthropic, {
 } from '@anthropic-ai/sdk'
 import t from 'tap'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
-import type { GatewayMetadata } from '../../src/protocol/response.ts'
 import { messages } from '../support/dialects.ts'
+import { METADATA, NONE, withheld } from './failures.ts'
 import { eventsIn, REQUEST } from './messages-stream.ts'
-
-const NONE = { id: 'gen-1-x', metadata: null, usage: null, request: null }
-const METADATA: GatewayMetadata = {
-  requested: 'acme/m',
-  strategy: 'direct',
-  region: 'local',
-  summary: '',
-  attempt: 0,
-  is_byok: false,
-  endpoints: { available: [], total: 0 },
-}
 
 t.test('the envelope', async t => {
   const error = new GatewayError('invalid_request', 'messages[0].role: must be a string')
@@ -58,18 +47,7 @@ t.test('a fault of ours is masked', async t => {
 })
 
 t.test('calls that count go along; a withheld reply is told as content', async t => {
-  const rejected = [
-    {
-      type: 'message',
-      id: 'msg_1',
-      role: 'assistant',
-      content: [{ type: 'output_text', text: 'no', annotations: [] }],
-    },
-    { type: 'function_call', id: 'fc_1', call_id: 'c1', name: 'f', arguments: '{}' },
-  ]
-  const error = new GatewayError('permission_denied', 'Alignment plugin: broken', {
-    metadata: { alignment: { calls: [], rejected } },
-  })
+  const error = withheld()
   const usage = {
     input_tokens: 5,
     input_tokens_details: { cached_tokens: 1, cache_write_tokens: 2 },

@@ -2,7 +2,7 @@
  * Requests that a batch service runs, in their two exchanges: one up to the model call, one with the stored reply. The
  * whole gateway of one thread without a front; the simulated provider writes the replies.
  */
-import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -21,9 +21,10 @@ import { createRequestParser } from '../../src/protocol/json/request-parser.ts'
 import type { Caller, Spent } from '../../src/protocol/records.ts'
 import { SIM_FORMATS, simModel, simProvider } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
-import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { buildGateway } from '../../src/threads/build/gateway.ts'
+import { giveGuardrail } from '../support/guardrail.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 
 const KEY = keyRecord(`sk-gw-v1-${randomBytes(32).toString('hex')}`, 'inference', {
@@ -33,7 +34,6 @@ const KEY = keyRecord(`sk-gw-v1-${randomBytes(32).toString('hex')}`, 'inference'
 const CALLER: Caller = callerOf(KEY)
 const ORGANIZATION = KEY.organizationId
 const HALF = FULL_PRICE / 2
-const WHEN = '2026-01-01T00:00:00.000Z'
 
 async function start(t: Test) {
   const sim = createSim()
@@ -144,25 +144,7 @@ async function start(t: Test) {
       return { ...(await run(body, terms, more)), settled }
     },
     async guard(rules: Partial<GuardrailRecord>) {
-      const record: GuardrailRecord = {
-        ...NO_RULES,
-        id: randomUUID(),
-        organizationId: ORGANIZATION,
-        workspaceId: null,
-        isWorkspaceDefault: false,
-        name: 'of the test',
-        description: null,
-        limit: null,
-        resetInterval: null,
-        includeByokInBudgets: false,
-        revision: 1,
-        createdAt: WHEN,
-        updatedAt: WHEN,
-        ...rules,
-      }
-      await built.store.guardrails.add(record)
-      const place = { organizationId: ORGANIZATION, guardrailId: record.id, kind: 'api-key' } as const
-      await built.store.guardrails.assign(place, [KEY.hash], { assignedBy: null, createdAt: WHEN })
+      const record = await giveGuardrail(built.store, KEY.hash, rules)
       built.changed({ kind: 'guardrails', organizationId: ORGANIZATION })
       return record
     },

@@ -1,5 +1,5 @@
 /** A gateway without a front whose tools may ask models: real store, limits and guardrails, a scripted provider. */
-import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
 import { callerOf } from '../../src/access/keys.ts'
@@ -13,18 +13,18 @@ import { Stopwatch } from '../../src/metrics/stages.ts'
 import { toMicroUsd } from '../../src/money.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
 import { startShipper } from '../../src/services/ledger-shipper.ts'
-import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { buildGateway } from '../../src/threads/build/gateway.ts'
+import { giveGuardrail } from './guardrail.ts'
 import { newDatabase } from './new-database.ts'
 import { ScriptedProvider } from './scripted-provider.ts'
 import { TestClock } from './test-clock.ts'
 
 /** USD for an output token; nothing else costs. */
 export const TOKEN_USD = 0.001
-const WHEN = '2026-01-01T00:00:00.000Z'
 
 export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | null = null) {
   const provider = new ScriptedProvider()
@@ -102,29 +102,7 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
     /** The exchange for which is asked. */
     exchange: (request: Partial<ResponsesRequest> = {}) => new Exchange(call(request), 1),
     async guard(rules: Partial<GuardrailRecord>): Promise<void> {
-      const record: GuardrailRecord = {
-        ...NO_RULES,
-        id: randomUUID(),
-        organizationId: DEFAULT_ORGANIZATION_ID,
-        workspaceId: null,
-        isWorkspaceDefault: false,
-        name: 'of the test',
-        description: null,
-        limit: null,
-        resetInterval: null,
-        includeByokInBudgets: false,
-        revision: 1,
-        createdAt: WHEN,
-        updatedAt: WHEN,
-        ...rules,
-      }
-      await store.guardrails.add(record)
-      const place = {
-        organizationId: DEFAULT_ORGANIZATION_ID,
-        guardrailId: record.id,
-        kind: 'api-key',
-      } as const
-      await store.guardrails.assign(place, [caller.keyHash], { assignedBy: null, createdAt: WHEN })
+      await giveGuardrail(store, caller.keyHash, rules)
       built.changed({ kind: 'guardrails', organizationId: DEFAULT_ORGANIZATION_ID })
     },
     /** Usage records so far, oldest first. */

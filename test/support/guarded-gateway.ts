@@ -1,12 +1,11 @@
 /** A gateway with a parrot behind it, whose key has the guardrail that the test gives it. */
-import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import { parseEventStream, startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
+import { giveGuardrail } from './guardrail.ts'
 import { type Parrot, parrotRows, startParrot } from './parrot.ts'
 
 export interface Reply {
@@ -27,8 +26,6 @@ export interface GuardedGateway {
   ask(body: Record<string, unknown>): Promise<Reply>
 }
 
-const WHEN = '2026-01-01T00:00:00.000Z'
-
 export async function startGuarded(
   t: Pick<Test, 'teardown'>,
   options: TestGatewayOptions = {},
@@ -46,32 +43,13 @@ export async function startGuarded(
     await gateway.close()
     parrot.close()
   })
-  const organizationId = DEFAULT_ORGANIZATION_ID
   const assignee = hashKey(gateway.apiKey)
   return {
     gateway,
     parrot,
     async guard(rules) {
-      const record: GuardrailRecord = {
-        ...NO_RULES,
-        id: randomUUID(),
-        organizationId,
-        workspaceId: null,
-        isWorkspaceDefault: false,
-        name: 'of the test',
-        description: null,
-        limit: null,
-        resetInterval: null,
-        includeByokInBudgets: false,
-        revision: 1,
-        createdAt: WHEN,
-        updatedAt: WHEN,
-        ...rules,
-      }
-      await store.guardrails.add(record)
-      const place = { organizationId, guardrailId: record.id, kind: 'api-key' } as const
-      await store.guardrails.assign(place, [assignee], { assignedBy: null, createdAt: WHEN })
-      gateway.serving.changed({ kind: 'guardrails', organizationId })
+      const record = await giveGuardrail(store, assignee, rules)
+      gateway.serving.changed({ kind: 'guardrails', organizationId: record.organizationId })
       return record
     },
     async ask(body) {

@@ -1,12 +1,11 @@
 /** The callers and the runners of batches at batch services: own keys, limits, guardrails, deleted keys, stops. */
-import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { loadConfig } from '../../../src/config/config.ts'
 import { createVault } from '../../../src/credentials/vault.ts'
 import { parseVaultKeys } from '../../../src/credentials/vault-keys.ts'
-import { NO_RULES } from '../../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../../src/storage/store.ts'
 import type { BatchWorld } from '../../support/batch-world.ts'
+import { giveGuardrail } from '../../support/guardrail.ts'
 import { credentialOf, sealedRecord } from '../../support/own-keys.ts'
 import { ends, startServed, textsOf } from '../../support/served-world.ts'
 
@@ -87,9 +86,7 @@ t.test('limits reserve what is at a service, and count what it came to', async t
 
 t.test('guardrails look at requests before they leave, and at replies when they come', async t => {
   const { world, sim } = await startServed(t)
-  const now = new Date().toISOString()
-  const guardrail = {
-    ...NO_RULES,
+  await giveGuardrail(world.store, world.keyHash, {
     contentFilters: [{ pattern: 'forbidden', action: 'block', label: 'word' }],
     contentFilterBuiltins: [{ slug: 'email', action: 'redact', scanScope: 'all_messages' }],
     output: {
@@ -98,26 +95,7 @@ t.test('guardrails look at requests before they leave, and at replies when they 
       windowBytes: 1024,
       overlapBytes: 64,
     },
-    id: randomUUID(),
-    organizationId: DEFAULT_ORGANIZATION_ID,
-    workspaceId: null,
-    isWorkspaceDefault: false,
-    name: 'of the test',
-    description: null,
-    limit: null,
-    resetInterval: null,
-    includeByokInBudgets: false,
-    revision: 1,
-    createdAt: now,
-    updatedAt: now,
-  } as const
-  await world.store.guardrails.add(guardrail)
-  const place = {
-    organizationId: DEFAULT_ORGANIZATION_ID,
-    guardrailId: guardrail.id,
-    kind: 'api-key',
-  } as const
-  await world.store.guardrails.assign(place, [world.keyHash], { assignedBy: null, createdAt: now })
+  })
   const lines = ['fine', 'a forbidden word', 'write to a@example.com', 'my password']
   const { id } = await world.put({ model: 'served/echo', lines })
   t.match(await ends(world, id, 'completed'), { completed: 3, failed: 1 })
