@@ -12,9 +12,8 @@ const BANNED = ['Step', 'Look', 'Wire', 'Desk', 'Hand', 'Crew', 'Line', 'House',
 const ALLOWED: ReadonlySet<string> = new Set([
   // The body and the path of a provider request, before it has an address.
   'WireRequest',
-  // Lines of the log and of HTTP.
+  // Lines of the log.
   'ExchangeLine',
-  'statusLine',
   // Lines of a reply of a batch service.
   'JsonLinesTerms',
   'RefusedLines',

@@ -11,7 +11,7 @@ const POLL_MS = 50
 const PATIENCE_MS = 600_000
 const HEADERS = { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' }
 
-export interface BatchLine {
+interface BatchLine {
   readonly said: Said
   /** Null: it was answered. */
   readonly errorType: string | null

@@ -16,7 +16,7 @@ const FOREIGN = ['embeddings', 'other']
  * answer where it is told whole. `guarded`: a guardrail redacts words of the answer.
  */
 export const WAYS = ['streamed', 'whole', 'general', 'healed', 'guarded'] as const
-export type Way = (typeof WAYS)[number]
+type Way = (typeof WAYS)[number]
 
 /** A reply as the provider sends it. */
 export interface Play {

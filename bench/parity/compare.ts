@@ -22,7 +22,7 @@ export interface Addition {
   readonly reason: string
 }
 
-export interface Sides {
+interface Sides {
   readonly provider: ReplayProvider
   readonly before: ParityGateway
   readonly after: ParityGateway

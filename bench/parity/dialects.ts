@@ -35,7 +35,7 @@ export interface DialectReader {
   flaws(told: Told): readonly string[]
 }
 
-export const RESPONSES: DialectReader = {
+const RESPONSES: DialectReader = {
   name: 'responses',
   path: '/responses',
   body: (model, stream) => ({

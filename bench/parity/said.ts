@@ -3,7 +3,7 @@
  * refusal, tool calls, usage, finish, error. Knows the public shapes only. Pure.
  */
 
-export interface SaidCall {
+interface SaidCall {
   readonly name: string
   /** Arguments of a function, input of a custom tool. */
   readonly text: string

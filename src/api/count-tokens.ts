@@ -35,7 +35,7 @@ export const RESPONSES_COUNT: CountForm = {
 export const ESTIMATED = { estimated: true }
 
 /** `provider` or `estimate`. */
-export const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
+const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
 
 /** `dialect`: the one whose bodies are counted. */
 export function countTokens(

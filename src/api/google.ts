@@ -122,7 +122,7 @@ function embedding(deps: GoogleDeps, isBatch: boolean): Handler {
  * True for clients of Google, which ask for models below /v1 too: the handler answers them as below /v1beta. Their
  * library says its name, and their key has a header of its own.
  */
-export function asksAsGoogle(headers: ReadonlyMap<string, string>): boolean {
+function asksAsGoogle(headers: ReadonlyMap<string, string>): boolean {
   return headers.has('x-goog-api-key') || headers.has('x-goog-api-client')
 }
 

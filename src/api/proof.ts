@@ -33,7 +33,7 @@ export interface ProofDeps {
 }
 
 /** True when the header asks for a proof. @throws GatewayError for a value that says neither yes nor no */
-export function wantsProof(headers: ReadonlyMap<string, string>): boolean {
+function wantsProof(headers: ReadonlyMap<string, string>): boolean {
   const value = (headers.get(PROOF_HEADER) ?? '').toLowerCase()
   if (value === 'true') return true
   if (value === '' || value === 'false') return false

@@ -10,8 +10,6 @@ import { chatFailure } from './chat-completions/failure.ts'
 import type { Dialect } from './dialect.ts'
 import { createEmbeddingsParser, type ParsedEmbeddings } from './embeddings/parse.ts'
 
-export type { ParsedEmbeddings } from './embeddings/parse.ts'
-
 export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
   readonly name: 'embeddings'
   /** @throws GatewayError as `Dialect.parse` */

@@ -63,7 +63,7 @@ export function frame(event: StreamEvent): string {
 }
 
 /** Writes the frames of one stream, one for each event; each is the same as `frame` makes it. */
-export class ResponsesFrames implements FrameWriter {
+class ResponsesFrames implements FrameWriter {
   readonly tellsOverflow = true
   #id = ''
   #idJson = '""'

@@ -12,7 +12,7 @@ import type { ContentSource, FileContents } from './contents.ts'
 import { createFolderContents } from './folder.ts'
 import { createS3Contents, type S3Deps } from './s3.ts'
 
-export { bytesSource, type ContentSource } from './contents.ts'
+export { bytesSource } from './contents.ts'
 export { cleanFilename } from './filename.ts'
 export { type FormPart, fieldText, type OpenBytes, partSource, readForm } from './multipart.ts'
 

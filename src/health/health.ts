@@ -13,16 +13,8 @@ import { BLOCKED, EndpointState, PROBE_DUE, type Standing } from './endpoint-sta
 import type { HealthNote } from './notes.ts'
 
 export type { HealthCaller } from './caller-states.ts'
-export {
-  BLOCKED,
-  type EndpointState,
-  FAILING,
-  PROBE_DUE,
-  SHAKY,
-  STEADY,
-  type Standing,
-} from './endpoint-state.ts'
-export type { Cause, HealthNote } from './notes.ts'
+export { BLOCKED, type EndpointState, FAILING, PROBE_DUE, SHAKY, STEADY } from './endpoint-state.ts'
+export type { HealthNote } from './notes.ts'
 export type { Percentiles } from './recent-values.ts'
 
 /** The verdict of an attempt on its endpoint. `none`: there is none, for instance because its client has left. */

@@ -30,7 +30,7 @@ import {
 } from './quota-entries.ts'
 import { CounterReservation } from './reservation.ts'
 
-export type { Demand, Offer } from './demand.ts'
+export type { Demand } from './demand.ts'
 
 export interface QuotaOptions {
   readonly counters: Counters

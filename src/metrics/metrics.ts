@@ -164,7 +164,7 @@ export interface StageSeries {
   readonly spentMs: Float64Array
 }
 
-export function modelSeries(
+function modelSeries(
   model: string,
   { tokens, cost }: { readonly tokens: Counter<'direction' | 'model'>; readonly cost: Counter<'model'> },
 ): ModelSeries {
@@ -176,7 +176,7 @@ export function modelSeries(
   }
 }
 
-export function providerSeries(
+function providerSeries(
   provider: string,
   {
     upstreamRequests,
@@ -200,7 +200,7 @@ export function providerSeries(
   }
 }
 
-export function stageSeries(overhead: Histogram<'stage'>): StageSeries {
+function stageSeries(overhead: Histogram<'stage'>): StageSeries {
   return {
     durations: STAGES.map(stage => overhead.of(stage)),
     spentMs: new Float64Array(STAGES.length),
@@ -258,11 +258,7 @@ export interface Lookup<One> {
 }
 
 /** Creates a lookup with an entry for each of the first `limit` values; all others share the entry for `other`. */
-export function lookupUpTo<One>(
-  values: Iterable<string>,
-  limit: number,
-  make: (label: string) => One,
-): Lookup<One> {
+function lookupUpTo<One>(values: Iterable<string>, limit: number, make: (label: string) => One): Lookup<One> {
   const known = new Map<string, One>()
   const learn = (further: Iterable<string>): void => {
     for (const value of further) {

@@ -177,7 +177,7 @@ const PAGES_MAX = 2_000
 /** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
-export class FileReader {
+class FileReader {
   readonly #deps: FileReaderDeps
   readonly #exchange: Exchange
   /** Contents by the hash of the document. */
@@ -319,7 +319,7 @@ function textContent(text: string): ReadContent[number] {
   return { type: 'text', text }
 }
 
-export function unreadable(path: string, why: string): GatewayError {
+function unreadable(path: string, why: string): GatewayError {
   return new GatewayError('invalid_request', `${path}: ${why}`)
 }
 

@@ -8,7 +8,7 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
 import { type Band, type CostedModel, orderByBand, percentilesOf } from './routers/bands.ts'
-import { type ClassifierDeps, createClassifier, type TaskClassifier } from './routers/classifier.ts'
+import { createClassifier, type TaskClassifier } from './routers/classifier.ts'
 import { isToolTurn } from './routers/conversation.ts'
 import { patternsOf } from './routers/patterns.ts'
 import {
@@ -28,8 +28,6 @@ import type { TaskType } from './routers/task-types.ts'
 const SLUG = 'typesafe/jev-router'
 
 type JevSettings = Extract<PluginSettings, { id: 'jev-router' }>
-
-export type JevRouterDeps = ClassifierDeps & PoolDeps
 
 /** Thirds of the models by cost. */
 const THIRDS: Readonly<Record<Level, Band>> = {

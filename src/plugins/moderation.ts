@@ -148,7 +148,7 @@ export function textsToModerate(request: ResponsesRequest): readonly string[] | 
 }
 
 /** As `textsToModerate`, for any texts. */
-export function piecesOf(texts: readonly string[]): readonly string[] | null {
+function piecesOf(texts: readonly string[]): readonly string[] | null {
   const text = texts.filter(each => each !== '').join('\n\n')
   const pieces: string[] = []
   for (let from = 0; from < text.length; from += TEXT_MAX - OVERLAP) {

@@ -110,7 +110,7 @@ class ActiveParetoRouter implements ActivePlugin {
   }
 }
 
-export function levelOf(score: number): Level {
+function levelOf(score: number): Level {
   return score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low'
 }
 

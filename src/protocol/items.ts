@@ -23,19 +23,12 @@ import { Tool } from './tools.ts'
 export type {
   Annotation,
   AssistantPart,
-  InputAudio,
   InputFile,
-  InputImage,
   InputPart,
-  InputText,
-  InputVideo,
   Logprob,
   OutputPart,
   OutputTextPart,
-  ReasoningTextPart,
-  RefusalPart,
   SummaryTextPart,
-  TopLogprob,
 } from './parts.ts'
 
 const id = maybe(Type.String())

@@ -4,7 +4,7 @@
  */
 
 /** Routers of the gateway are written `gateway/NAME` or `openrouter/NAME`; those of others have a whole slug. */
-export const ROUTER_NAMES = [
+const ROUTER_NAMES = [
   'auto',
   'auto-beta',
   'free',

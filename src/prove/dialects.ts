@@ -175,7 +175,7 @@ const COMPLETION: readonly ShapeRow[] = [
   ['usage.total_tokens', 'count'],
 ]
 
-export const chat: Proved = {
+const chat: Proved = {
   name: 'chat',
   title: 'chat completions',
   path: '/chat/completions',

@@ -109,7 +109,7 @@ export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): 
 const TICK_MS = 10
 
 /** Null: there is no such process, or no /proc. */
-export function cpuMs(pid: number): number | null {
+function cpuMs(pid: number): number | null {
   const processes = readProcesses()
   if (!processes.has(pid)) return null
   let sum = 0

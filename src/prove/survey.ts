@@ -18,9 +18,6 @@ export interface Surveyed {
   readonly absent: readonly { readonly proved: Proved; readonly why: string }[]
 }
 
-/** At most so many requests find it out. */
-export const SURVEY_SENDS = 1 + 2 * PROVED.length
-
 /** For checks that ask in their own way: no more than the model is found out. @throws ProveFault, RationSpent */
 export async function surveyModel(given: TesterDeps): Promise<Surveyed> {
   const model = given.target.model || (await firstModel(given))

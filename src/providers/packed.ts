@@ -90,7 +90,7 @@ export function packTexts(texts: readonly string[]): PackedTexts {
 }
 
 /** The bytes of one text. They stay shared. */
-export function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
+function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
   const from = index === 0 ? 0 : (ends[index - 1] ?? 0)
   return Buffer.from(bytes, from, (ends[index] ?? from) - from)
 }

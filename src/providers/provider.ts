@@ -61,16 +61,7 @@ export type AuthScheme = (typeof AUTH_SCHEMES)[number]
  * - `vertex`: the JSON of a service account
  * - `account`, `host`: JSON with the key and the account, or the host, that the address lacks
  */
-export const KEY_FORMS = [
-  'plain',
-  'regional',
-  'aws',
-  'claude-on-aws',
-  'azure',
-  'vertex',
-  'account',
-  'host',
-] as const
+const KEY_FORMS = ['plain', 'regional', 'aws', 'claude-on-aws', 'azure', 'vertex', 'account', 'host'] as const
 export type KeyForm = (typeof KEY_FORMS)[number]
 
 /**

@@ -1,7 +1,7 @@
 /** Suffixes that request a variant of a model, such as `:free`. Pure. */
 
 /** `gateway/routing/names.ts` says what each asks for. */
-export const VARIANTS = ['exacto', 'extended', 'floor', 'free', 'nitro', 'online', 'thinking'] as const
+const VARIANTS = ['exacto', 'extended', 'floor', 'free', 'nitro', 'online', 'thinking'] as const
 export type Variant = (typeof VARIANTS)[number]
 
 /** A publisher's mark for an early model, which asks for nothing. */

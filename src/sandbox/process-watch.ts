@@ -61,7 +61,7 @@ interface Usage {
 }
 
 /** Of the process and all its descendants. */
-export function usageOf(pid: number): Usage {
+function usageOf(pid: number): Usage {
   const open = [pid]
   let bytes = 0
   let ticks = 0

@@ -19,7 +19,7 @@ export interface RunNetwork {
 }
 
 /** Name of the socket in its folder. */
-export const SOCKET_NAME = 'proxy'
+const SOCKET_NAME = 'proxy'
 /** Connections of one run at the same time, and in all. */
 const OPEN_MAX = 16
 const CONNECTIONS_MAX = 512

@@ -44,7 +44,7 @@ const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
 ])
 
 /** `200 OK`, from our own tables only. */
-export function statusLine(status: number): string {
+function statusLine(status: number): string {
   return `${status} ${STATUS_TEXTS.get(status) ?? STATUS_CODES[status] ?? 'Unknown'}`
 }
 

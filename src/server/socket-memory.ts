@@ -183,7 +183,7 @@ function isSaid(item: unknown): boolean {
 }
 
 /** The items of an input: a text is one message. */
-export function itemsOf(input: unknown): readonly unknown[] {
+function itemsOf(input: unknown): readonly unknown[] {
   if (Array.isArray(input)) return input
   return input == null ? [] : [{ type: 'message', role: 'user', content: input }]
 }

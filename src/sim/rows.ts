@@ -87,7 +87,7 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
 }
 
 /** A model of embeddings, by its upstream name: `embed`, or `embed-<dimensions>`. */
-export function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
+function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
   return {
     id: `${SIM_SLUG}/${upstreamModel}`,
     name: `Simulated ${upstreamModel}`,

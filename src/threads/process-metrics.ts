@@ -20,7 +20,6 @@ export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
 /** What an instance may do without for a while, as `/readyz` and the label of `gateway_degraded` name it. */
 export const DEGRADED = ['store', 'redis', 'disk'] as const
-export type Degraded = (typeof DEGRADED)[number]
 
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 

@@ -8,7 +8,7 @@ import { NO_MESSAGE, providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
 import { scrub } from './scrub.ts'
 
-export { holdsSecret, scrub } from './scrub.ts'
+export { holdsSecret } from './scrub.ts'
 
 /** An error reply of a provider. */
 export interface Refusal {

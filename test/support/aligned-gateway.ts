@@ -9,7 +9,7 @@ export const MODEL = 'acme/model'
 export const BACKED = 'acme/backed'
 const PRICING = { prompt: '0.000001', completion: '0.00001' }
 
-export interface AlignedGateway {
+interface AlignedGateway {
   readonly gateway: TestGateway
   readonly provider: ScriptedProvider
   close(): Promise<void>

@@ -22,7 +22,7 @@ const LOOK_BACK = 20
 const TTL_MS: Readonly<Record<string, number>> = { '5m': 300_000, '1h': 3_600_000 }
 
 /** What one call was billed, and what it could have read had every prompt before it been cached whole. */
-export interface Billed {
+interface Billed {
   readonly fresh: number
   readonly read: number
   readonly written5m: number
@@ -32,7 +32,7 @@ export interface Billed {
   readonly body: Fields
 }
 
-export interface AnthropicStandIn {
+interface AnthropicStandIn {
   readonly url: string
   readonly billed: Billed[]
   /** Requests that it has refused, with the reason. */
@@ -208,7 +208,7 @@ function checkMarks(blocks: readonly Block[]): void {
 }
 
 /** Binds a thought to its text and to the system prompt and tools of the call that made it. */
-export function signatureOf(thought: Fields, body: Fields): string {
+function signatureOf(thought: Fields, body: Fields): string {
   const plain = [body['system'], body['tools']].map(list => listOf(list).map(block => bytesOf(block)))
   return createHash('sha256')
     .update(JSON.stringify([thought['thinking'], plain]))

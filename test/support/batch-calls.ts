@@ -2,7 +2,7 @@
 import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 
-export interface BatchReply {
+interface BatchReply {
   readonly status: number
   readonly headers: Headers
   readonly text: string
@@ -11,7 +11,7 @@ export interface BatchReply {
   readonly message: string
 }
 
-export type BatchCaller = (
+type BatchCaller = (
   method: string,
   path: string,
   body?: string | Uint8Array | ReadableStream,
@@ -50,7 +50,7 @@ export const requestsOf = (count: number): readonly { custom_id: string; body: o
     body: { input: `Hello ${number}` },
   }))
 
-export interface EndOptions {
+interface EndOptions {
   readonly status?: Extract<BatchStatus, 'completed' | 'cancelled' | 'expired'>
   /** The results of the first lines; others get none. Default: all have one. */
   readonly finished?: number

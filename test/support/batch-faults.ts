@@ -21,7 +21,7 @@ const FAULTS: readonly { readonly mode: FaultMode; readonly count: number }[] = 
   { mode: 'before', count: 5 },
 ]
 
-export interface FaultTotals {
+interface FaultTotals {
   points: number
   readonly verbs: Set<string>
   /** Points that left a batch which is not whole. */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 
-export interface BatchFileOptions {
+interface BatchFileOptions {
   readonly requests: number
   /** Of the text of each request. */
   readonly textBytes: number

@@ -35,7 +35,7 @@ const REPLY_MAX_MS = 120
 /** A moment after which what happens in the product has happened in the database. */
 const POLL_MS = 25
 
-export interface BatchKillTotals {
+interface BatchKillTotals {
   readonly rounds: number
   /** Batches that clients were told of, and others that were there although the reply never came. */
   acknowledged: number
@@ -54,7 +54,7 @@ export interface BatchKillTotals {
   slowestStartMs: number
 }
 
-export interface BatchKillOptions {
+interface BatchKillOptions {
   readonly rounds: number
   readonly nodes: 1 | 2
   /** Null: a database in a folder of the test. */

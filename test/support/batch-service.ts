@@ -12,7 +12,7 @@ import { endpointOf } from './endpoint.ts'
 /** The secret of every test. */
 export const SECRET = 'sk-secret-0123456789abcdef'
 
-export interface Called {
+interface Called {
   readonly calls: ServiceCalls
   readonly notices: string[]
   readonly ending: AbortController

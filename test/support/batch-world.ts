@@ -29,7 +29,7 @@ import { type LineAnswer, LineProvider } from './line-provider.ts'
 import { newDatabase } from './new-database.ts'
 import { TestClock } from './test-clock.ts'
 
-export const MODEL = 'acme/model'
+const MODEL = 'acme/model'
 /** USD per token. */
 export const PRICES = { prompt: '0.000001', completion: '0.000002' }
 
@@ -47,7 +47,7 @@ export interface BatchWorldOptions {
   readonly between?: (store: Store) => Store
 }
 
-export interface WorldBatch extends Omit<BatchFields, 'lines'> {
+interface WorldBatch extends Omit<BatchFields, 'lines'> {
   /** One request for each: a text for the model, or a whole body. */
   readonly lines: readonly (string | Readonly<Record<string, unknown>>)[]
 }

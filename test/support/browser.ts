@@ -25,7 +25,7 @@ const WAIT_MS = 60_000
 export const WITHOUT_BROWSER: string | false =
   executable !== undefined || process.env['CI'] === 'true' ? false : MISSING
 
-export interface VisitOptions {
+interface VisitOptions {
   /** The pages under test: requests elsewhere are faults. */
   readonly origin: string
   /** Default: the light one. */
@@ -42,7 +42,7 @@ export interface Visit {
   faults(): Promise<string[]>
 }
 
-export interface TestBrowser {
+interface TestBrowser {
   visit(options: VisitOptions): Promise<Visit>
 }
 

@@ -10,7 +10,7 @@ import { credentialOf } from './own-keys.ts'
 export const CALLER = 'a'.repeat(64)
 const STRANGER = 'b'.repeat(64)
 
-export type Region = 'europe' | 'us'
+type Region = 'europe' | 'us'
 
 interface Place {
   readonly provider: string

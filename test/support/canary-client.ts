@@ -16,7 +16,7 @@ export interface Ask {
   readonly echoes?: true
 }
 
-export interface Told {
+interface Told {
   readonly status: number
   readonly text: string
 }

@@ -5,7 +5,7 @@ import { FORMATS, type Format } from './canary-provider.ts'
 import type { Secrets } from './canary-secrets.ts'
 import { simFaultModels } from './sim-faults.ts'
 
-export interface Upstreams {
+interface Upstreams {
   /** Base URLs, by format. */
   readonly canary: (format: Format) => string
   readonly faulty: string

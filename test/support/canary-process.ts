@@ -12,7 +12,7 @@ const FAULTS = join(import.meta.dirname, 'canary-faults.ts')
 
 const ENTRIES = { main: MAIN, cli: CLI, check: CHECK } as const
 
-export interface Finished {
+interface Finished {
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string

@@ -81,7 +81,7 @@ export type Place = keyof typeof PLACES
 /** The part of a prompt that orders a case. */
 export const order = (place: Place, writing: Writing) => `CASE<${place}/${writing}>`
 
-export interface CanaryProvider {
+interface CanaryProvider {
   /** Base URL of a format. */
   url(format: Format): string
   /** Keys that it was called with. */

@@ -11,7 +11,7 @@ export interface Canary {
   readonly bytes?: Buffer
 }
 
-export interface Hit {
+interface Hit {
   readonly where: string
   readonly canary: string
   readonly encoding: string

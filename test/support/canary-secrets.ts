@@ -6,7 +6,7 @@ const hex = (bytes: number) => randomBytes(bytes).toString('hex')
 /** With characters that each writing treats differently. */
 const odd = () => `K/${hex(9)}+${hex(9)}=~.${hex(6)}`
 
-export interface OwnKey {
+interface OwnKey {
   readonly provider: string
   /** As it goes into POST /byok. */
   readonly key: string

@@ -16,7 +16,7 @@ export interface CollectedSpan {
   readonly failed: boolean
 }
 
-export interface Collector {
+interface Collector {
   readonly url: string
   readonly spans: CollectedSpan[]
   /** Attributes of the resource, and the URLs of schemas, of the last request. */

@@ -4,14 +4,14 @@ import { once } from 'node:events'
 import type { Test } from 'tap'
 import { CLI, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 
-export interface CommandOutcome {
+interface CommandOutcome {
   /** Null if a signal ended it. */
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string
 }
 
-export interface RunningCommand {
+interface RunningCommand {
   readonly child: ChildProcess
   readonly ended: Promise<CommandOutcome>
   stdout(): string
@@ -20,7 +20,7 @@ export interface RunningCommand {
   wrote(what: RegExp): Promise<void>
 }
 
-export interface CommandOptions {
+interface CommandOptions {
   /** Without this it has the path alone. */
   readonly environment?: Readonly<Record<string, string>>
   readonly cwd?: string

@@ -7,7 +7,7 @@ import { parseFrame, recordOrEmpty } from '../../src/formats/json.ts'
 
 export const AS_FLOATS: VectorTerms = { encoding: 'float', dimensions: null, isInt8: false }
 
-export interface DecodedVectors {
+interface DecodedVectors {
   readonly upstreamId: string | null
   readonly usage: Usage | null
   /** As a client reads them. */

@@ -4,7 +4,7 @@ import { startGateway, type TestGateway } from './gateway.ts'
 import { type Parrot, parrotRows, startParrot } from './parrot.ts'
 import { startReplayProvider } from './replay-provider.ts'
 
-export interface DialectGateway {
+interface DialectGateway {
   readonly gateway: TestGateway
   readonly parrot: Parrot
   readonly replay: Awaited<ReturnType<typeof startReplayProvider>>

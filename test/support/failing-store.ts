@@ -2,7 +2,7 @@
 import { type Store, StoreError, type StoreVerbs } from '../../src/storage/store.ts'
 
 /** A verb that is called: the number counts all calls of the store from 1, the name is like `batches.work.finish`. */
-export interface StoreCall {
+interface StoreCall {
   readonly number: number
   readonly verb: string
 }
@@ -31,7 +31,7 @@ export function atCall(number: number, error = awayError(), tookEffect = false):
   return call => (call.number === number ? { error, tookEffect } : null)
 }
 
-export interface FailingStore {
+interface FailingStore {
   readonly store: Store
   /** All verbs that were called, in their order. `close` is none of them. */
   readonly calls: readonly string[]

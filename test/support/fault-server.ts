@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 
-export interface ReceivedRequest {
+interface ReceivedRequest {
   /** Request line and header lines as they came. */
   readonly head: string
   /** Lower-case names. */
@@ -171,7 +171,7 @@ export function reply(status: number, body: string, headers = ''): string {
   return `HTTP/1.1 ${status} Status\r\ncontent-length: ${Buffer.byteLength(body)}\r\n${headers}\r\n${body}`
 }
 
-export interface Fault {
+interface Fault {
   readonly name: string
   /** Whether the client gets bytes of a body before it happens. */
   readonly when: 'before' | 'after'

@@ -12,7 +12,7 @@ import { grammarViolations } from './event-grammar.ts'
 import { parseEventStream, type TestGatewayOptions } from './gateway.ts'
 import type { ScriptedReply } from './scripted-provider.ts'
 
-export interface ToolAnswer {
+interface ToolAnswer {
   readonly response: ResponseResource
   /** What the model got for each call, in order. */
   readonly results: readonly string[]

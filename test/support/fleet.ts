@@ -42,7 +42,7 @@ export interface FleetEndpoint {
 }
 
 /** One request that reached an endpoint. */
-export interface Arrival {
+interface Arrival {
   readonly slug: string
   readonly atMs: number
   /** The breaker of the endpoint was open: it is a probe. */
@@ -50,7 +50,7 @@ export interface Arrival {
 }
 
 /** One request of a caller. */
-export interface Outcome {
+interface Outcome {
   readonly atMs: number
   /** The endpoint that answered; null: none. */
   readonly slug: string | null

@@ -10,7 +10,7 @@ import { freePort } from './free-port.ts'
 import { tempFolder } from './temp-folder.ts'
 
 export const PROXIES = ['squid', 'tinyproxy'] as const
-export type ProxyProgram = (typeof PROXIES)[number]
+type ProxyProgram = (typeof PROXIES)[number]
 
 /** User and password. What has to be escaped in a URL, squid alone can be told. */
 const USERS: Readonly<Record<ProxyProgram, readonly [user: string, password: string]>> = {
@@ -26,7 +26,7 @@ export function without(program: ProxyProgram): string | false {
   return isThere || process.env['CI'] === 'true' ? false : `${program} is not installed`
 }
 
-export interface ForwardProxy {
+interface ForwardProxy {
   /** Without user and password. */
   readonly url: string
   /** With those that it asks for. */

@@ -1,6 +1,6 @@
 /** Holds task workers where a test wants them: they report that they have begun, and wait until they are let go. */
 
-export interface Gate {
+interface Gate {
   readonly memory: SharedArrayBuffer
   /** How many workers have come to it. */
   readonly arrived: number

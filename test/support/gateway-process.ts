@@ -39,7 +39,7 @@ export interface GatewayProcess {
   kill(): Promise<void>
 }
 
-export interface StartOptions {
+interface StartOptions {
   /** Whether to wait until it says that it is ready: not where its database is away. Default true. */
   readonly ready?: boolean
 }

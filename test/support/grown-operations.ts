@@ -5,7 +5,7 @@ import { type GrowingWorld, LARGEST, UPSTREAMS } from './growing-work.ts'
 import { allOperations } from './operations.ts'
 import { type Growth, growthsOf } from './schema-growth.ts'
 
-export interface GrownOperation {
+interface GrownOperation {
   readonly id: string
   /** Models that are asked, one after the other; for an operation that asks none, null. */
   readonly models: readonly (string | null)[]

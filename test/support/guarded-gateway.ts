@@ -18,7 +18,7 @@ export interface Reply {
   readonly text: string
 }
 
-export interface GuardedGateway {
+interface GuardedGateway {
   readonly gateway: TestGateway
   readonly parrot: Parrot
   /** The key has this guardrail alone from here on. */

@@ -7,13 +7,13 @@ import { ALL_SLUGS, rulesOf } from './guardrail-texts.ts'
 
 const FOLDER = join(import.meta.dirname, '../guardrails/samples')
 
-export interface Sample {
+interface Sample {
   readonly text: string
   /** Whether the detector has to find something. */
   readonly found: boolean
 }
 
-export interface Quality {
+interface Quality {
   readonly slug: BuiltinSlug
   readonly positives: number
   readonly negatives: number
@@ -30,7 +30,7 @@ export function samplesOf(slug: BuiltinSlug): readonly Sample[] {
     .map(line => JSON.parse(line) as Sample)
 }
 
-export function qualityOf(slug: BuiltinSlug): Quality {
+function qualityOf(slug: BuiltinSlug): Quality {
   const scanner = compileRules(rulesOf([slug], 'flag', false))
   const samples = samplesOf(slug)
   const positives = samples.filter(({ found }) => found).length

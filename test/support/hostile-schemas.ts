@@ -1,6 +1,6 @@
 /** Schemas and values that are made to hang, exhaust or confuse whoever evaluates them. */
 
-export interface HostileSchema {
+interface HostileSchema {
   readonly name: string
   readonly schema: unknown
   readonly text: string

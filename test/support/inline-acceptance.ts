@@ -24,11 +24,11 @@ import { fromPlain, TaskError, type TaskOutcome, toPlain } from '../../src/tasks
 import { type Fails, failingStore } from './failing-store.ts'
 import { TestClock } from './test-clock.ts'
 
-export const ORGANIZATION = 'org'
-export const WORKSPACE = 'ws'
-export const KEY_HASH = 'a'.repeat(64)
+const ORGANIZATION = 'org'
+const WORKSPACE = 'ws'
+const KEY_HASH = 'a'.repeat(64)
 
-export interface InlineAcceptance {
+interface InlineAcceptance {
   readonly acceptances: BatchAcceptances
   readonly uploads: Uploads
   readonly clock: TestClock
@@ -47,7 +47,7 @@ export interface InlineAcceptance {
   visible(): Promise<readonly string[]>
 }
 
-export interface InlineOptions {
+interface InlineOptions {
   readonly fails?: Fails
   readonly admit?: AcceptDeps['admit']
   readonly bounds?: Partial<BatchBounds>

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-export interface SeenCall {
+interface SeenCall {
   /** First segment of the path: under which base URL it was called. */
   readonly base: string
   readonly key: string

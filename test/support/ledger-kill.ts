@@ -33,7 +33,7 @@ interface Answer {
   cost: number | null
 }
 
-export interface KillTotals {
+interface KillTotals {
   readonly rounds: number
   /** Answers whose end was seen. */
   ended: number

@@ -15,7 +15,7 @@ export const PRICED = {
 }
 export const ASK = { model: PRICED.id, input: 'Hi' }
 
-export interface More {
+interface More {
   readonly settings?: Readonly<Record<string, unknown>>
   /** Default: a new one. Instances that share theirs share their keys. */
   readonly database?: string

@@ -22,7 +22,7 @@ export const FOREIGN_WORKSPACE: WorkspaceRecord = {
 /** A Thursday: the week began on Monday the 13th. */
 export const NOON = Date.UTC(2026, 6, 16, 12)
 
-export interface ManagedGateway {
+interface ManagedGateway {
   readonly gateway: TestGateway
   readonly clock: TestClock
   readonly store: Store

@@ -2,7 +2,7 @@
 import { Agent, request } from 'node:http'
 import { responsesPost, type Target } from './responses-post.ts'
 
-export interface Answers {
+interface Answers {
   readonly byStatus: ReadonlyMap<number, number>
   readonly bodies: ReadonlyMap<
     number,

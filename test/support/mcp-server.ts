@@ -36,7 +36,7 @@ export interface McpServerOptions {
   readonly host?: string
 }
 
-export interface McpRequest {
+interface McpRequest {
   readonly method: string
   readonly headers: IncomingMessage['headers']
   /** The JSON-RPC method of a POST. */

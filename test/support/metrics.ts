@@ -3,7 +3,7 @@ import type { Registry } from 'prom-client'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
 
-export interface Declared {
+interface Declared {
   readonly name: string
   readonly kind: string
   readonly labelNames: readonly string[]

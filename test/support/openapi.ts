@@ -8,14 +8,14 @@ export interface ApiMedia {
   readonly examples?: Readonly<Record<string, { readonly value: unknown }>>
 }
 
-export interface ApiAnswer {
+interface ApiAnswer {
   readonly $ref?: string
   readonly description?: string
   readonly headers?: Readonly<Record<string, unknown>>
   readonly content?: Readonly<Record<string, ApiMedia>>
 }
 
-export interface ApiOperation {
+interface ApiOperation {
   operationId: string
   summary: string
   tags: string[]
@@ -78,7 +78,7 @@ function lookUp(document: unknown, reference: string): unknown {
 }
 
 /** Checks of values against schemas of a document: each is one of its own objects. */
-export type Checks = (schema: Fields) => Check
+type Checks = (schema: Fields) => Check
 
 /** @param strict fields that a schema does not name are faults, except where it names none at all */
 export function checksOf(document: ApiDocument, strict = false): Checks {

@@ -1,6 +1,6 @@
 /** Writes small PDFs, whole and broken ones. */
 
-export interface PdfParts {
+interface PdfParts {
   /** Text of each page; letters and digits. */
   readonly pages: readonly string[]
   /** More entries of the trailer, such as an encryption that needs a password. */

@@ -19,7 +19,7 @@ interface Traced {
   readonly values: readonly (readonly [seconds: number, value: string])[]
 }
 
-export interface Prometheus {
+interface Prometheus {
   readonly url: string
   /** @throws Error when it does not understand the expression. */
   ask(expr: string): Promise<readonly Sampled[]>

@@ -3,13 +3,13 @@
  * the part of the language that the dashboard and the alert rules use, and refuses what it does not know.
  */
 
-export interface Matcher {
+interface Matcher {
   readonly label: string
   readonly operator: string
   readonly value: string
 }
 
-export interface Selector {
+interface Selector {
   readonly metric: string
   readonly matchers: readonly Matcher[]
 }

@@ -20,7 +20,7 @@ export interface HostCall {
   readonly body: string
 }
 
-export interface ProviderHosts {
+interface ProviderHosts {
   readonly proxy: string
   /** PEM file of the certificate that all hosts show. */
   readonly ca: string

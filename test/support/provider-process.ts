@@ -7,7 +7,7 @@ import type { SimFormat } from '../../src/sim/ask.ts'
 import { simModel, simProvider } from '../../src/sim/rows.ts'
 import type { SimState } from '../../src/sim/sim.ts'
 
-export interface ProviderState {
+interface ProviderState {
   readonly requests: number
   readonly open: number
   /** Replies whose reader went away. */

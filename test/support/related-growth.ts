@@ -1,7 +1,7 @@
 /** Bodies that grow in several places at once, whose parts name each other: calls and results, tools and names. */
 type Fields = Readonly<Record<string, unknown>>
 
-export interface RelatedGrowth {
+interface RelatedGrowth {
   readonly name: string
   readonly path: '/responses' | '/chat/completions' | '/messages' | '/embeddings'
   body(count: number): Fields

@@ -80,7 +80,7 @@ export interface Outcome {
   readonly characters: number
 }
 
-export interface Play {
+interface Play {
   readonly format?: Relayed
   /** Dialect of the client. */
   readonly door?: Dialect
@@ -214,19 +214,14 @@ export async function compare(
   return { relayed, deltas }
 }
 
-export function isDelta({ type, choices }: Record<string, unknown>): boolean {
+function isDelta({ type, choices }: Record<string, unknown>): boolean {
   if (typeof type === 'string') return type.endsWith('.delta') || type === 'content_block_delta'
   const [choice] = choices as readonly { readonly delta?: object }[]
   const delta = choice?.delta ?? {}
   return 'content' in delta || 'reasoning' in delta || 'tool_calls' in delta
 }
 
-export async function same(
-  t: Test,
-  name: string,
-  chunks: readonly Buffer[],
-  played: Play = {},
-): Promise<Outcome> {
+async function same(t: Test, name: string, chunks: readonly Buffer[], played: Play = {}): Promise<Outcome> {
   const bytes = Buffer.concat(chunks)
   const expected = await play(chunks, { ...played, ...general })
   const outcome = await play(chunks, played)

@@ -12,7 +12,7 @@ export interface ReplayedReply {
   readonly streamed: boolean
 }
 
-export interface ReplayProvider {
+interface ReplayProvider {
   /** Rows with the models `replay/<format>`. */
   readonly rows: { readonly providers: Config['providers']; readonly models: Config['models'] }
   /** Replies to come; without one the provider answers 500. */

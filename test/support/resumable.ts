@@ -23,7 +23,7 @@ export interface Piece {
   readonly fault: string
 }
 
-export interface PieceOptions {
+interface PieceOptions {
   readonly port: number
   readonly apiKey: string
   /** The client leaves after so many bytes; default: it stays to the end. */

@@ -14,7 +14,7 @@ export interface OracleTask {
   readonly models: Readonly<Record<string, number>>
 }
 
-export function costIn(model: OracleModel, task: OracleTask): number | null {
+function costIn(model: OracleModel, task: OracleTask): number | null {
   if (model.prompt === null || model.completion === null) return null
   // In 1e-12 USD, so that equal costs are equal.
   return (
@@ -24,11 +24,7 @@ export function costIn(model: OracleModel, task: OracleTask): number | null {
 }
 
 /** Percent of the priced models that cost less. */
-export function percentileIn(
-  model: OracleModel,
-  all: readonly OracleModel[],
-  task: OracleTask,
-): number | null {
+function percentileIn(model: OracleModel, all: readonly OracleModel[], task: OracleTask): number | null {
   const cost = costIn(model, task)
   if (cost === null) return null
   const costs = all.map(each => costIn(each, task)).filter(each => each !== null)
@@ -41,7 +37,7 @@ export function globMatches(pattern: string, id: string): boolean {
   return new RegExp(`^${escaped.join('.*')}$`, 's').test(id)
 }
 
-export interface OracleBand {
+interface OracleBand {
   readonly from: number
   readonly to: number
   readonly isClosed: boolean

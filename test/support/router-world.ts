@@ -29,7 +29,7 @@ export function createNumbers(seed: number): () => number {
 }
 
 /** Sixty models: some cost nothing, some have no known price, some cost the same. */
-export function routerModels(): readonly OracleModel[] {
+function routerModels(): readonly OracleModel[] {
   const next = createNumbers(11)
   return Array.from({ length: 60 }, (_, at): OracleModel => {
     const id = `${AUTHORS[at % AUTHORS.length]}/model-${at}`
@@ -42,7 +42,7 @@ export function routerModels(): readonly OracleModel[] {
   })
 }
 
-export function routerTasks(models: readonly OracleModel[]): Readonly<Record<string, OracleTask>> {
+function routerTasks(models: readonly OracleModel[]): Readonly<Record<string, OracleTask>> {
   const next = createNumbers(23)
   return Object.fromEntries(
     TASK_TYPES.map(type => {
@@ -101,7 +101,7 @@ function row({ id, prompt, completion }: OracleModel): Config['models'][number] 
   return { id, endpoints: [{ provider: 'sim', upstreamModel: 'echo', ...pricing }] }
 }
 
-export interface Routed {
+interface Routed {
   readonly status: number
   readonly body: ResponseResource & {
     readonly error: { readonly message: string; readonly metadata?: Readonly<Record<string, unknown>> } | null
@@ -128,7 +128,7 @@ export async function askRouter(
   return { status: answer.status, body: read, data, named }
 }
 
-export interface LabelledPrompt {
+interface LabelledPrompt {
   readonly type: string
   readonly text: string
 }

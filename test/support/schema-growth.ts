@@ -55,7 +55,7 @@ export function growthsOf(schema: TSchema, path = ''): readonly Growth[] {
 }
 
 /** A small value that fits the schema; `index` makes its texts different. */
-export function sampleOf(schema: TSchema, index = 0, key = ''): unknown {
+function sampleOf(schema: TSchema, index = 0, key = ''): unknown {
   if (isKind(schema, 'Variants')) {
     const { table, tag } = (schema as VariantsSchema)[Rule]
     const [first] = kindsOf(table)

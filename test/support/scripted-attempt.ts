@@ -116,7 +116,7 @@ export function scriptedExchange(
   return new Exchange(asked, 1)
 }
 
-export interface ScriptedRun {
+interface ScriptedRun {
   readonly run: Attempt
   readonly client: ScriptedClient
   readonly handler: UpstreamHandler

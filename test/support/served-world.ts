@@ -8,10 +8,10 @@ import type { BatchRecord } from '../../src/storage/batches.ts'
 import { type BatchWorld, type BatchWorldOptions, startBatchWorld } from './batch-world.ts'
 
 /** USD per token of its model. */
-export const SERVED_PRICES = { prompt: '0.000001', completion: '0.000002' }
-export const SERVED_MODEL = 'served/echo'
+const SERVED_PRICES = { prompt: '0.000001', completion: '0.000002' }
+const SERVED_MODEL = 'served/echo'
 
-export interface ServedWorld {
+interface ServedWorld {
   readonly sim: Sim
   readonly world: BatchWorld
   /** Of the simulated provider. */
@@ -20,7 +20,7 @@ export interface ServedWorld {
   fault: SimJobFault | null
 }
 
-export interface ServedOptions extends BatchWorldOptions {
+interface ServedOptions extends BatchWorldOptions {
   /** Further fields of the row of the provider. */
   readonly row?: Readonly<Record<string, unknown>>
 }

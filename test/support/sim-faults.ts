@@ -11,7 +11,7 @@ import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/s
 import type { Transmission } from '../../src/sim/transmission.ts'
 import { bodyOf, close, framesOf, hang, raw, reset, textOf } from './broken-transmission.ts'
 
-export interface Fault {
+interface Fault {
   readonly does: string
   /** What the number after the kind means and what it is when left out. */
   readonly number?: {

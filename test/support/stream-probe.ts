@@ -20,7 +20,7 @@ export interface ProbeResult {
   readonly cut: boolean
 }
 
-export interface ProbeOptions extends Target {
+interface ProbeOptions extends Target {
   readonly agent?: Agent
   /** Called with the text of each token, and when it was read, in microseconds of the machine's monotonic clock. */
   readonly onDelta?: (delta: string, atMicros: number) => void

@@ -20,7 +20,7 @@ export interface ToldReply {
   break(): void
 }
 
-export interface ToldProvider {
+interface ToldProvider {
   readonly baseUrl: string
   /** In the order in which they were asked for. */
   readonly replies: readonly ToldReply[]

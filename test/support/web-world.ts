@@ -8,7 +8,7 @@ import type { TestGatewayOptions } from './gateway.ts'
 
 export const ENGINE_KEY = 'engine-key-of-the-operator'
 
-export interface Found {
+interface Found {
   readonly url: string
   readonly title?: string
   readonly text?: string

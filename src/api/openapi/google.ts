@@ -47,7 +47,7 @@ const Candidate = Type.Object(
 )
 
 /** A whole answer, and one chunk of a stream. */
-export const GeminiAnswer = Type.Object(
+const GeminiAnswer = Type.Object(
   {
     candidates: Type.Optional(Type.Array(Candidate)),
     promptFeedback: Type.Optional(Type.Object({ blockReason: text, blockReasonMessage: text })),

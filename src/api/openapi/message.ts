@@ -108,7 +108,7 @@ export const MessageAnswer = Type.Object({
   debug: Type.Optional(DebugAnswer),
 })
 
-export const MessageErrorFields = Type.Object({
+const MessageErrorFields = Type.Object({
   type: oneOf(
     'invalid_request_error',
     'authentication_error',

@@ -196,7 +196,7 @@ export class ServiceCalls {
   }
 }
 
-export function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
+function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
   return new GatewayError('provider_unavailable', 'The batch service sent a reply that cannot be parsed', {
     metadata: { provider_name: name },
   })

@@ -13,7 +13,7 @@ const REDRAW_MS = 1_000
 const LINE_MS = 5_000
 
 /** The words for a moment; the most important one stays longest. */
-export function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
+function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
   const { batch, rate, doneAtMs, trouble } = moment
   const { completed, failed, total } = batch
   const done = completed + failed

@@ -5,7 +5,7 @@
 
 const DATA = '/console/data/'
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, message) {
     super(message)
     this.name = 'Refused'

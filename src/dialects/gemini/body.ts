@@ -33,7 +33,7 @@ export function geminiBody(response: ResponseResource, request: ResponsesRequest
 }
 
 /** The content that items make together; clients rely on one part at least. */
-export function contentOf(output: readonly OutputItem[], shows: boolean): GeminiFields {
+function contentOf(output: readonly OutputItem[], shows: boolean): GeminiFields {
   const carrier = new SealCarrier()
   const parts: AnswerPart[] = []
   let hasThought = false

@@ -140,7 +140,7 @@ function formatOf(config: GenerationConfig): Fields | null {
 }
 
 /** A type of answer that only this API has, such as one word of an enumeration. */
-export function isOwnType({ responseMimeType: type }: GenerationConfig): boolean {
+function isOwnType({ responseMimeType: type }: GenerationConfig): boolean {
   return type != null && type !== JSON_TYPE && type !== 'text/plain'
 }
 

@@ -4,8 +4,6 @@
  */
 import { isObject } from '../../protocol/json/schema.ts'
 
-type Fields = Readonly<Record<string, unknown>>
-
 /** The fields of the body itself that are Google's; all others are the gateway's, which have one spelling. */
 const OF_BODY: ReadonlySet<string> = new Set([
   'contents',
@@ -78,9 +76,4 @@ function spelledList(list: readonly unknown[]): readonly unknown[] {
     copy[at] = value
   }
   return copy ?? list
-}
-
-/** The field in either spelling. */
-export function field(fields: Fields, name: string, snake: string): unknown {
-  return fields[name] ?? fields[snake]
 }

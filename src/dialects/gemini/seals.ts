@@ -61,7 +61,7 @@ export function signatureFor(items: readonly PartItem[]): string {
 }
 
 /** True for a signature as Google's clients take it. */
-export function isOwn(signature: string): boolean {
+function isOwn(signature: string): boolean {
   return BASE64.test(signature)
 }
 

@@ -20,7 +20,7 @@ export interface MarkForm {
   readonly isBlock: boolean
 }
 
-export const CACHE_CONTROL: MarkForm = { name: 'cache_control', isBlock: false }
+const CACHE_CONTROL: MarkForm = { name: 'cache_control', isBlock: false }
 export const BREAKPOINT: MarkForm = { name: 'prompt_cache_breakpoint', isBlock: false }
 export const CACHE_POINT: MarkForm = { name: 'cachePoint', isBlock: true }
 

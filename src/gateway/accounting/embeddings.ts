@@ -15,7 +15,7 @@ import { estimateInput } from './estimate.ts'
 import { plausibleUsage, type UsageEstimates } from './plausible.ts'
 
 /** Tokens of the inputs: those given as ids are counted, others estimated. */
-export function embeddingTokens(input: readonly EmbeddingItem[]): number {
+function embeddingTokens(input: readonly EmbeddingItem[]): number {
   let ids = 0
   const contents: unknown[] = []
   for (const { content, tokens } of input) {

@@ -26,7 +26,7 @@ export { DebugNotes } from './debug.ts'
 export { type Ending, echoRequest } from './echo.ts'
 export { type LearnFrame, Relay, type RelayDeps } from './relay.ts'
 export { lessonsFor } from './relay-lessons.ts'
-export type { Charged, ExchangeSummary, Outcome, Sink } from './sink.ts'
+export type { ExchangeSummary, Outcome, Sink } from './sink.ts'
 export { DocumentSink, FinalSink } from './sink.ts'
 
 /** The source of events, which the answer pauses while the reader is slow. */

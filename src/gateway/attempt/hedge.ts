@@ -48,7 +48,7 @@ function hasEnded(second: Result): boolean {
   return isReply(second) || (second.error !== null && second.isOutrun !== true)
 }
 
-export function isReply(result: Result): result is ModelReply {
+function isReply(result: Result): result is ModelReply {
   return 'finish' in result
 }
 

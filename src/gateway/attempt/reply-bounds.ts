@@ -16,7 +16,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { FRAME_MAX_BYTES } from '../../upstream/sse.ts'
 
 /** A whole JSON reply of text: some four times the longest that a model writes, escapes included. */
-export const JSON_MAX_BYTES = 4 * 1024 * 1024
+const JSON_MAX_BYTES = 4 * 1024 * 1024
 /** With log probabilities, of which every token has twenty. */
 const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
 /** With drawn images inside. */

@@ -137,7 +137,7 @@ export interface WindowEvaluator {
   evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult>
 }
 
-export function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
+function windowEvaluator(tasks: GuardTasks, { rules, inline }: OutputGuardRules): WindowEvaluator {
   return inline ? new InlineEvaluator(rules.all) : new SplitEvaluator(tasks, rules)
 }
 

@@ -31,7 +31,7 @@ import {
 } from './report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
 
-export { type GuardedAttempt, OutputGuard, type ReplyGuarding } from './reply.ts'
+export { OutputGuard } from './reply.ts'
 
 /** All guardrails of one caller, merged and compiled. */
 export interface Guardrail {
@@ -190,7 +190,7 @@ export interface InputGuard {
 /** The findings of each text, in the order of the texts. */
 type TextFindings = readonly (readonly Finding[])[]
 
-export class RequestGuard implements InputGuard {
+class RequestGuard implements InputGuard {
   readonly #rules: GuardRules
   readonly #tasks: GuardTasks
   readonly #metrics: Pick<Metrics, 'guardrailDecisions'>

@@ -36,7 +36,6 @@ export {
 export { lastError, type RouteCandidate } from './candidate.ts'
 export { namesProvider } from './filters.ts'
 export { makerOf, SealMarks } from './makers.ts'
-export type { NamedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Prefix, Prefixes } from './prefixes.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'

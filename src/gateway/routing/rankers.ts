@@ -55,7 +55,7 @@ export interface Ranker {
 }
 
 /** In the order of their use: the last one is the most important. */
-export const RANKERS: readonly Ranker[] = [
+const RANKERS: readonly Ranker[] = [
   { name: 'price', rank: byPrice },
   { name: 'speed', rank: bySpeed },
   { name: 'shares', rank: byShares },

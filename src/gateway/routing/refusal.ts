@@ -152,7 +152,7 @@ const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
   unknown_model: 'model_not_found',
 }
 
-export function unavailable(
+function unavailable(
   code: FailureCode,
   message: string,
   requestedModels: readonly string[],

@@ -38,10 +38,7 @@ function head(text: string, start: number, end: number): number {
 }
 
 /** `starts`: the first four letters of words, or short words. `disguised`: words to find with scrambled middles. */
-export function surveyor(
-  starts: readonly string[],
-  disguised: readonly string[],
-): (folded: string) => Survey {
+function surveyor(starts: readonly string[], disguised: readonly string[]): (folded: string) => Survey {
   const places = new Map(starts.map((word, place) => [head(word, 0, word.length), place]))
   const ends = new Set(disguised.map(word => endsOf(word, 0, word.length)))
   return folded => {

@@ -270,7 +270,7 @@ export function mapSchema(schema: unknown, replace: Replace): unknown {
 }
 
 /** Replaces every string, whatever the name of its field. */
-export function mapAll(value: unknown, replace: Replace): unknown {
+function mapAll(value: unknown, replace: Replace): unknown {
   if (typeof value === 'string') return value === '' ? value : replace(value)
   if (Array.isArray(value)) return mapList(value, each => mapAll(each, replace))
   return isObject(value) ? mapFields(value, each => mapAll(each, replace)) : value

@@ -15,11 +15,6 @@ export interface ClassifierDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'
   readonly config: Pick<Config, 'routers'>
 }
 
-export interface Classified {
-  readonly type: TaskType
-  readonly by: 'model' | 'weights'
-}
-
 export interface TaskClassifier {
   /** The type by the weights only, without a model call. */
   quick(request: ResponsesRequest): TaskType

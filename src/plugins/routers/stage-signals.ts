@@ -29,7 +29,7 @@ export function sideOf(results: readonly ToolResult[]): ModelRole | null {
 }
 
 /** Above 0 for the capable model, below 0 for the efficient one. */
-export function scoreOf(results: readonly ToolResult[]): number {
+function scoreOf(results: readonly ToolResult[]): number {
   let score = 0
   let searches = 0
   const failures = new Set<string>()

@@ -9,7 +9,7 @@
  */
 export type Native = Readonly<Record<string, unknown>>
 
-export const NATIVE = Symbol('native')
+const NATIVE = Symbol('native')
 
 /** The object with this in the provider's own words. */
 export function withNative<Fields extends object>(fields: Fields, native: Native): Fields {

@@ -152,7 +152,7 @@ export const KeyAssignees = Type.Object(
   { additionalProperties: false },
 )
 /** A member's id, as API keys have it in `creator_user_id`. */
-export const MemberId = text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })
+const MemberId = text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })
 export const MemberAssignees = Type.Object(
   { member_user_ids: Type.Array(MemberId, { minItems: 1, maxItems: ASSIGNEES_MAX_ITEMS }) },
   { additionalProperties: false },

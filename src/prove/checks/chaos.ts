@@ -178,7 +178,7 @@ function hasOwnText({ id, understood }: Asked, all: readonly Asked[]): boolean {
   )
 }
 
-export function median(values: readonly number[]): number {
+function median(values: readonly number[]): number {
   const sorted = values.toSorted((one, other) => one - other)
   const middle = Math.floor(sorted.length / 2)
   const [low = 0, high = 0] = [sorted[middle - 1], sorted[middle]]

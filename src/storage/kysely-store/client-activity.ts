@@ -7,7 +7,7 @@ import type { Tables } from '../tables.ts'
 import type { ClientActivityFilter, ClientActivityRow } from '../usage.ts'
 
 /** Records that one question may read. */
-export const CLIENT_RECORDS_MAX = 100_000
+const CLIENT_RECORDS_MAX = 100_000
 const PAGE = 500
 
 type Sums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }

@@ -251,7 +251,7 @@ export class TaskQueue {
 export type TaskSeries = Pick<Metrics, 'taskQueueDepth' | 'taskWait' | 'taskRun' | 'taskOutcomes'>
 
 /** The metrics of one pool. */
-export class TaskMetrics {
+class TaskMetrics {
   readonly #series: TaskSeries
   readonly #depth: ReturnType<TaskSeries['taskQueueDepth']['labels']>
   readonly #wait: ReturnType<TaskSeries['taskWait']['labels']>

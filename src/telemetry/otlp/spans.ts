@@ -10,7 +10,7 @@ export type AttributeValue = string | number | boolean | readonly string[]
 /** `isInteger`: the number is written as one. */
 export type Attribute = readonly [name: string, value: AttributeValue]
 
-export const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
+const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
 
 export interface SpanEvent {
   readonly name: string

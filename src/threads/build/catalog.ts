@@ -101,7 +101,7 @@ export function discovers({
 }
 
 /** The providers to ask for their models: the operator has named them or given them a key, and they have a list. */
-export function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
+function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
   if (!discovers(config)) return []
   const named = new Set(config.providers.map(({ slug }) => slug))
   return [...providers].filter(provider => {

@@ -131,11 +131,7 @@ function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
 }
 
 /** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
-export function webEnginesOf(
-  { config, simUrl }: GatewayOptions,
-  client: Transport,
-  clock: Clock,
-): WebEngines {
+function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
   const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
   const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
   return new WebEngines({

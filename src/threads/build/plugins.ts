@@ -80,7 +80,7 @@ export function webSearcherOf({ webEngines, log }: Base): WebSearcher {
 }
 
 /** Access to documents: pages behind links, and OCR. */
-export function fileReading({ config, catalog, client, clock }: Base) {
+function fileReading({ config, catalog, client, clock }: Base) {
   const { files } = config
   const { links, ocr } = files
   const provider = ocrProviderOf(files, catalog)

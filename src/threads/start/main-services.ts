@@ -39,7 +39,7 @@ import { proxiesOf } from '../proxies.ts'
 import { type SharedTranscripts, startTranscripts } from '../transcripts.ts'
 
 /** Between two counts of the batches in each state. */
-export const BATCH_COUNTS_MS = 10_000
+const BATCH_COUNTS_MS = 10_000
 
 /** The services of the main thread, in the order in which they start. */
 export interface MainServices {
@@ -258,7 +258,7 @@ interface CountingOptions {
 }
 
 /** @throws StoreError */
-export async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
+async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
   const store = await openStore(config.storage.url, { wait: false })
   const shipments = new SingleFlight<void>()
   const counters = new SharedCounters({

@@ -12,7 +12,7 @@ export interface PanelResponse {
 }
 
 /** Name of the JSON schema, by which models recognize the task. */
-export const ANALYSIS_SCHEMA = 'fusion_analysis'
+const ANALYSIS_SCHEMA = 'fusion_analysis'
 
 const closed = { additionalProperties: false } as const
 const texts = Type.Array(Type.String())

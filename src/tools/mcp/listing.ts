@@ -22,7 +22,7 @@ export type ToolSelection =
 export type ToolFilter = (tool: McpTool) => boolean
 
 /** Tools that a server may list; more of them would fill the context of a model. */
-export const LISTED_MAX = 256
+const LISTED_MAX = 256
 const PAGES_MAX = 32
 /** Characters of all tools of a server, as JSON. */
 const LISTED_MAX_CHARS = 512 * 1024

@@ -37,7 +37,7 @@ export interface SuspendedSubagent {
 }
 
 /** Bytes of a state before it is sealed; the client sends it back with its next request. */
-export const STATE_MAX_BYTES = 1024 * 1024
+const STATE_MAX_BYTES = 1024 * 1024
 /** The item in `subagent_items` that holds a state. */
 const ITEM_TYPE = 'subagent_state'
 

@@ -4,7 +4,7 @@
  */
 
 /** Entries of one list. */
-export const DOMAINS_MAX = 1_200
+const DOMAINS_MAX = 1_200
 const ENTRY_MAX_CHARS = 300
 
 interface Entry {
