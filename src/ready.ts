@@ -25,3 +25,8 @@ export async function endsWithin(limitMs: number, work: Promise<unknown>): Promi
     clearTimeout(timer)
   }
 }
+
+/** What it gives, or throws, as a promise. */
+export async function resolved<T>(make: () => T | Promise<T>): Promise<T> {
+  return make()
+}

@@ -6,6 +6,7 @@
 import { type GatewayError, overloaded } from '../../errors.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
+import { resolved } from '../../ready.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
 import {
   type CallFigures,
@@ -308,12 +309,8 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       return true
     }
     const nowMs = this.deps.clock.monotonicMs()
-    const waiting = {
-      candidate,
-      isLimited: state.isLimited(nowMs, caller),
-      waitMs: state.waitMs(nowMs, caller),
-    }
-    this.#waiting = [...this.#waiting, waiting]
+    const isLimited = state.isLimited(nowMs, caller)
+    this.#waiting = [...this.#waiting, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
     return false
   }
 
@@ -349,9 +346,4 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { attempts, bill } = this.exchange
     return { attempts: attempts.slice(this.from), passed: this.#passed, hasCharge: bill.closed !== null }
   }
-}
-
-/** What it gives, or throws, as a promise. */
-async function resolved<T>(make: () => T | Promise<T>): Promise<T> {
-  return make()
 }
