@@ -1,6 +1,6 @@
 /**
- * Admission of one request, whatever brought it: total deadline, abort, metrics and the log line. An HTTP request is one
- * owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
+ * Admission of one request, whatever brought it: total deadline, abort, metrics and the log line. An HTTP request is
+ * one owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** The head of a request, looked at: its operation, the accepted head or the reason to refuse it, its body. Hot path. */
+/** The head of a request, looked at: its operation, the accepted head or the reason to refuse it, and its body. */
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 import { BodyBuffer, BodyStream, type ByteCount, type PausableSocket } from './body.ts'
