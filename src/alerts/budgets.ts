@@ -141,8 +141,7 @@ export class BudgetWatch {
         },
       }
       // One that was told before takes no room of those of this hour.
-      const last = await store.alerts.latest([type], `key ${hash}`)
-      if (last?.id !== alertId(event)) this.#tell(organizationId, type, event)
+      if (!(await store.alerts.isKnown(alertId(event)))) this.#tell(organizationId, type, event)
     }
   }
 

@@ -117,15 +117,16 @@ export class AlertWatches {
 
   async #credits(): Promise<void> {
     const { store, raise, creditsLowUsd, byokFeePercent } = this.#options
-    if (creditsLowUsd === null) this.#organizations.clear()
+    if (creditsLowUsd === null) return this.#organizations.clear()
     for (const organizationId of this.#organizations) {
-      this.#organizations.delete(organizationId)
       const total = await store.credits.total(organizationId)
-      if (total === 0) continue
-      const sums = await store.ledger.usageSince({ organizationId, since: '' })
+      const sums = total === 0 ? null : await store.ledger.usageSince({ organizationId, since: '' })
+      // One that could not be asked about is asked about again.
+      this.#organizations.delete(organizationId)
+      if (sums === null) continue
       const spent = limitUsageOf({ includeByokInLimit: false }, sums, byokFeePercent)
       const leftUsd = (total - Number(spent / PICOS_PER_MICRO)) / 1e6
-      if (creditsLowUsd === null || leftUsd >= creditsLowUsd) continue
+      if (leftUsd >= creditsLowUsd) continue
       raise({
         type: 'credits.low',
         object: { kind: 'organization', id: organizationId, name: organizationId, workspaceId: null },

@@ -36,6 +36,8 @@ export interface AlertStore {
   ): Promise<readonly TakenDelivery[]>
   /** Ends a delivery (null), or has it tried again from `dueMs`. */
   settle(alertId: string, receiver: string, dueMs: number | null): Promise<void>
+  /** True if this alert was raised before, for whatever receiver. */
+  isKnown(alertId: string): Promise<boolean>
   /** The newest alert of these types about an object. */
   latest(
     types: readonly string[],

@@ -46,6 +46,10 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .where('receiver', '=', receiver)
         .execute()
     },
+    async isKnown(alertId) {
+      const query = db.selectFrom('alertDeliveries').select('alertId').where('alertId', '=', alertId)
+      return (await query.limit(1).executeTakeFirst()) !== undefined
+    },
     async latest(types, object) {
       const row = await db
         .selectFrom('alertDeliveries')
