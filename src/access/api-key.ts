@@ -6,6 +6,8 @@ import {
   DEFAULT_WORKSPACE_ID,
   type KeyKind,
   type KeyRecord,
+  type KeyRole,
+  type KeySecret,
 } from '../storage/store.ts'
 
 const PREFIXES: Readonly<Record<KeyKind, string>> = { inference: 'sk-gw-v1-', management: 'sk-gw-mgmt-' }
@@ -53,28 +55,48 @@ export interface ApiKeyOptions {
   readonly workspaceId?: string | null
   /** ISO 8601 UTC. */
   readonly expiresAt?: string | null
+  /** Of a management key. */
+  readonly role?: KeyRole | null
 }
 
 /** Makes the record of a key of valid form. */
 export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): KeyRecord {
   const now = isoInstant(settings.clock.nowMs())
-  const secret = key.slice(PREFIXES[kind].length)
   return {
     hash: hashKey(key),
     kind,
     name: settings.name,
-    label: `${PREFIXES[kind]}${secret.slice(0, LABEL_CHARACTERS)}...${secret.slice(-LABEL_CHARACTERS)}`,
+    label: labelOf(key, kind),
     organizationId: DEFAULT_ORGANIZATION_ID,
     workspaceId: settings.workspaceId ?? DEFAULT_WORKSPACE_ID,
     disabled: false,
     expiresAt: settings.expiresAt ?? null,
+    secretExpiresAt: null,
     limit: null,
     limitReset: null,
     includeByokInLimit: false,
     creatorUserId: null,
+    role: settings.role ?? null,
+    traceTrusted: false,
     createdAt: now,
     updatedAt: now,
+    rotatedAt: null,
   }
+}
+
+function labelOf(key: string, kind: KeyKind): string {
+  const secret = key.slice(PREFIXES[kind].length)
+  return `${PREFIXES[kind]}${secret.slice(0, LABEL_CHARACTERS)}...${secret.slice(-LABEL_CHARACTERS)}`
+}
+
+/** Makes one more secret for a key. `key` itself is stored nowhere: show it once. */
+export function createSecret(
+  kind: KeyKind,
+  clock: Clock,
+): { key: string; secret: Omit<KeySecret, 'expiresAt'> } {
+  const key = generateKey(kind)
+  const secret = { hash: hashKey(key), label: labelOf(key, kind), createdAt: isoInstant(clock.nowMs()) }
+  return { key, secret }
 }
 
 /** Makes a new key with its record. The key itself is stored nowhere: show it once. */

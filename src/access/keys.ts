@@ -1,6 +1,6 @@
 /**
  * Authentication: looks up the API key in the Authorization header. Hot path: a known key costs one hash and one cache
- * lookup, synchronously. Concurrent requests with the same key share one read of the store.
+ * lookup, synchronously, by whichever of its secrets. Concurrent requests with the same key share one read of the store.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
@@ -12,7 +12,7 @@ import { whenReady } from '../ready.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
 
-export { createKey } from './api-key.ts'
+export { createKey, createSecret } from './api-key.ts'
 
 /** `freshMs` is also the longest a disabled key stays valid if its invalidation is lost. */
 export interface ApiKeysOptions extends Partial<StoreCacheLimits> {
@@ -37,6 +37,8 @@ interface Known {
   readonly record: KeyRecord
   /** Wall clock; infinite when the key does not expire. */
   readonly expiresAtMs: number
+  /** When this secret of the key, or the key, expires. */
+  readonly endsAtMs: number
 }
 
 /** The API keys of all organizations, cached. */
@@ -44,10 +46,12 @@ export class ApiKeys {
   readonly #keys: Store['keys']
   readonly #clock: Clock
   readonly #unknownMs: number
-  /** By hash. */
+  /** By the hash of a secret; that of the first one names the key. */
   readonly #known: StoreCache<KeyRecord | null, Known | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
+  /** Later secrets in the cache, by the hash of the key. */
+  readonly #later: LRUCache<string, Set<string>>
 
   constructor(options: ApiKeysOptions) {
     const { store, maxKeys, maxUnknown, unknownMs, ...others } = { ...DEFAULTS, ...options }
@@ -59,9 +63,10 @@ export class ApiKeys {
       plural: 'API keys',
       maxEntries: maxKeys,
       make: withExpiry,
-      onLoad: (hash, known) => this.#noteUnknown(hash, known),
+      onLoad: (hash, known) => this.#note(hash, known),
     })
     this.#unknown = new LRUCache({ max: maxUnknown })
+    this.#later = new LRUCache({ max: maxKeys, dispose: hashes => this.#drop(hashes) })
   }
 
   /**
@@ -69,21 +74,28 @@ export class ApiKeys {
    * @throws (or rejects with) GatewayError `authentication`, or `service_unavailable` when the store fails.
    */
   authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
-    return this.find(hashKey(bearerKey(authorization)))
+    return this.bySecret(hashKey(bearerKey(authorization)))
   }
 
-  /** As `authenticate`, for a key that a request in the store names by its hash. */
+  /** As `authenticate`, by the hash of a secret. */
+  bySecret(hash: string): KeyRecord | Promise<KeyRecord> {
+    const known = this.#known.get(hash)
+    return known === undefined ? this.#load(hash, true) : this.#admit(known, true)
+  }
+
+  /** The key that is named by the hash of its first secret, whether that one has ended or not. Throws as above. */
   find(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.get(hash)
-    if (known !== undefined) return this.#admit(known)
-    if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()
-    return this.#load(hash)
+    return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
   }
 
-  /** Call it after the record of a key was added, changed or removed. */
+  /** Call it after the record of a key, or one of its secrets, was added, changed or removed. */
   invalidate(hash: string): void {
     this.#known.invalidate(hash)
     this.#unknown.delete(hash)
+    this.#later.delete(hash)
+    // One that reads by a later secret does not know yet which key it has.
+    this.#known.dropReads()
   }
 
   /** Makes every key be read again before its next use; known records stay valid only while the store fails. */
@@ -92,33 +104,64 @@ export class ApiKeys {
     this.#unknown.clear()
   }
 
-  #load(hash: string): KeyRecord | Promise<KeyRecord> {
+  #load(hash: string, bySecret: boolean): KeyRecord | Promise<KeyRecord> {
+    if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()
     const known = this.#known.load(hash, () => this.#keys.find(hash))
-    return whenReady(known, each => this.#admit(each))
+    return whenReady(known, each => this.#admit(each, bySecret))
   }
 
-  #noteUnknown(hash: string, known: Known | null): void {
+  #note(hash: string, known: Known | null): void {
     if (known === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
-    else this.#unknown.delete(hash)
+    else {
+      this.#unknown.delete(hash)
+      const { record } = known
+      if (record.hash !== hash) this.#noteLater(record.hash, hash)
+    }
   }
 
-  #admit(known: Known | null): KeyRecord {
+  #noteLater(hash: string, later: string): void {
+    const hashes = this.#later.get(hash)
+    if (hashes === undefined) this.#later.set(hash, new Set([later]))
+    else hashes.add(later)
+  }
+
+  #drop(hashes: ReadonlySet<string>): void {
+    for (const hash of hashes) this.#known.invalidate(hash)
+  }
+
+  #admit(known: Known | null, bySecret: boolean): KeyRecord {
     if (known === null) throw invalidKey()
     if (known.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
+    const nowMs = this.#clock.nowMs()
     // An unreadable date counts as past.
-    if (!(this.#clock.nowMs() < known.expiresAtMs))
-      throw new GatewayError('authentication', 'This API key has expired')
-    return known.record
+    if (nowMs < (bySecret ? known.endsAtMs : known.expiresAtMs)) return known.record
+    if (nowMs < known.expiresAtMs) {
+      throw new GatewayError('authentication', 'This API key was rotated, and its old secret has expired')
+    }
+    throw new GatewayError('authentication', 'This API key has expired')
   }
 }
 
 function withExpiry(record: KeyRecord | null): Known | null {
   if (record === null) return null
-  const { expiresAt } = record
-  return { record, expiresAtMs: expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt) }
+  const expiresAtMs = untilMs(record.expiresAt)
+  const secretMs = untilMs(record.secretExpiresAt)
+  return { record, expiresAtMs, endsAtMs: Math.min(expiresAtMs, secretMs) }
+}
+
+function untilMs(expiresAt: string | null): number {
+  return expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
 }
 
 const SCHEME = /^bearer /i
+
+/**
+ * The hash of the key in an Authorization header, for `bySecret`.
+ * @throws GatewayError `authentication`
+ */
+export function secretHash(authorization: string | undefined): string {
+  return hashKey(bearerKey(authorization))
+}
 
 /** Only a text of valid form is hashed or looked up. */
 function bearerKey(authorization: string | undefined): string {

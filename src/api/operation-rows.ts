@@ -1,4 +1,5 @@
 /** Rows of operations, by the kind of key that may use them. */
+import type { KeyRole } from '../storage/store.ts'
 import type { Handler, Method, Operation } from './operation.ts'
 
 /** Method, blank and path below `/v1`: the beginning of a row. */
@@ -19,14 +20,15 @@ export function read(address: OperationAddress, id: string, summary: string, han
   return { ...row(address, id, summary, handler, 0), key: 'any' }
 }
 
-export function manage(
-  address: OperationAddress,
-  id: string,
-  summary: string,
-  handler: Handler,
-  bodyLimitBytes = 0,
-) {
-  return { ...row(address, id, summary, handler, bodyLimitBytes), key: 'management' } as const
+/** For management keys of a role, and of those that may more. */
+export function manage(role: KeyRole) {
+  return (
+    address: OperationAddress,
+    id: string,
+    summary: string,
+    handler: Handler,
+    bodyLimitBytes = 0,
+  ): Operation => ({ ...row(address, id, summary, handler, bodyLimitBytes), key: 'management', role })
 }
 
 export function row(

@@ -8,7 +8,7 @@ import type { Held } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { RequestSignal } from '../signal.ts'
-import type { KeyRecord } from '../storage/store.ts'
+import type { KeyRecord, KeyRole } from '../storage/store.ts'
 import type { TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 
@@ -199,12 +199,19 @@ interface OperationBase {
 export type Operation = OperationBase &
   (
     | {
-        readonly key: Exclude<KeyNeed, 'none'>
+        readonly key: Exclude<KeyNeed, 'management' | 'none'>
         readonly accept: 'json' | 'none'
         readonly handler: Handler
       }
     | {
-        readonly key: Exclude<KeyNeed, 'none'>
+        readonly key: 'management'
+        /** The least role that may use it. */
+        readonly role: KeyRole
+        readonly accept: 'json' | 'none'
+        readonly handler: Handler
+      }
+    | {
+        readonly key: Exclude<KeyNeed, 'management' | 'none'>
         readonly accept: 'raw'
         readonly media: 'json' | 'any'
         readonly handler: RawHandler

@@ -1,11 +1,13 @@
-/** `sluice keys`: creates and lists keys in the configured store. */
-import { createKey } from '../access/keys.ts'
+/** `sluice keys`: creates, lists and rotates keys in the configured store. */
+import { KEY_ROLES } from '../access/key-roles.ts'
+import { createKey, createSecret } from '../access/keys.ts'
 import { isoInstant, systemClock } from '../clock.ts'
 import { loadConfig, processEnvironment } from '../config/config.ts'
+import { KEY_OVERLAP_MAX_SECONDS, KEY_SECRETS_MAX } from '../protocol/limits.ts'
 import type { AuditAction, AuditEntry, AuditObject } from '../storage/audit.ts'
 import { openStore } from '../storage/open.ts'
-import { DEFAULT_ORGANIZATION_ID, type Store } from '../storage/store.ts'
-import { CONFIG_OPTION, type Command, type Given, UsageError } from './command.ts'
+import { ConflictError, DEFAULT_ORGANIZATION_ID, type KeyRecord, type Store } from '../storage/store.ts'
+import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
 import { configWords, print } from './outcome.ts'
 
 export const keysCreate: Command = {
@@ -14,16 +16,22 @@ export const keysCreate: Command = {
   options: {
     name: { value: 'NAME', required: true, does: 'name of the key in lists' },
     management: { does: 'a management key; it makes and changes keys, and cannot call models' },
+    role: {
+      value: 'ROLE',
+      does: 'what a management key may do: viewer reads, operator changes keys and rules, admin (default) everything',
+    },
     config: CONFIG_OPTION,
   },
   async run(given) {
     const { name, management } = given
     if (typeof name !== 'string' || name.trim() === '') throw new UsageError('--name: expects NAME')
+    const role = roleFrom(given)
     await withStore(given, async store => {
       const { key, record } = createKey({
         kind: management === true ? 'management' : 'inference',
         name,
         clock: systemClock,
+        role,
       })
       await store.audited(
         ({ keys }) => keys.add(record),
@@ -49,6 +57,79 @@ export const keysList: Command = {
     })
     return 0
   },
+}
+
+export const keysRotate: Command = {
+  name: 'keys rotate',
+  does: 'give a key a new secret and show it once; the old one ends after the overlap',
+  argument: 'HASH|NAME',
+  options: {
+    overlap: {
+      value: 'TIME',
+      required: true,
+      does: 'how long the old secret goes on: 0, or a number with s, m, h or d, up to 30d',
+    },
+    config: CONFIG_OPTION,
+  },
+  async run(given, argument) {
+    const overlapSeconds = overlapFrom(given)
+    await withStore(given, async store => {
+      const { hash, kind, name } = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
+      const { key, secret } = createSecret(kind, systemClock)
+      const endsAt = isoInstant(systemClock.nowMs() + overlapSeconds * 1000)
+      try {
+        await store.audited(
+          ({ keys }) => keys.rotate(DEFAULT_ORGANIZATION_ID, hash, secret, endsAt, KEY_SECRETS_MAX),
+          () => auditEntry('key.rotate', { kind: 'key', id: hash, name }),
+        )
+      } catch (thrown) {
+        if (!(thrown instanceof ConflictError)) throw thrown
+        throw new CommandError(
+          `the key has ${KEY_SECRETS_MAX} valid secrets, which is the most: wait until one has expired, or use --overlap 0`,
+        )
+      }
+      print(key)
+      process.stderr.write(
+        `Shown only now; the store keeps its hash. The old secret ends at ${endsAt}; a gateway that runs may take 30 s to read this.\n`,
+      )
+    })
+    return 0
+  },
+}
+
+/** @throws UsageError */
+function roleFrom({ role, management }: Given): KeyRecord['role'] {
+  if (role === undefined) return null
+  if (management !== true) throw new UsageError('--role: only a management key has one: add --management')
+  const known = KEY_ROLES.find(each => each === role)
+  if (known === undefined) throw new UsageError(`--role: expects one of ${KEY_ROLES.join(', ')}`)
+  return known
+}
+
+const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 }
+
+/** Seconds. @throws UsageError */
+function overlapFrom({ overlap }: Given): number {
+  // Without a unit only 0 is clear.
+  const [, number, unit = ''] = /^(\d{1,7})([smhd])$/.exec(overlap === '0' ? '0s' : String(overlap)) ?? []
+  const seconds = Number(number) * (UNIT_SECONDS[unit] ?? Number.NaN)
+  if (!(seconds <= KEY_OVERLAP_MAX_SECONDS)) {
+    throw new UsageError('--overlap: expects 0, or a time such as 90s, 30m, 1h or 7d, up to 30d')
+  }
+  return seconds
+}
+
+/** @throws CommandError unless it is the hash or the name of exactly one key */
+function keyNamed(keys: readonly KeyRecord[], text: string): KeyRecord {
+  const found = keys.filter(({ hash, name }) => hash === text || name === text)
+  const [key] = found
+  if (key === undefined)
+    throw new CommandError('no key has this hash or name; sluice keys list shows all of them')
+  if (found.length > 1)
+    throw new CommandError(
+      `${found.length} keys have this name; give the hash of one: ${found.map(({ hash }) => hash).join(', ')}`,
+    )
+  return key
 }
 
 /** The audit record of a change made by the command line. */

@@ -25,7 +25,7 @@ export const tracingSettings = group({
   keepSlowerThanMs: setting(Milliseconds, 'requests that take longer are slow', { default: 5_000 }),
   trust: setting(
     oneOf(TRACE_TRUST),
-    'whose sampled flag in `traceparent` decides in place of `share`: of every caller (`always`), of none (`never`), or of trusted keys (`keys`). No key can be marked as trusted yet, so `keys` is `never`',
+    'whose sampled flag in `traceparent` decides in place of `share`: of every caller (`always`), of none (`never`), or of [keys](management.md#keys) with `trace_trusted` (`keys`)',
     { default: 'keys' },
   ),
   timeoutMs: setting(Milliseconds, 'time that the collector has for its answer', { default: 10_000 }),

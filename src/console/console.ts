@@ -4,7 +4,8 @@
  * thread; nothing here is on the way of a client's request.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { ApiKeys } from '../access/keys.ts'
+import { requireRole } from '../access/key-roles.ts'
+import { ApiKeys, secretHash } from '../access/keys.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
@@ -41,6 +42,8 @@ const WAITING_MAX_BYTES = 4 << 20
 
 interface OpenViewer {
   readonly keyHash: string
+  /** Of the secret that the viewer sent. */
+  readonly secretHash: string
   readonly response: ServerResponse
 }
 
@@ -120,10 +123,11 @@ export class Console {
     const key = await this.#authenticate(request)
     if (name === 'try') {
       requireMethod(request, 'POST')
+      requireRole(key, 'operator', 'A trial')
       return await this.#trials.run(request, response)
     }
     requireMethod(request, 'GET')
-    if (name === 'live') return await this.#watch(key, response)
+    if (name === 'live') return await this.#watch(key, request, response)
     const view = this.#views.get(name)
     if (view === undefined) throw new GatewayError('not_found', 'Not found')
     const [, query = ''] = (request.url ?? '').split('?', 2)
@@ -144,11 +148,11 @@ export class Console {
     return key
   }
 
-  async #watch(key: KeyRecord, response: ServerResponse): Promise<void> {
+  async #watch(key: KeyRecord, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.#viewers.size >= VIEWERS_MAX) {
       throw new GatewayError('rate_limit_exceeded', `At most ${VIEWERS_MAX} consoles can be open at once`)
     }
-    const viewer = { keyHash: key.hash, response }
+    const viewer = { keyHash: key.hash, secretHash: secretHash(request.headers.authorization), response }
     this.#viewers.add(viewer)
     const closed = new Promise<void>(resolve => {
       response.on('close', () => {
@@ -186,10 +190,10 @@ export class Console {
     })
   }
 
-  /** Lets a viewer go whose key is no longer valid. */
-  async #check({ keyHash, response }: OpenViewer): Promise<void> {
+  /** Lets a viewer go whose key, or secret of it, is no longer valid. */
+  async #check({ secretHash, response }: OpenViewer): Promise<void> {
     try {
-      await this.#keys.find(keyHash)
+      await this.#keys.bySecret(secretHash)
     } catch (thrown) {
       // While the database is away nobody knows; what is shown is known already.
       if (toGatewayError(thrown).code !== 'authentication' || response.writableEnded) return

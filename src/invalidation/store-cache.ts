@@ -116,6 +116,11 @@ export class StoreCache<Found, Value> {
     this.#reads.drop(name)
   }
 
+  /** Lets no read under way be kept: each may have what was before a change. */
+  dropReads(): void {
+    this.#reads.dropAll()
+  }
+
   /** Drops all names that were loaded with this owner. */
   invalidateOwner(owner: string): void {
     // A copy: the cache cannot be iterated while entries are deleted.

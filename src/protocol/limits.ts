@@ -98,6 +98,10 @@ export const LOGPROBS_MAX_COMMAS = 2_000_000
 
 /** Characters of the names of keys, credentials and workspaces, which people read in lists. */
 export const RECORD_NAME_MAX_CHARS = 255
+/** How long the old secrets of an API key go on after a rotation: 30 days. */
+export const KEY_OVERLAP_MAX_SECONDS = 30 * 86_400
+/** Secrets of one API key that live at once: a rotation each day with an overlap of a week has eight. */
+export const KEY_SECRETS_MAX = 10
 export const WORKSPACE_NAME_MAX_CHARS = 100
 export const WORKSPACE_DESCRIPTION_MAX_CHARS = 500
 /** At most 50 characters, words of lowercase letters and digits with single hyphens between. */

@@ -98,6 +98,7 @@ function providerOf(
       hosts: row.hosts,
       authors: row.authors,
       promptCaching: row.promptCaching,
+      propagateTrace: row.propagateTrace,
     }),
     slug: row.slug,
     name: row.name ?? displayName(row.slug) ?? row.slug,

@@ -213,6 +213,8 @@ export interface Provider {
   readonly onAbort: AbortPolicy
   /** Absent: as the setting says. */
   readonly promptCaching?: PromptCaching
+  /** True: it gets the caller's `tracestate`. Absent: false. */
+  readonly propagateTrace?: boolean
   /** Absent: directly, unless the environment names a proxy. */
   readonly egress?: Egress
   /** Base URLs of formats that the provider speaks elsewhere. Absent: none. */

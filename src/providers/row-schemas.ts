@@ -122,6 +122,10 @@ export const ProviderSchema = Type.Object(
       'share of the catalogue price that is charged for requests run by the batch service; default: `"0.5"`',
     ),
     promptCaching: field(oneOf(PROMPT_CACHING), 'overrides the setting `promptCaching` for this provider'),
+    propagateTrace: field(
+      Type.Boolean(),
+      "true: the caller's `tracestate` goes to the provider beside [`traceparent`](tracing.md); default: false",
+    ),
     accounting: field(
       Type.Object(
         { onAbort: required(oneOf(ABORT_POLICIES), 'as `accounting.onAbort`, for this provider') },

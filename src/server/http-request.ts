@@ -2,6 +2,7 @@
  * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Knows nothing of the HTTP
  * library. Code inside the library's callbacks only records state; every answer leaves in a later turn.
  */
+import { requireRole } from '../access/key-roles.ts'
 import { Admission, type AdmissionOwner } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'
 import { workInTurn } from '../admission/large-turns.ts'
@@ -276,8 +277,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     key: KeyRecord,
   ): void | Promise<void> {
     this.key = key
+    if (this.trace !== null) this.trace.isTrusted = key.traceTrusted
     const need = operation.key
     if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
+    if (operation.key === 'management') requireRole(key, operation.role)
     const mayWait = this.generates && this.#body instanceof BodyBuffer
     this.#held.keyHash = key.hash
     // As far as its head tells, and by what has come where that tells nothing.

@@ -9,6 +9,7 @@ export interface AuditObject {
 
 export type AuditAction =
   | `${'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail'}.${'create' | 'update' | 'delete'}`
+  | 'key.rotate'
   | `guardrail.${'assign' | 'unassign'}`
   | 'credit.create'
   | 'vault.rotate'

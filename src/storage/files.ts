@@ -52,7 +52,7 @@ export interface FilePage {
 export interface NewPassage {
   readonly number: number
   readonly text: string
-  /** The words by which it is found, apart by blanks: see search-words.ts. */
+  /** The words by which it is found, apart by blanks: see tasks/search-words.ts. */
   readonly words: string
 }
 

@@ -14,43 +14,12 @@ import type {
   GuardrailChange,
   GuardrailRecord,
 } from './guardrails.ts'
+import type { KeyChange, KeyRecord, KeySecret } from './keys.ts'
 import type { LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 
+export type { KeyChange, KeyKind, KeyRecord, KeyRole, KeySecret, LimitReset } from './keys.ts'
 export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
-
-export type KeyKind = 'inference' | 'management'
-
-/** A stored API key: its SHA-256, never the key itself. */
-export interface KeyRecord {
-  /** SHA-256 of the key, 64 lowercase hexadecimal characters. */
-  readonly hash: string
-  readonly kind: KeyKind
-  readonly name: string
-  /** Masked form for display, e.g. `sk-gw-v1-abc...123`. */
-  readonly label: string
-  readonly organizationId: string
-  readonly workspaceId: string | null
-  readonly disabled: boolean
-  /** ISO 8601 UTC; null: never. */
-  readonly expiresAt: string | null
-  /** Spending limit for each period of `limitReset`, or in total; null: no limit. */
-  readonly limit: MicroUsd | null
-  readonly limitReset: LimitReset | null
-  /** True if requests on own provider credentials count towards the limit. */
-  readonly includeByokInLimit: boolean
-  readonly creatorUserId: string | null
-  readonly createdAt: string
-  readonly updatedAt: string
-}
-
-/** Period of a spending limit. Days begin at midnight UTC, weeks on Monday. */
-export type LimitReset = 'daily' | 'weekly' | 'monthly'
-
-/** Changes to a key; absent fields stay. */
-export type KeyChange = Partial<
-  Pick<KeyRecord, 'name' | 'disabled' | 'expiresAt' | 'limit' | 'limitReset' | 'includeByokInLimit'>
->
 
 /** A part of a list, with the length of the whole list. */
 export interface Page<Item> {
@@ -65,13 +34,14 @@ export interface PageRequest {
 
 /** API keys of all organizations, for authentication and start-up. */
 export interface KeyStore {
+  /** The key that has, or had, a secret of this hash; label and expiry of the secret are in the record. */
   find(hash: string): Promise<KeyRecord | null>
-  /** Adds the key. Returns false if its hash exists already; that key stays unchanged. */
+  /** Adds the key. Returns false if a key or secret of its hash exists already, which stays unchanged. */
   add(record: KeyRecord): Promise<boolean>
   /** Newest first. */
   list(organizationId: string): Promise<readonly KeyRecord[]>
   count(): Promise<number>
-  /** True if a key of this hash was deleted. */
+  /** True if a key or secret of this hash was deleted. */
   wasRemoved(hash: string): Promise<boolean>
 }
 
@@ -93,7 +63,21 @@ export interface KeyAdministration {
     change: KeyChange,
     updatedAt: string,
   ): Promise<KeyRecord | null>
-  /** Returns true if there was one. Its usage stays in the ledger, and its hash is remembered (`wasRemoved`). */
+  /**
+   * Gives the key one more secret; those that it has end at `endsAt`, or earlier if they did so before. Those that have
+   * ended are removed. Null if there is no such key.
+   * @throws ConflictError `secrets` if more than `most` would live
+   */
+  rotate(
+    organizationId: string,
+    hash: string,
+    secret: Pick<KeySecret, 'hash' | 'label' | 'createdAt'>,
+    endsAt: string,
+    most: number,
+  ): Promise<KeyRecord | null>
+  /** Its secrets that live at a time, the newest first; empty if there is no such key. */
+  secrets(organizationId: string, hash: string, now: string): Promise<readonly KeySecret[]>
+  /** Returns true if there was one. Its usage stays in the ledger, and its hashes are kept for `wasRemoved`. */
   remove(organizationId: string, hash: string): Promise<boolean>
   /** The hashes that are keys of the organization, and of the workspace if given. */
   known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>

@@ -6,7 +6,7 @@ import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { FileText } from './files.ts'
-import type { DeclaredRegion, KeyKind, LimitReset } from './store.ts'
+import type { DeclaredRegion, KeyKind, KeyRole, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
 /** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers, sums are not. */
@@ -29,11 +29,24 @@ export interface ApiKeysTable {
   limitReset: LimitReset | null
   includeByokInLimit: Flag
   creatorUserId: string | null
+  role: KeyRole | null
+  traceTrusted: Flag
   createdAt: string
   updatedAt: string
+  rotatedAt: string | null
 }
 
-/** Keys that were deleted. */
+/** All secrets of keys that were rotated. */
+export interface KeySecretsTable {
+  hash: string
+  /** The first secret's hash. */
+  keyHash: string
+  label: string
+  createdAt: string
+  expiresAt: string | null
+}
+
+/** Keys that were deleted, and secrets of others that have ended. */
 export interface RemovedKeysTable {
   hash: string
 }
@@ -360,6 +373,7 @@ export interface Tables {
   catalogueSources: CatalogueSourcesTable
   serviceJobs: ServiceJobsTable
   apiKeys: ApiKeysTable
+  keySecrets: KeySecretsTable
   removedKeys: RemovedKeysTable
   workspaces: WorkspacesTable
   endUsers: EndUsersTable

@@ -3,11 +3,11 @@
  * serving event loops. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
 import type { FileText, NewPassage } from '../storage/files.ts'
-import { searchWords } from '../storage/search-words.ts'
 import { type Store, StoreError } from '../storage/store.ts'
 import { fileSource } from './batches/file-source.ts'
 import { readFully } from './batches/json-scanner.ts'
 import { pdfText } from './pdf-text.ts'
+import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'
 
 export interface IndexFileInput {

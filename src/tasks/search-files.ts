@@ -3,9 +3,9 @@
  * would hold up the event loop that serves. Task worker, bulk.
  */
 import type { FoundPassage, PassageQuery, WorkspacePlace } from '../storage/files.ts'
-import { searchWords } from '../storage/search-words.ts'
 import { type Store, StoreError } from '../storage/store.ts'
 import { type AttributeFilter, hasAttributes } from './attribute-filter.ts'
+import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'
 
 export interface SearchFilesInput extends WorkspacePlace {

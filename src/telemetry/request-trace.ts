@@ -58,6 +58,8 @@ export class RequestTrace {
   state: string | null = null
   /** The flag of the caller; null: it has said nothing. */
   askedFor: boolean | null = null
+  /** The API key of the request may decide whether it is kept. */
+  isTrusted = false
   /** The caller has chosen the id of the trace. */
   isOfCaller = false
   readonly exchanges: ExchangeNotes[] = []
@@ -215,6 +217,11 @@ export class ExchangeSpans {
   /** The header that a provider gets with an attempt. */
   header({ spanId }: AttemptNotes): string {
     return traceParent(this.#request.traceId, spanId, this.#request.isSampled)
+  }
+
+  /** The `tracestate` of the caller, for providers that take part in its trace. */
+  get state(): string | null {
+    return this.#request.state
   }
 
   /** Ends an attempt. `cost`: of the running turn, which the last attempt of a turn decides. */

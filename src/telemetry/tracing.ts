@@ -99,14 +99,13 @@ export class Tracing {
   /** Failed and slow ones are kept, whatever a flag says. */
   #isKept(trace: RequestTrace, { error, outcome, durationMs }: ExchangeLine): boolean {
     if (outcome === 'failed' || outcome === 'refused' || error != null) return true
-    const isHidden = this.#terms.trust === 'always' && trace.askedFor === false
+    const isHidden = trace.askedFor === false && this.#trusts(trace)
     return !isHidden && (durationMs > this.#terms.keepSlowerThanMs || this.#isChosen(trace))
   }
 
   #hasRoom(trace: RequestTrace, { key }: ExchangeLine): boolean {
-    const { share, trust } = this.#terms
     // A caller that chooses an id can choose one that is kept.
-    const mayChoose = share === 1 || trust === 'always' || !trace.isOfCaller
+    const mayChoose = this.#terms.share === 1 || !trace.isOfCaller || this.#trusts(trace)
     if (mayChoose && this.#isChosen(trace)) return true
     const count = (this.#unchosen.get(key) ?? 0) + 1
     this.#unchosen.set(key, count)
@@ -114,9 +113,15 @@ export class Tracing {
   }
 
   /** All gateways choose the same traces: the last 52 bits of the id decide. */
-  readonly #isChosen = ({ traceId, askedFor }: RequestTrace): boolean => {
-    if (askedFor !== null && this.#terms.trust === 'always') return askedFor
+  readonly #isChosen = (trace: RequestTrace): boolean => {
+    const { traceId, askedFor } = trace
+    if (askedFor !== null && this.#trusts(trace)) return askedFor
     return Number.parseInt(traceId.slice(-13), 16) < this.#terms.share * 2 ** 52
+  }
+
+  #trusts({ isTrusted }: RequestTrace): boolean {
+    const { trust } = this.#terms
+    return trust === 'always' || (isTrusted && trust === 'keys')
   }
 }
 

@@ -1,15 +1,15 @@
 import t, { type Test } from 'tap'
-import { createKey, generateKey } from '../../src/access/api-key.ts'
+import { createKey, createSecret, generateKey } from '../../src/access/api-key.ts'
 import { ApiKeys, type ApiKeysOptions } from '../../src/access/keys.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { openStore } from '../../src/storage/open.ts'
-import type { KeyRecord, KeyStore } from '../../src/storage/store.ts'
+import type { KeyRecord, Store } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 interface Setup {
   readonly ring: ApiKeys
   readonly clock: TestClock
-  readonly keys: KeyStore
+  readonly keys: Store['keys']
   /** How often the store was asked. */
   asked(): number
   /** From now on the store fails, never answers, or works. */
@@ -293,3 +293,55 @@ t.test(
     t.equal(s.asked(), asked + 1, 'unknown ones too')
   },
 )
+
+/** Gives a key one more secret; the older ones end after the overlap. */
+async function rotated({ keys, ring, clock }: Setup, hash: string, overlapMs: number): Promise<string> {
+  const { key, secret } = createSecret('inference', clock)
+  const endsAt = new Date(clock.nowMs() + overlapMs).toISOString()
+  await keys.rotate('org_default', hash, secret, endsAt, 10)
+  ring.invalidate(hash)
+  return key
+}
+
+const ENDED = 'authentication: This API key was rotated, and its old secret has expired'
+
+t.test('a rotated key is one key by each of its secrets, until each has ended', async t => {
+  const s = await setup(t)
+  const { key, record } = await added(s)
+  await attempt(s.ring, `Bearer ${key}`)
+  const next = await rotated(s, record.hash, 60_000)
+  const [old, fresh] = [await attempt(s.ring, `Bearer ${key}`), await attempt(s.ring, `Bearer ${next}`)]
+  t.match(old, { hash: record.hash, label: record.label, secretExpiresAt: /^2/ })
+  t.match(fresh, { hash: record.hash, secretExpiresAt: null })
+  t.not((fresh as KeyRecord).label, record.label, 'each secret is known by its label')
+  const asked = s.asked()
+  s.clock.advance(20_000)
+  await attempt(s.ring, `Bearer ${key}`)
+  await attempt(s.ring, `Bearer ${next}`)
+  t.equal(s.asked(), asked, 'both are cached')
+  s.clock.advance(40_000)
+  t.equal(await attempt(s.ring, `Bearer ${key}`), ENDED, 'also while it is cached')
+  t.type(await attempt(s.ring, `Bearer ${next}`), 'object')
+  t.match(await s.ring.find(record.hash), { hash: record.hash }, 'what is stored by its name goes on')
+})
+
+t.test('a change of a key is seen by each of its secrets', async t => {
+  const s = await setup(t)
+  const { key, record } = await added(s)
+  const later = [await rotated(s, record.hash, 60_000), await rotated(s, record.hash, 60_000)]
+  for (const each of [key, ...later]) t.type(await attempt(s.ring, `Bearer ${each}`), 'object')
+  await s.keys.change('org_default', record.hash, { disabled: true }, record.updatedAt)
+  s.ring.invalidate(record.hash)
+  for (const each of [key, ...later])
+    t.equal(await attempt(s.ring, `Bearer ${each}`), 'authentication: This API key is disabled')
+  await s.keys.change('org_default', record.hash, { disabled: false }, record.updatedAt)
+  s.ring.invalidate(record.hash)
+  const slow = attempt(s.ring, `Bearer ${later[0]}`)
+  const last = await rotated(s, record.hash, 0)
+  await slow
+  for (const each of [key, ...later]) t.equal(await attempt(s.ring, `Bearer ${each}`), ENDED)
+  t.type(await attempt(s.ring, `Bearer ${last}`), 'object')
+  await s.keys.remove('org_default', record.hash)
+  s.ring.invalidate(record.hash)
+  for (const each of [key, ...later, last]) t.equal(await attempt(s.ring, `Bearer ${each}`), INVALID)
+})

@@ -31,6 +31,8 @@ const idOf = async (method: string, path: string, body: unknown, field = 'id') =
 t.test('every management change leaves one record, in the order of the changes', async t => {
   t.same((await call('GET', '/audit')).document, { data: [], total_count: 0 })
   const covered = new Set<string>()
+  /** Keys, each of which was shown once. */
+  const shown: string[] = []
   const expected: { action: string; object: object }[] = []
   /** Makes a change, and expects one record more. */
   const change = async (operation: string, path: string, body: unknown, action: string, object: object) => {
@@ -38,6 +40,7 @@ t.test('every management change leaves one record, in the order of the changes',
     const [method = ''] = operation.split(' ')
     const answer = await call(method, path, body)
     t.ok(answer.status < 300, `${operation}: ${answer.text}`)
+    if (answer.document['key'] !== undefined) shown.push(String(answer.document['key']))
     const id = answer.data?.['id'] ?? answer.data?.['hash']
     expected.unshift({ action, object: { ...(id === undefined ? {} : { id }), ...object } })
     const found = await records('?limit=100')
@@ -57,6 +60,13 @@ t.test('every management change leaves one record, in the order of the changes',
   const key = await change('POST /keys', '/keys', inWorkspace, 'key.create', { kind: 'key', name: 'K' })
   const named = { kind: 'key', id: key, name: 'L' }
   await change('PATCH /keys/{hash}', `/keys/${key}`, { name: 'L' }, 'key.update', named)
+  await change(
+    'POST /keys/{hash}/rotate',
+    `/keys/${key}/rotate`,
+    { overlap_seconds: 60 },
+    'key.rotate',
+    named,
+  )
   const guardrail = { kind: 'guardrail', name: 'G' }
   const guard = await change('POST /guardrails', '/guardrails', { name: 'G' }, 'guardrail.create', guardrail)
   const of = { ...guardrail, id: guard }
@@ -108,7 +118,8 @@ t.test('every management change leaves one record, in the order of the changes',
 
   const { text, document } = await call('GET', '/audit?limit=100')
   t.equal(document['total_count'], expected.length)
-  for (const hidden of [secret, gateway.managementKey, gateway.apiKey])
+  t.equal(shown.length, 2)
+  for (const hidden of [secret, gateway.managementKey, gateway.apiKey, ...shown])
     t.notOk(text.includes(hidden), 'never a key')
   const label = `${gateway.managementKey.slice(0, 14)}...${gateway.managementKey.slice(-3)}`
   for (const record of await records('?limit=100')) {
@@ -133,6 +144,7 @@ t.test('what is refused or changes nothing leaves no record', async t => {
     ['POST', '/keys', { name: '' }],
     ['PATCH', `/keys/${'0'.repeat(64)}`, { name: 'x' }],
     ['DELETE', `/keys/${'0'.repeat(64)}`, undefined],
+    ['POST', `/keys/${'0'.repeat(64)}/rotate`, { overlap_seconds: 0 }],
     ['POST', '/workspaces', { name: 'x', slug: 'default' }],
     ['PATCH', `/byok/${credential}`, {}],
     ['PATCH', `/guardrails/${guardrail}`, { name: 'H' }],
@@ -163,7 +175,26 @@ t.test('the command line leaves records too', async t => {
   const made = run('keys', 'create', '--name', 'by hand')
   t.equal(made.status, 0, made.stderr)
   t.equal(run('vault', 'rotate').status, 0)
-  const [rotated, created] = (await records('?limit=100')).toSorted((a, b) => Number(b.id) - Number(a.id))
+  const renewed = run('keys', 'rotate', 'by hand', '--overlap', '1h')
+  t.equal(renewed.status, 0, renewed.stderr)
+  t.equal(
+    (await call('GET', '/key', undefined, renewed.stdout.trim())).data['label'],
+    `${renewed.stdout.slice(0, 12)}...${renewed.stdout.trim().slice(-3)}`,
+  )
+  t.match((await call('GET', '/key', undefined, made.stdout.trim())).data, { secret_expires_at: /Z$/ })
+  for (const [words, told] of [
+    [['no such name', '--overlap', '0'], /no key has this hash or name/],
+    [['by hand', '--overlap', '60'], /--overlap: expects 0, or a time such as 90s/],
+    [['by hand', '--overlap', '31d'], /--overlap: expects/],
+    [['by hand'], /--overlap: is required: --overlap TIME/],
+  ] as const) {
+    const refused = run('keys', 'rotate', ...words)
+    t.not(refused.status, 0)
+    t.match(refused.stderr, told)
+  }
+  const [renewal, rotated, created] = (await records('?limit=100')).toSorted(
+    (a, b) => Number(b.id) - Number(a.id),
+  )
   t.match(rotated, { action: 'vault.rotate', object: { kind: 'vault', id: 'test', name: null } })
   t.match(created, {
     action: 'key.create',
@@ -171,7 +202,9 @@ t.test('the command line leaves records too', async t => {
     object: { kind: 'key', name: 'by hand' },
     client_address: null,
   })
-  t.notOk(JSON.stringify(created).includes(made.stdout.trim()))
+  t.match(renewal, { action: 'key.rotate', actor_label: 'command line', object: created?.object })
+  const { text } = await call('GET', '/audit?limit=100')
+  for (const { stdout } of [made, renewed]) t.notOk(text.includes(stdout.trim()))
 })
 
 t.test('the latest requests are listed, failed ones with their error', async t => {

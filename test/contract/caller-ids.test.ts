@@ -24,27 +24,27 @@ const provider = createServer((request, response) => {
 await new Promise<void>(done => provider.listen(0, '127.0.0.1', done))
 t.teardown(() => provider.close())
 
+const acme = {
+  slug: 'acme',
+  name: 'Acme',
+  format: 'openai-chat' as const,
+  baseUrl: `http://127.0.0.1:${(provider.address() as AddressInfo).port}`,
+  apiKey: 'acme-key',
+}
 const gateway = await startGateway({
-  providers: [
-    {
-      slug: 'acme',
-      name: 'Acme',
-      format: 'openai-chat',
-      baseUrl: `http://127.0.0.1:${(provider.address() as AddressInfo).port}`,
-      apiKey: 'acme-key',
-    },
-  ],
+  providers: [acme, { ...acme, slug: 'friend', propagateTrace: true }],
   models: [
-    {
-      id: 'acme/one',
-      name: 'One',
-      contextLength: 8000,
-      maxOutputTokens: 1000,
-      inputModalities: ['text'],
-      outputModalities: ['text'],
-      endpoints: [{ provider: 'acme', pricing: { prompt: '0.000001', completion: '0.000002' } }],
-    },
-  ] as never,
+    ['acme/one', 'acme'],
+    ['acme/two', 'friend'],
+  ].map(([id, slug]) => ({
+    id,
+    name: 'One',
+    contextLength: 8000,
+    maxOutputTokens: 1000,
+    inputModalities: ['text'],
+    outputModalities: ['text'],
+    endpoints: [{ provider: slug, pricing: { prompt: '0.000001', completion: '0.000002' } }],
+  })) as never,
 })
 t.teardown(() => gateway.close())
 
@@ -94,6 +94,22 @@ t.test("a caller's trace goes on unchanged, and its id is in the log line", asyn
   await ask({})
   t.notOk('traceparent' in (seen[2] ?? {}))
 })
+
+t.test(
+  "a provider that takes part in the caller's trace gets its state too, if that is well-formed",
+  async t => {
+    const model = { model: 'acme/two' }
+    seen.length = 0
+    await ask({ traceparent: PARENT, tracestate: 'a=1, b@c=2', baggage: 'secret=1' }, model)
+    t.match(seen[0], { traceparent: PARENT, tracestate: 'a=1,b@c=2' })
+    t.notOk('baggage' in (seen[0] ?? {}))
+    for (const headers of [{ tracestate: 'a=1' }, { traceparent: PARENT, tracestate: 'a=1,a=2' }, {}]) {
+      seen.length = 0
+      await ask(headers, model)
+      t.notOk('tracestate' in (seen[0] ?? {}), JSON.stringify(headers))
+    }
+  },
+)
 
 t.test('a log line tells who asked, for whom, and at what cost', async t => {
   const { line } = await ask(

@@ -186,9 +186,14 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
     const registered = await client.send(running.url, manage('POST', '/end-users', { user: secrets.endUser }))
     t.equal(registered.status, 201)
     const made = await client.send(running.url, manage('POST', '/keys', { name: 'shown once' }))
-    const { key } = JSON.parse(made.text) as { key: string }
+    const { key, data } = JSON.parse(made.text) as { key: string; data: { hash: string } }
     // From here on it is a secret like the others.
     scanner.add({ name: 'new API key', text: key })
+    const rotated = await client.send(
+      running.url,
+      manage('POST', `/keys/${data.hash}/rotate`, { overlap_seconds: 60 }),
+    )
+    scanner.add({ name: 'rotated API key', text: (JSON.parse(rotated.text) as { key: string }).key })
     for (const path of [
       '/keys',
       '/key',

@@ -41,6 +41,7 @@ t.test('a key is made: shown once, with every field of its record', async t => {
     name: 'Für Ünïcode 🔑',
     disabled: false,
     is_management_key: false,
+    role: null,
     limit: null,
     limit_remaining: null,
     limit_reset: null,
@@ -48,10 +49,13 @@ t.test('a key is made: shown once, with every field of its record', async t => {
     ...NOTHING_USED,
     created_at: '2026-07-16T12:00:00.000Z',
     updated_at: '2026-07-16T12:00:00.000Z',
+    rotated_at: null,
     expires_at: null,
     creator_user_id: null,
     external_user: null,
     workspace_id: 'ws_default',
+    trace_trusted: false,
+    secrets: [{ label: answer.data['label'], created_at: '2026-07-16T12:00:00.000Z', expires_at: null }],
   })
   t.same((await call('GET', `/keys/${hash}`)).data, answer.data)
   const used = await gateway.respond(
@@ -70,6 +74,7 @@ t.test('every setting is taken, and null is the same as absent', async t => {
     expires_at: '2026-12-31T23:59:59.5+02:00',
     workspace_id: 'ws_default',
     creator_user_id: 'user-1',
+    trace_trusted: true,
     external: null,
   })
   t.match(data, {
@@ -80,6 +85,7 @@ t.test('every setting is taken, and null is the same as absent', async t => {
     expires_at: '2026-12-31T21:59:59.500Z',
     workspace_id: 'ws_default',
     creator_user_id: 'user-1',
+    trace_trusted: true,
   })
   const nothing = await make({
     limit: null,
@@ -118,6 +124,8 @@ const BOTH: readonly (readonly [field: string, values: readonly unknown[]])[] = 
   ['limit_reset', ['yearly', '', 1]],
   ['include_byok_in_limit', ['yes', 1]],
   ['expires_at', BAD_TIMES],
+  ['trace_trusted', ['yes', 1]],
+  ['role', ['owner', '', 1]],
   ['hash', [unknownHash]],
   ['kind', ['management']],
   ['is_management_key', [true]],
@@ -170,6 +178,7 @@ t.test('a key is changed field by field; what is absent stays, null clears', asy
     [{ limit: 7.5 }, { limit_remaining: 7.5 }],
     [{ limit_reset: 'monthly' }, {}],
     [{ include_byok_in_limit: true }, {}],
+    [{ trace_trusted: true }, {}],
     [{ expires_at: '2027-06-01T00:00:00.000Z' }, {}],
     [{ limit: null, limit_reset: null, expires_at: null }, { limit_remaining: null }],
     [{ disabled: true }, {}],
@@ -358,7 +367,9 @@ t.test('GET /key tells either kind of key about itself', async t => {
     is_free_tier: false,
     is_management_key: false,
     is_provisioning_key: false,
+    role: null,
     expires_at: '2027-01-01T00:00:00.000Z',
+    secret_expires_at: null,
     creator_user_id: null,
     organization_id: 'org_default',
     workspace_id: 'ws_default',
@@ -368,7 +379,7 @@ t.test('GET /key tells either kind of key about itself', async t => {
   })
   t.match(await call('GET', '/key'), {
     status: 200,
-    data: { is_management_key: true, is_provisioning_key: true },
+    data: { is_management_key: true, is_provisioning_key: true, role: 'admin' },
   })
 })
 

@@ -361,6 +361,10 @@ t.test('keys', async () => {
   keyHash = hash
   await ask('getKey', { params: { hash } })
   await ask('updateKey', { params: { hash }, body: { name: 'CD', expires_at: '2030-01-01T00:00:00Z' } })
+  await ask('rotateKey', { params: { hash }, body: { overlap_seconds: 3600 } })
+  await ask('rotateKey', { params: { hash }, body: { overlap_seconds: -1 }, status: 400 })
+  await ask('getKey', { params: { hash } })
+  await ask('createKey', { body: { name: 'Reader', role: 'viewer' }, status: 201 })
   await ask('listKeys', { query: { limit: '10', offset: '0', include_disabled: 'true' } })
   await ask('getCurrentKey')
   await ask('getCurrentKey', { key: managementKey })

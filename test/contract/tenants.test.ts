@@ -130,6 +130,9 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /keys/{hash}': byId('/keys', ids => ids.keyHash),
   'PATCH /keys/{hash}': byId('/keys', ids => ids.keyHash, { disabled: true }),
   'DELETE /keys/{hash}': byId('/keys', ids => ids.keyHash),
+  'POST /keys/{hash}/rotate': [
+    ids => ({ path: `/keys/${ids.keyHash}/rotate`, body: { overlap_seconds: 0 } }),
+  ],
   'GET /workspaces': TAKES_NO_IDS,
   // A name that the other one has is free here.
   'POST /workspaces': [ids => ({ path: '/workspaces', body: { name: 'x', slug: ids.workspaceSlug } })],

@@ -1,5 +1,6 @@
 /** Traces at a collector of our own on a real socket: parents, costs, names, and no content. */
 import t, { type Test } from 'tap'
+import { hashKey } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
 import { snapshotOf } from '../../src/metrics/exposition.ts'
@@ -312,4 +313,21 @@ t.test('a trace that is not kept is no exemplar, and one that failed is', async 
     (await exemplarsOf(gateway)).map(({ name, traceId }) => [name, traceId]),
     [['gateway_request_duration_seconds', traceOf(failed)]],
   )
+})
+
+t.test('the flag of a caller decides for a key with trace_trusted, and for no other', async t => {
+  const { ask, gateway, provider, spansOf } = await start(t, 'http/json')
+  provider.script('outer', [{ text: 'one' }, { text: 'two' }])
+  const request = { model: 'acme/outer', input: 'x' }
+  const hidden = { traceparent: `00-${TRACE}-${CALLER}-00` }
+  t.match((await ask(request, hidden)).headers.get('traceresponse'), /-01$/)
+  t.equal((await spansOf(TRACE)).length, 2)
+  const answer = await fetch(`${gateway.url}/keys/${hashKey(gateway.apiKey)}`, {
+    method: 'PATCH',
+    headers: { authorization: `Bearer ${gateway.managementKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ trace_trusted: true }),
+  })
+  t.equal(answer.status, 200)
+  t.match((await ask(request, hidden)).headers.get('traceresponse'), /-00$/)
+  t.equal((await spansOf(TRACE)).length, 2, 'nothing more')
 })

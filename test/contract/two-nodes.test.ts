@@ -174,6 +174,94 @@ t.test(
   async t => changesAreHeard(t, await startNodes(t)),
 )
 
+/** One request under load: when it was sent and answered, by the clock of this machine. */
+interface Sent {
+  readonly node: number
+  readonly sentMs: number
+  readonly answeredMs: number
+  readonly status: number
+}
+
+t.test(
+  'a key is rotated under load: nobody is refused while both secrets live, and the old one ends on both nodes',
+  { skip: await withoutPostgres() },
+  async t => {
+    const { one, two, manage } = await startNodes(t)
+    const nodes = [one, two]
+    const old = await newKey(t, manage)
+    for (const node of nodes) await warm(t, node, old)
+    const bySecret = new Map<string, Sent[]>([[old, []]])
+    let isOver = false
+    const load = Array.from({ length: 4 }, async (_, client) => {
+      for (let turn = client; !isOver; turn++) {
+        const secrets = [...bySecret.keys()]
+        const secret = secrets[turn % secrets.length] ?? old
+        const node = (turn >> 1) % 2
+        const sentMs = Date.now()
+        const status = await ask(nodes[node] ?? one, secret)
+        bySecret.get(secret)?.push({ node, sentMs, answeredMs: Date.now(), status })
+      }
+    })
+    const { status, document, data } = await manage('POST', `/keys/${hashKey(old)}/rotate`, {
+      overlap_seconds: 3,
+    })
+    t.equal(status, 200)
+    const [, ended] = data['secrets'] as { expires_at: string }[]
+    const endsMs = Date.parse(String(ended?.expires_at))
+    const fresh = String(document['key'])
+    bySecret.set(fresh, [])
+    const isTold = (node: number) =>
+      (bySecret.get(old) ?? []).filter(each => each.node === node && each.sentMs > endsMs + 1_000).length > 5
+    t.ok(await eventually(async () => isTold(0) && isTold(1), PATIENCE_MS))
+    isOver = true
+    await Promise.all(load)
+    const [byOld = [], byFresh = []] = [bySecret.get(old), bySecret.get(fresh)]
+    for (const node of [0, 1]) {
+      t.ok(byFresh.filter(each => each.node === node).length > 5, 'both nodes are asked by the new secret')
+    }
+    t.same(
+      byFresh.filter(each => each.status !== 200),
+      [],
+      'the new secret is never refused',
+    )
+    t.same(
+      byOld.filter(each => each.answeredMs < endsMs && each.status !== 200),
+      [],
+      'the old one is not while it lives',
+    )
+    t.same(
+      byOld.filter(each => each.sentMs > endsMs + 1_000 && each.status !== 401),
+      [],
+      'and always soon after its end',
+    )
+    const last = Math.max(...byOld.filter(each => each.status === 200).map(each => each.sentMs)) - endsMs
+    t.comment(`${byOld.length} and ${byFresh.length} requests; the last one served by the old: ${last} ms`)
+  },
+)
+
+t.test(
+  'a rotation without an overlap ends the old secret on the other node within a second',
+  { skip: await withoutPostgres() },
+  async t => {
+    const { two, manage } = await startNodes(t)
+    let key = await newKey(t, manage)
+    const hash = hashKey(key)
+    const times: number[] = []
+    for (let round = 0; round < ROUNDS; round++) {
+      const old = key
+      await warm(t, two, old)
+      const { status, document } = await manage('POST', `/keys/${hash}/rotate`, { overlap_seconds: 0 })
+      t.equal(status, 200)
+      key = String(document['key'])
+      times.push(await lastWrongMs(async () => (await ask(two, old)) === 401))
+      t.equal(await ask(two, key), 200)
+    }
+    const median = percentile(times, 0.5)
+    t.ok(median < 1000, `the old secret works for ${median.toFixed(1)} ms in the median`)
+    t.comment(`for at most ${Math.max(...times).toFixed(1)} ms in ${ROUNDS} rounds`)
+  },
+)
+
 t.test(
   'two nodes admit exactly what a key may spend, and what both used is told by each',
   { skip: WITHOUT_REDIS || (await withoutPostgres()) },

@@ -26,12 +26,16 @@ export function keyRecord(kind: KeyKind): KeyRecord {
     workspaceId: 'ws_default',
     disabled: false,
     expiresAt: null,
+    secretExpiresAt: null,
     limit: null,
     limitReset: null,
     includeByokInLimit: false,
     creatorUserId: null,
+    role: null,
+    traceTrusted: false,
     createdAt: '2026-01-01T00:00:00.000Z',
     updatedAt: '2026-01-01T00:00:00.000Z',
+    rotatedAt: null,
   }
 }
 
@@ -73,12 +77,14 @@ const DESCRIPTION = { id: 'test', summary: 'Test' }
 
 /** Inference rows speak the Responses dialect. */
 export function operation(row: Row): Operation {
-  return {
+  const { key } = row
+  const whole = {
     ...DESCRIPTION,
     ...row,
-    accept: row.bodyLimitBytes > 0 ? 'json' : 'none',
-    dialect: row.key === 'inference' ? responsesDialect : null,
+    accept: row.bodyLimitBytes > 0 ? ('json' as const) : ('none' as const),
+    dialect: key === 'inference' ? responsesDialect : null,
   }
+  return key === 'management' ? { ...whole, key, role: 'viewer' } : { ...whole, key }
 }
 
 /** A row whose handler gets the body as it arrives. */

@@ -30,12 +30,16 @@ export function someKey(fields: Partial<KeyRecord> = {}): KeyRecord {
     workspaceId: 'ws_1',
     disabled: false,
     expiresAt: null,
+    secretExpiresAt: null,
     limit: null,
     limitReset: null,
     includeByokInLimit: false,
     creatorUserId: null,
+    role: null,
+    traceTrusted: false,
     createdAt: DAY_ONE,
     updatedAt: DAY_ONE,
+    rotatedAt: null,
     ...fields,
   }
 }

@@ -268,7 +268,10 @@ t.test('a database of the second schema keeps its records, which gain what came 
       .all(type))
       if (!kept.test(String(row['name']))) old.exec(`drop ${type} if exists ${row['name']}`)
   }
-  const columns = ['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id']
+  const columns = [
+    ...['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id'],
+    ...['role', 'trace_trusted', 'rotated_at'],
+  ]
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
   for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals', 'session_id', 'agent'])
     old.exec(`alter table usage drop column ${column}`)
@@ -300,7 +303,9 @@ function takeBack(path: string, migration: string, undo: string): void {
 const WITHOUT_TOTALS = `
   drop table files; drop table file_passages; drop table file_words; drop table memory;
   alter table workspaces drop column disabled_tools; alter table end_users drop column weight;
-  drop table catalogue_sources; drop table alert_deliveries;
+  drop table catalogue_sources; drop table alert_deliveries; drop table key_secrets;
+  alter table api_keys drop column role; alter table api_keys drop column trace_trusted;
+  alter table api_keys drop column rotated_at;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;

@@ -20,8 +20,9 @@ function start(terms: Partial<TracingTerms> = {}) {
     },
     { share: 0, keepSlowerThanMs: 1_000, trust: 'keys', ...terms },
   )
-  const end = (header: string | null, line: object = {}): boolean => {
+  const end = (header: string | null, line: object = {}, isTrusted = false): boolean => {
     const trace = tracing.begin()
+    trace.isTrusted = isTrusted
     const context = header === null ? null : callerContext(header)
     if (context !== null) trace.join(context)
     kept.length = 0
@@ -65,6 +66,17 @@ t.test("a caller's flag counts where callers are trusted, and hides no failure",
     t.equal(start({ trust }).end(sampled), false, 'a stranger does not choose what is kept')
     t.equal(start({ trust, share: 1 }).end(hidden), true)
   }
+  t.end()
+})
+
+t.test('the flag of a trusted key counts where keys are trusted', t => {
+  const sampled = `00-${ODD}-b7ad6b7169203331-01`
+  const hidden = `00-${ODD}-b7ad6b7169203331-00`
+  t.equal(start().end(sampled, {}, true), true)
+  t.equal(start({ share: 1 }).end(hidden, {}, true), false)
+  t.equal(start({ share: 1 }).end(hidden, { outcome: 'failed' }, true), true)
+  t.equal(start({ trust: 'never' }).end(sampled, {}, true), false)
+  t.equal(start({ trust: 'never', share: 1 }).end(hidden, {}, true), true)
   t.end()
 })
 

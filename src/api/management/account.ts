@@ -12,6 +12,7 @@ import type { CreditEntry, Store } from '../../storage/store.ts'
 import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usage.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
+import { endOf } from './key-authority.ts'
 import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
 
 export interface AccountDeps {
@@ -51,7 +52,7 @@ export function addCredits(deps: AccountDeps): Handler {
   const { credits } = deps.store
   return async (request, reply) => {
     // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
-    if (request.key.expiresAt !== null) {
+    if (endOf(request.key) !== null) {
       throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
     }
     const entry = newEntry(request, deps.clock)

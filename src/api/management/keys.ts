@@ -1,9 +1,10 @@
 /**
- * GET, POST /keys and GET, PATCH, DELETE /keys/{hash}: creates inference keys and manages all keys. GET /key: limits
+ * GET, POST /keys and GET, PATCH, DELETE /keys/{hash}: creates keys and manages them. GET /key: limits
  * and usage of the caller's own key.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { createKey } from '../../access/api-key.ts'
+import { requireRole, roleOf } from '../../access/key-roles.ts'
 import { callerOf } from '../../access/keys.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
@@ -13,10 +14,17 @@ import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { KeyCreation, KeyUpdate, parseInstant } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { KeyChange, KeyRecord, Store, StoreVerbs } from '../../storage/store.ts'
+import type { KeyChange, KeyRecord, KeySecret, Store, StoreVerbs } from '../../storage/store.ts'
 import type { ListingDeps } from '../models/models.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
+import {
+  refuseLongerLife,
+  refuseOwn,
+  requireRoleFor,
+  requireShorterLife,
+  requireWorkspace,
+} from './key-authority.ts'
 import type { KeyUsage } from './key-usage.ts'
 import { flagParameter, pageOf, refuseField, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
@@ -66,27 +74,33 @@ export function createApiKey(deps: KeyDeps): Handler {
     if (!added) throw new Error('a random key exists already')
     // Caches may hold the key as unknown, if it was tried before it was created.
     changes.publish({ kind: 'key', hash: record.hash })
-    reply.json(201, { data: toDocument(record, await usage.fields(record)), key })
+    const first = { label: record.label, createdAt: record.createdAt, expiresAt: null }
+    reply.json(201, { data: toDetail(record, await usage.fields(record), [first]), key })
   }
 }
 
-export function findKey({ store, usage }: KeyDeps): Handler {
+export function findKey(deps: KeyDeps): Handler {
   return async (request, reply) => {
-    const record = requireFound(await store.keys.findIn(request.key.organizationId, hashOf(request)))
-    reply.json(200, { data: toDocument(record, await usage.fields(record)) })
+    const record = requireFound(await deps.store.keys.findIn(request.key.organizationId, hashOf(request)))
+    reply.json(200, { data: await detailOf(deps, record) })
   }
 }
 
 export function changeKey(deps: KeyDeps): Handler {
-  const { store, clock, changes, usage } = deps
+  const { store, clock, changes } = deps
   return async (request, reply) => {
     const change = keyChange(request.body, clock.nowMs())
     const hash = hashOf(request)
     const { organizationId } = request.key
+    const other = requireFound(await store.keys.findIn(organizationId, hash))
     if (hash === request.key.hash) refuseOwn(change)
-    else await requireShorterLife(store, request.key, hash)
+    else requireMayChange(request.key, other)
     refuseLongerLife(request.key, change.expiresAt)
-    if (change.disabled === false) await requireWorkspace(store, organizationId, hash)
+    if (change.role !== undefined) {
+      requireRole(request.key, 'admin', 'A change of a role')
+      if (other.kind === 'inference') throw refuseField('role', 'only management keys have roles')
+    }
+    if (change.disabled === false) await requireWorkspace(store, other)
     const now = isoInstant(clock.nowMs())
     const record = requireFound(
       await audited(
@@ -98,7 +112,7 @@ export function changeKey(deps: KeyDeps): Handler {
       ),
     )
     changes.publish({ kind: 'key', hash })
-    reply.json(200, { data: toDocument(record, await usage.fields(record)) })
+    reply.json(200, { data: await detailOf(deps, record) })
   }
 }
 
@@ -106,8 +120,8 @@ export function deleteKey(deps: KeyDeps): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
     if (hash === request.key.hash) throw refuseField('hash', 'a key must not lock itself out')
-    await requireShorterLife(deps.store, request.key, hash)
     const { organizationId } = request.key
+    requireMayChange(request.key, requireFound(await deps.store.keys.findIn(organizationId, hash)))
     const remove = async ({ keys }: StoreVerbs) => {
       const record = await keys.findIn(organizationId, hash)
       return (await keys.remove(organizationId, hash)) ? record : null
@@ -142,16 +156,22 @@ const REGIONS = ['global', 'europe', 'us'] as const
 async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   const body = checkCreation(request.body)
   if (body.external != null) throw refuseField('external', 'is not supported')
+  const role = body.role ?? null
+  if (role !== null) {
+    requireRole(request.key, 'admin', 'The creation of a management key')
+    refuseSpending(body)
+  }
   const { organizationId } = request.key
   const workspace = await workspaceOf(store, organizationId, body.workspace_id)
   const expiresAt = expiry(body.expires_at ?? null, clock.nowMs())
   refuseLongerLife(request.key, expiresAt)
   const { key, record } = createKey({
-    kind: 'inference',
+    kind: role === null ? 'inference' : 'management',
     name: body.name,
     clock,
     workspaceId: workspace.id,
     expiresAt,
+    role,
   })
   const settings = {
     organizationId,
@@ -159,63 +179,25 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
     limitReset: body.limit_reset ?? null,
     includeByokInLimit: body.include_byok_in_limit ?? false,
     creatorUserId: body.creator_user_id ?? null,
+    traceTrusted: body.trace_trusted ?? false,
   }
   return { key, record: { ...record, ...settings } }
 }
 
-/** Fields that a key must not change about itself, by the names of the interface. */
-const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
-  ['expiresAt', 'expires_at'],
-  ['limit', 'limit'],
-  ['limitReset', 'limit_reset'],
-  ['includeByokInLimit', 'include_byok_in_limit'],
-]
+/** Fields that say nothing of a management key. */
+const SPENDING = ['limit', 'limit_reset', 'include_byok_in_limit', 'workspace_id', 'trace_trusted'] as const
 
 /** @throws GatewayError `invalid_request` */
-function refuseOwn(change: KeyChange): void {
-  if (change.disabled === true) throw refuseField('disabled', 'a key must not lock itself out')
-  for (const [field, name] of NOT_OWN) {
-    if (change[field] !== undefined)
-      throw refuseField(name, 'a key must not change its own limits and expiry')
+function refuseSpending(body: KeyCreation): void {
+  for (const field of SPENDING) {
+    if (body[field] != null) throw refuseField(field, 'a key with a role is a management key, which has none')
   }
 }
 
-/**
- * A key that expires gives no other key a longer life than its own: its holder would keep access through that one.
- * @throws GatewayError `invalid_request`
- */
-function refuseLongerLife({ expiresAt: own }: KeyRecord, expiresAt: string | null | undefined): void {
-  if (own === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= own)) return
-  throw refuseField('expires_at', `must not be later than ${own}, when the calling key expires`)
-}
-
-/**
- * A key that expires leaves management keys alone that live longer: it could lock their holders out.
- * @throws GatewayError `permission_denied`
- */
-async function requireShorterLife(
-  store: KeyDeps['store'],
-  { organizationId, expiresAt }: KeyRecord,
-  hash: string,
-) {
-  if (expiresAt === null) return
-  const other = await store.keys.findIn(organizationId, hash)
-  if (other === null || other.kind === 'inference') return
-  if (other.expiresAt === null || other.expiresAt > expiresAt) {
-    throw new GatewayError(
-      'permission_denied',
-      'A key that expires cannot change a management key that expires later',
-    )
-  }
-}
-
-/** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */
-async function requireWorkspace(store: KeyDeps['store'], organizationId: string, hash: string) {
-  const { kind, workspaceId } = requireFound(await store.keys.findIn(organizationId, hash))
-  if (kind === 'management' || workspaceId === null) return
-  if ((await store.workspaces.find(organizationId, workspaceId)) === null) {
-    throw refuseField('disabled', 'the workspace of the key was deleted')
-  }
+/** @throws GatewayError `permission_denied` */
+function requireMayChange(asking: KeyRecord, other: KeyRecord): void {
+  requireRoleFor(asking, other)
+  requireShorterLife(asking, other)
 }
 
 /** @throws GatewayError `invalid_request` */
@@ -228,6 +210,8 @@ function keyChange(requestBody: unknown, nowMs: number): KeyChange {
     ...(body.limit_reset === undefined ? {} : { limitReset: body.limit_reset }),
     ...(body.include_byok_in_limit === undefined ? {} : { includeByokInLimit: body.include_byok_in_limit }),
     ...(body.expires_at === undefined ? {} : { expiresAt: expiry(body.expires_at, nowMs) }),
+    ...(body.role === undefined ? {} : { role: body.role }),
+    ...(body.trace_trusted === undefined ? {} : { traceTrusted: body.trace_trusted }),
   }
 }
 
@@ -248,17 +232,17 @@ function expiry(text: string | null, nowMs: number): string | null {
 }
 
 /** @throws GatewayError `not_found` for a text that is no hash. */
-function hashOf(request: ApiRequest): string {
+export function hashOf(request: ApiRequest): string {
   const hash = request.params.get('hash') ?? ''
   if (!HASH.test(hash)) throw notFound()
   return hash
 }
 
-function toObject({ hash, name }: KeyRecord): AuditObject {
+export function toObject({ hash, name }: KeyRecord): AuditObject {
   return { kind: 'key', id: hash, name }
 }
 
-function requireFound(record: KeyRecord | null): KeyRecord {
+export function requireFound(record: KeyRecord | null): KeyRecord {
   if (record === null) throw notFound()
   return record
 }
@@ -276,13 +260,34 @@ function toDocument(key: KeyRecord, usage: UsageFields) {
     name: key.name,
     disabled: key.disabled,
     is_management_key: key.kind === 'management',
+    role: key.kind === 'management' ? roleOf(key) : null,
     ...usage,
     created_at: key.createdAt,
     updated_at: key.updatedAt,
+    rotated_at: key.rotatedAt,
     expires_at: key.expiresAt,
     creator_user_id: key.creatorUserId,
     external_user: null,
     workspace_id: key.workspaceId,
+    trace_trusted: key.traceTrusted,
+  }
+}
+
+/** The document of one key, which has its secrets too. */
+export async function detailOf({ store, clock, usage }: KeyDeps, key: KeyRecord) {
+  const { organizationId, hash } = key
+  const secrets = await store.keys.secrets(organizationId, hash, isoInstant(clock.nowMs()))
+  return toDetail(key, await usage.fields(key), secrets)
+}
+
+function toDetail(key: KeyRecord, usage: UsageFields, secrets: readonly Omit<KeySecret, 'hash'>[]) {
+  return {
+    ...toDocument(key, usage),
+    secrets: secrets.map(({ label, createdAt, expiresAt }) => ({
+      label,
+      created_at: createdAt,
+      expires_at: expiresAt,
+    })),
   }
 }
 
@@ -295,7 +300,10 @@ function toOwnDocument(key: KeyRecord, usage: UsageFields) {
     is_free_tier: false,
     is_management_key: isManagement,
     is_provisioning_key: isManagement,
+    role: isManagement ? roleOf(key) : null,
     expires_at: key.expiresAt,
+    // A client that reads it knows that it holds an old secret.
+    secret_expires_at: key.secretExpiresAt,
     // Often a mail address of whoever made the key, which is no business of everyone who holds it.
     creator_user_id: isManagement ? key.creatorUserId : null,
     organization_id: key.organizationId,

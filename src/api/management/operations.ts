@@ -45,6 +45,7 @@ import {
   type GuardrailDeps,
   listGuardrails,
 } from './guardrails.ts'
+import { rotateKey } from './key-rotation.ts'
 import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys } from './keys.ts'
 import {
   changeWorkspace,
@@ -64,46 +65,60 @@ export type ManagementDeps = AccountDeps &
   WorkspaceDeps &
   GenerationListDeps & { readonly store: Pick<Store, 'audit'> }
 
+/** Reads. */
+const viewer = manage('viewer')
+/** Changes what changes every day. What a row says holds for every record; handlers ask more for some of them. */
+const operator = manage('operator')
+/** Changes money, provider keys, and what cannot be brought back. */
+const admin = manage('admin')
+
 export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
   const bytes = MANAGEMENT_BODY_MAX_BYTES
   const userBytes = END_USER_BODY_MAX_BYTES
   return [
-    manage('GET /keys', 'listKeys', 'List API keys', listKeys(deps)),
-    manage('POST /keys', 'createKey', 'Create an API key', createApiKey(deps), bytes),
-    manage('GET /keys/{hash}', 'getKey', 'Get an API key', findKey(deps)),
-    manage('PATCH /keys/{hash}', 'updateKey', 'Update an API key', changeKey(deps), bytes),
-    manage('DELETE /keys/{hash}', 'deleteKey', 'Delete an API key', deleteKey(deps)),
+    viewer('GET /keys', 'listKeys', 'List API keys', listKeys(deps)),
+    operator('POST /keys', 'createKey', 'Create an API key', createApiKey(deps), bytes),
+    viewer('GET /keys/{hash}', 'getKey', 'Get an API key', findKey(deps)),
+    operator('PATCH /keys/{hash}', 'updateKey', 'Update an API key', changeKey(deps), bytes),
+    operator('POST /keys/{hash}/rotate', 'rotateKey', 'Give an API key a new secret', rotateKey(deps), bytes),
+    operator('DELETE /keys/{hash}', 'deleteKey', 'Delete an API key', deleteKey(deps)),
 
-    manage('GET /workspaces', 'listWorkspaces', 'List workspaces', listWorkspaces(deps)),
-    manage('POST /workspaces', 'createWorkspace', 'Create a workspace', createWorkspace(deps), bytes),
-    manage('GET /workspaces/{ref}', 'getWorkspace', 'Get a workspace', findWorkspace(deps)),
-    manage('PATCH /workspaces/{ref}', 'updateWorkspace', 'Update a workspace', changeWorkspace(deps), bytes),
-    manage('DELETE /workspaces/{ref}', 'deleteWorkspace', 'Delete a workspace', deleteWorkspace(deps)),
+    viewer('GET /workspaces', 'listWorkspaces', 'List workspaces', listWorkspaces(deps)),
+    operator('POST /workspaces', 'createWorkspace', 'Create a workspace', createWorkspace(deps), bytes),
+    viewer('GET /workspaces/{ref}', 'getWorkspace', 'Get a workspace', findWorkspace(deps)),
+    operator(
+      'PATCH /workspaces/{ref}',
+      'updateWorkspace',
+      'Update a workspace',
+      changeWorkspace(deps),
+      bytes,
+    ),
+    admin('DELETE /workspaces/{ref}', 'deleteWorkspace', 'Delete a workspace', deleteWorkspace(deps)),
 
-    manage('GET /credits', 'getCredits', 'Get the credits of the account', showCredits(deps)),
-    manage('POST /credits', 'addCredits', 'Add credits to the account', addCredits(deps), bytes),
-    manage('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
-    manage('GET /generations', 'listGenerations', 'List the latest generations', listGenerations(deps)),
-    manage('GET /audit', 'listAudit', 'List changes made by management operations', listAudit(deps)),
+    viewer('GET /credits', 'getCredits', 'Get the credits of the account', showCredits(deps)),
+    admin('POST /credits', 'addCredits', 'Add credits to the account', addCredits(deps), bytes),
+    viewer('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
+    viewer('GET /generations', 'listGenerations', 'List the latest generations', listGenerations(deps)),
+    viewer('GET /audit', 'listAudit', 'List changes made by management operations', listAudit(deps)),
 
-    manage('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
-    manage('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
-    manage(
+    operator('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
+    viewer('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),
+    operator(
       'PATCH /end-users',
       'updateEndUserByQuery',
       'Update the end user of ?user=',
       changeEndUser(deps, byQuery),
       userBytes,
     ),
-    manage(
+    operator(
       'DELETE /end-users',
       'deleteEndUserByQuery',
       'Deactivate the end user of ?user=',
       deactivateEndUser(deps, byQuery),
     ),
-    endUser(manage('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
+    endUser(viewer('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
     endUser(
-      manage(
+      operator(
         'PATCH /end-users/{user}',
         'updateEndUser',
         'Update an end user',
@@ -112,7 +127,7 @@ export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
       ),
     ),
     endUser(
-      manage(
+      operator(
         'DELETE /end-users/{user}',
         'deleteEndUser',
         'Deactivate an end user',
@@ -126,23 +141,23 @@ export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
 export function ruleRows(deps: ManagementDeps): Operation[] {
   const bytes = GUARDRAIL_BODY_MAX_BYTES
   return [
-    manage('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
-    manage('GET /byok', 'listCredentials', 'List credentials', listCredentials(deps)),
-    manage('GET /byok/{id}', 'getCredential', 'Get a credential', findCredential(deps)),
-    manage(
+    admin('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
+    viewer('GET /byok', 'listCredentials', 'List credentials', listCredentials(deps)),
+    viewer('GET /byok/{id}', 'getCredential', 'Get a credential', findCredential(deps)),
+    admin(
       'PATCH /byok/{id}',
       'updateCredential',
       'Update a credential',
       changeCredential(deps),
       BYOK_BODY_MAX_BYTES,
     ),
-    manage('DELETE /byok/{id}', 'deleteCredential', 'Delete a credential', deleteCredential(deps)),
+    admin('DELETE /byok/{id}', 'deleteCredential', 'Delete a credential', deleteCredential(deps)),
 
-    manage('POST /guardrails', 'createGuardrail', 'Create a guardrail', createGuardrail(deps), bytes),
-    manage('GET /guardrails', 'listGuardrails', 'List guardrails', listGuardrails(deps)),
-    manage('GET /guardrails/{id}', 'getGuardrail', 'Get a guardrail', findGuardrail(deps)),
-    manage('PATCH /guardrails/{id}', 'updateGuardrail', 'Update a guardrail', changeGuardrail(deps), bytes),
-    manage('DELETE /guardrails/{id}', 'deleteGuardrail', 'Delete a guardrail', deleteGuardrail(deps)),
+    operator('POST /guardrails', 'createGuardrail', 'Create a guardrail', createGuardrail(deps), bytes),
+    viewer('GET /guardrails', 'listGuardrails', 'List guardrails', listGuardrails(deps)),
+    viewer('GET /guardrails/{id}', 'getGuardrail', 'Get a guardrail', findGuardrail(deps)),
+    operator('PATCH /guardrails/{id}', 'updateGuardrail', 'Update a guardrail', changeGuardrail(deps), bytes),
+    operator('DELETE /guardrails/{id}', 'deleteGuardrail', 'Delete a guardrail', deleteGuardrail(deps)),
     ...assignmentRows(deps, 'keys', 'Key', KEYS),
     ...assignmentRows(deps, 'members', 'Member', MEMBERS),
   ]
@@ -152,20 +167,26 @@ function assignmentRows(deps: ManagementDeps, noun: string, name: string, assign
   const path = `/guardrails/{id}/assignments/${noun}` as const
   const bytes = ASSIGNMENT_BODY_MAX_BYTES
   return [
-    manage(
+    viewer(
       `GET /guardrails/assignments/${noun}`,
       `list${name}Assignments`,
       `List all assignments of guardrails to ${noun}`,
       listAllAssignments(deps, assignees),
     ),
-    manage(
+    viewer(
       `GET ${path}`,
       `listGuardrail${name}Assignments`,
       `List the ${noun} that a guardrail is assigned to`,
       listAssignments(deps, assignees),
     ),
-    manage(`POST ${path}`, `assign${name}s`, `Assign a guardrail to ${noun}`, assign(deps, assignees), bytes),
-    manage(
+    operator(
+      `POST ${path}`,
+      `assign${name}s`,
+      `Assign a guardrail to ${noun}`,
+      assign(deps, assignees),
+      bytes,
+    ),
+    operator(
       `POST ${path}/remove`,
       `unassign${name}s`,
       `Remove a guardrail from ${noun}`,

@@ -1,169 +1,22 @@
-/** The interface description of keys, workspaces, credits, activity and audit. Pure. */
+/** The interface description of workspaces, credits, activity and audit. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import {
-  CreditCreation,
-  KeyCreation,
-  KeyUpdate,
-  WorkspaceCreation,
-  WorkspaceUpdate,
-} from '../../protocol/management/management.ts'
+import { CreditCreation, WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
 import {
   answer,
   DELETED,
   type Descriptions,
-  flag,
   KEY_HASH_FILTER,
   listOf,
-  type OperationDescription,
   oneRecord,
   PAGE,
   query,
 } from './description.ts'
+import { HASH } from './keys.ts'
 import { count, orNoText, text, usd } from './response.ts'
 
 const instant = Type.String({ format: 'date-time' })
-const orNoInstant = nullable(instant)
 const flagged = Type.Boolean()
-
-// Keys
-
-const spending = {
-  limit: nullable(usd),
-  limit_remaining: nullable(usd),
-  limit_reset: nullable(oneOf('daily', 'weekly', 'monthly')),
-  include_byok_in_limit: flagged,
-  usage: usd,
-  usage_daily: usd,
-  usage_weekly: usd,
-  usage_monthly: usd,
-  byok_usage: usd,
-  byok_usage_daily: usd,
-  byok_usage_weekly: usd,
-  byok_usage_monthly: usd,
-}
-
-export const KeyRecordAnswer = Type.Object({
-  hash: text,
-  label: text,
-  name: text,
-  disabled: flagged,
-  is_management_key: flagged,
-  ...spending,
-  created_at: instant,
-  updated_at: instant,
-  expires_at: orNoInstant,
-  creator_user_id: orNoText,
-  external_user: Type.Null(),
-  workspace_id: orNoText,
-})
-
-export const OwnKey = Type.Object({
-  label: text,
-  ...spending,
-  is_free_tier: flagged,
-  is_management_key: flagged,
-  is_provisioning_key: flagged,
-  expires_at: orNoInstant,
-  creator_user_id: orNoText,
-  organization_id: text,
-  workspace_id: orNoText,
-  free_model_daily_requests: Type.Object({
-    limit: Type.Integer(),
-    used: count,
-    remaining: Type.Integer(),
-  }),
-  rate_limit: Type.Object({ requests: Type.Integer(), interval: text, note: text }),
-  allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
-})
-
-const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
-const SPENT = {
-  limit: 25,
-  limit_remaining: 24.5,
-  limit_reset: 'monthly',
-  include_byok_in_limit: false,
-  usage: 0.5,
-  usage_daily: 0.25,
-  usage_weekly: 0.5,
-  usage_monthly: 0.5,
-  byok_usage: 0,
-  byok_usage_daily: 0,
-  byok_usage_weekly: 0,
-  byok_usage_monthly: 0,
-}
-const KEY = {
-  hash: HASH,
-  label: 'sk-gw-v1-0e6…1c2',
-  name: 'CI',
-  disabled: false,
-  is_management_key: false,
-  ...SPENT,
-  created_at: '2026-07-16T12:00:00.000Z',
-  updated_at: '2026-07-16T12:00:00.000Z',
-  expires_at: null,
-  creator_user_id: null,
-  external_user: null,
-  workspace_id: 'default',
-}
-
-const ownKey: OperationDescription = {
-  tag: 'Keys',
-  text: 'Any key may read itself. Fields that this version does not support have fixed values.',
-  answers: {
-    200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
-      label: KEY.label,
-      ...SPENT,
-      is_free_tier: false,
-      is_management_key: false,
-      is_provisioning_key: false,
-      expires_at: null,
-      creator_user_id: null,
-      organization_id: 'default',
-      workspace_id: 'default',
-      free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
-      rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
-      allowed_data_regions: ['global', 'europe', 'us'],
-    }),
-  },
-}
-
-const keys: Descriptions = {
-  getCurrentKey: ownKey,
-  getCurrentKeyByOldPath: ownKey,
-  listKeys: {
-    tag: 'Keys',
-    text: 'Newest first.',
-    parameters: [
-      ...PAGE,
-      query('include_disabled', flag, 'true: disabled keys too.'),
-      query('workspace_id', text, 'Only keys of this workspace.'),
-    ],
-    answers: { 200: listOf(KeyRecordAnswer, KEY) },
-  },
-  createKey: {
-    tag: 'Keys',
-    text: 'The key itself is shown this once; only its hash is kept.',
-    body: {
-      schema: KeyCreation,
-      examples: { limited: { name: 'CI', limit: 25, limit_reset: 'monthly' } },
-    },
-    answers: {
-      201: answer(Type.Object({ data: KeyRecordAnswer, key: text }), 'The new key.', {
-        data: KEY,
-        key: 'sk-gw-v1-…',
-      }),
-    },
-  },
-  getKey: { tag: 'Keys', answers: { 200: oneRecord(KeyRecordAnswer, 'The key.', KEY) } },
-  updateKey: {
-    tag: 'Keys',
-    text: 'Absent fields keep their value; null removes a limit or the expiry.',
-    body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
-    answers: { 200: oneRecord(KeyRecordAnswer, 'The changed key.', { ...KEY, disabled: true }) },
-  },
-  deleteKey: { tag: 'Keys', text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
-}
 
 // Workspaces
 
@@ -347,4 +200,4 @@ const account: Descriptions = {
   },
 }
 
-export const ACCOUNT: Descriptions = { ...keys, ...workspaces, ...account }
+export const ACCOUNT: Descriptions = { ...workspaces, ...account }

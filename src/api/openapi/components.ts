@@ -9,6 +9,7 @@ import { CredentialCreation, CredentialUpdate } from '../../protocol/management/
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import {
   KeyCreation,
+  KeyRotation,
   KeyUpdate,
   WorkspaceCreation,
   WorkspaceUpdate,
@@ -40,14 +41,7 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import {
-  ActivityDay,
-  AuditEntryAnswer,
-  CreditEntryAnswer,
-  KeyRecordAnswer,
-  OwnKey,
-  Workspace,
-} from './account.ts'
+import { ActivityDay, AuditEntryAnswer, CreditEntryAnswer, Workspace } from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
 import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
@@ -65,6 +59,7 @@ import { ENVELOPES } from './failures.ts'
 import { FileAnswer } from './files.ts'
 import { Generation } from './generations.ts'
 import { CountedMessage, EmbeddingsInput } from './inference.ts'
+import { KeyDetail, KeyRecordAnswer, OwnKey } from './keys.ts'
 import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
 import { MessageBatchAnswer, MessageBatchBody } from './message-batches.ts'
 import {
@@ -132,6 +127,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   MessageBatchRequest: MessageBatchBody,
   KeyCreation,
   KeyUpdate,
+  KeyRotation,
   WorkspaceCreation,
   WorkspaceUpdate,
   CredentialCreation,
@@ -178,6 +174,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   Endpoint: EndpointAnswer,
   Provider: ProviderAnswer,
   ApiKey: KeyRecordAnswer,
+  ApiKeyDetail: KeyDetail,
   CurrentKey: OwnKey,
   Workspace,
   CreditEntry: CreditEntryAnswer,

@@ -3,6 +3,7 @@
  * nothing of the configuration but the greatest sizes of bodies.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
+import type { KeyRole } from '../../storage/store.ts'
 import type { Operation } from '../operation.ts'
 import { ACCOUNT } from './account.ts'
 import { BATCHES } from './batches.ts'
@@ -23,6 +24,7 @@ import { GENERATIONS } from './generations.ts'
 import { GOOGLE } from './google.ts'
 import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
+import { KEYS } from './keys.ts'
 import { MESSAGE_BATCHES } from './message-batches.ts'
 import { text } from './response.ts'
 import { RULES } from './rules.ts'
@@ -40,7 +42,7 @@ export type DescribedRow = Pick<
   | 'dialect'
   | 'generates'
   | 'bodyLimitBytes'
->
+> & { readonly role?: KeyRole }
 
 const INTERFACE: Descriptions = {
   getInterface: {
@@ -88,6 +90,7 @@ export const DESCRIPTIONS: Descriptions = {
   ...FILES,
   ...CATALOGUE,
   ...GENERATIONS,
+  ...KEYS,
   ...ACCOUNT,
   ...END_USERS,
   ...RULES,
@@ -127,6 +130,13 @@ const SCHEMES = {
   management: [{ managementKey: [] }, { keyHeader: [] }],
   any: [{ apiKey: [] }, { managementKey: [] }, { keyHeader: [] }],
 } satisfies Record<Operation['key'], object[]>
+
+/** Every management key has a role that is enough for reading. */
+const ROLES: Readonly<Record<KeyRole, string | undefined>> = {
+  viewer: undefined,
+  operator: 'Needs the role operator or admin.',
+  admin: 'Needs the role admin.',
+}
 
 const HEADERS = {
   'X-Request-Id': {
@@ -180,7 +190,8 @@ function operation(
   failures: Map<string, JsonSchema>,
 ): JsonSchema {
   const { id, summary, accept, bodyLimitBytes } = row
-  const { tag, text: about, body, parameters = [], answers } = description
+  const { tag, body, parameters = [], answers } = description
+  const about = [description.text, ROLES[row.role ?? 'viewer']].filter(each => each !== undefined).join(' ')
   const inPath = [...row.path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => pathParameter(name, writer))
   const all = [...inPath, ...parameters.map(each => parameter(each, writer))]
   const responses: Record<string, JsonSchema> = {}
@@ -192,7 +203,7 @@ function operation(
   return {
     operationId: id,
     summary,
-    ...(about === undefined ? {} : { description: about }),
+    ...(about === '' ? {} : { description: about }),
     tags: [tag],
     ...(row.bases === undefined
       ? {}

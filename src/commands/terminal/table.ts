@@ -5,7 +5,7 @@ import { check } from '../check.ts'
 import type { Command } from '../command.ts'
 import { connect } from '../connect.ts'
 import { doctor } from '../doctor/doctor.ts'
-import { keysCreate, keysList } from '../keys.ts'
+import { keysCreate, keysList, keysRotate } from '../keys.ts'
 import { modelsImport, modelsSources } from '../models.ts'
 import { prove } from '../prove.ts'
 import { start } from '../start.ts'
@@ -19,6 +19,7 @@ export const COMMANDS: readonly Command[] = [
   connect,
   keysCreate,
   keysList,
+  keysRotate,
   modelsImport,
   modelsSources,
   vaultStatus,

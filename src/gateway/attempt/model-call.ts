@@ -194,7 +194,9 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       }
       const { span } = record
       const header = span === undefined ? callerContext?.header : spans?.header(span)
-      const request = deps.requests.address(record, wire, held.bytes, header)
+      const state =
+        endpoint.provider.propagateTrace === true ? (span === undefined ? callerContext : spans)?.state : null
+      const request = deps.requests.address(record, wire, held.bytes, header, state)
       if (request instanceof Promise)
         return request.then<Finish | Unanswered>(addressed => begin(terms, addressed))
       return begin(terms, request)

@@ -99,6 +99,7 @@ export class ProviderRequests {
    * The request as it is sent; a promise only where it has to be signed.
    * @param heldBytes memory that the exchange holds
    * @param parent the `traceparent` header; undefined: none
+   * @param state the `tracestate` header beside it; null or undefined: none
    * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
    */
   address(
@@ -106,11 +107,13 @@ export class ProviderRequests {
     wire: WireRequest,
     heldBytes: number,
     parent?: string,
+    state?: string | null,
   ): UpstreamRequest | Promise<UpstreamRequest> {
     const { path, headers, body, raw } = wire
     const { endpoint, credential } = attempt
     const own = this.#headersOf(attempt)
-    const usual = parent === undefined ? own : { ...own, traceparent: parent }
+    const traced = parent === undefined ? own : { ...own, traceparent: parent }
+    const usual = parent === undefined || state == null ? traced : { ...traced, tracestate: state }
     const json =
       raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
     const request: UpstreamRequest = {

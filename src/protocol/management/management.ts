@@ -11,6 +11,7 @@ import {
   END_USER_WEIGHT_DEFAULT,
   END_USER_WEIGHT_MAX,
   IDENTIFIER_MAX_CHARS,
+  KEY_OVERLAP_MAX_SECONDS,
   RECORD_NAME_MAX_CHARS,
   WORKSPACE_DESCRIPTION_MAX_CHARS,
   WORKSPACE_NAME_MAX_CHARS,
@@ -25,6 +26,7 @@ const limit = Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })
 const limitReset = oneOf('daily', 'weekly', 'monthly')
 /** `parseInstant` reads it. */
 const instant = Type.String()
+const role = oneOf('viewer', 'operator', 'admin')
 
 export const KeyCreation = Type.Object(
   {
@@ -35,6 +37,9 @@ export const KeyCreation = Type.Object(
     expires_at: maybe(instant),
     workspace_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
     creator_user_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
+    /** Makes a management key. */
+    role: maybe(role),
+    trace_trusted: maybe(Type.Boolean()),
     /** Known, so that its refusal can name it. */
     external: maybe(AnyObject),
   },
@@ -51,10 +56,19 @@ export const KeyUpdate = Type.Object(
     limit_reset: Type.Optional(nullable(limitReset)),
     include_byok_in_limit: Type.Optional(Type.Boolean()),
     expires_at: Type.Optional(nullable(instant)),
+    role: Type.Optional(role),
+    trace_trusted: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },
 )
 export type KeyUpdate = Static<typeof KeyUpdate>
+
+/** The old secrets of the key go on for the overlap. */
+export const KeyRotation = Type.Object(
+  { overlap_seconds: Type.Integer({ minimum: 0, maximum: KEY_OVERLAP_MAX_SECONDS }) },
+  { additionalProperties: false },
+)
+export type KeyRotation = Static<typeof KeyRotation>
 
 // Workspaces
 

@@ -1,6 +1,6 @@
 /** API keys in the database. */
-import type { Kysely, Selectable } from 'kysely'
-import type { KeyAdministration, KeyRecord, KeyStore } from '../store.ts'
+import type { Kysely, Selectable, Transaction } from 'kysely'
+import { ConflictError, type KeyAdministration, type KeyRecord, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
@@ -17,10 +17,30 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
 
   return {
     async find(hash) {
-      const row = await db.selectFrom('apiKeys').selectAll().where('hash', '=', hash).executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      const row = await db
+        .selectFrom('apiKeys')
+        .leftJoin('keySecrets', join => join.on('keySecrets.hash', '=', hash))
+        .where('apiKeys.hash', '=', is =>
+          is.fn.coalesce(
+            is.selectFrom('keySecrets as named').select('named.keyHash').where('named.hash', '=', hash),
+            is.val(hash),
+          ),
+        )
+        .selectAll('apiKeys')
+        .select(['keySecrets.label as secretLabel', 'keySecrets.expiresAt as secretExpiresAt'])
+        .executeTakeFirst()
+      if (row === undefined) return null
+      const { secretLabel, secretExpiresAt, ...key } = row
+      return { ...recordOf(key), label: secretLabel ?? key.label, secretExpiresAt }
     },
     async add(record) {
+      const { hash } = record
+      const secret = await db
+        .selectFrom('keySecrets')
+        .select('hash')
+        .where('hash', '=', hash)
+        .executeTakeFirst()
+      if (secret !== undefined) return false
       const result = await db
         .insertInto('apiKeys')
         .values(rowOf(record))
@@ -56,7 +76,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return row === undefined ? null : recordOf(row)
     },
     async change(organizationId, hash, change, updatedAt) {
-      const { name, disabled, expiresAt, limit, limitReset, includeByokInLimit } = change
+      const { name, disabled, expiresAt, limit, limitReset, includeByokInLimit, role, traceTrusted } = change
       const row = await db
         .updateTable('apiKeys')
         .set({
@@ -66,6 +86,8 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           spendLimit: limit,
           limitReset,
           includeByokInLimit: flag(includeByokInLimit),
+          role,
+          traceTrusted: flag(traceTrusted),
           updatedAt,
         })
         .where('organizationId', '=', organizationId)
@@ -82,13 +104,72 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           .where('hash', '=', hash)
           .executeTakeFirst()
         if (numDeletedRows === 0n) return false
-        await transaction
-          .insertInto('removedKeys')
-          .values({ hash })
-          .onConflict(conflict => conflict.column('hash').doNothing())
+        const secrets = await transaction
+          .deleteFrom('keySecrets')
+          .where('keyHash', '=', hash)
+          .returning('hash')
           .execute()
+        await keepRemoved(transaction, [{ hash }, ...secrets])
         return true
       })
+    },
+    async rotate(organizationId, hash, secret, endsAt, most) {
+      const { createdAt: now, label } = secret
+      return await inTransaction(db, async transaction => {
+        const changed = (fields: Partial<KeyRow>) =>
+          transaction
+            .updateTable('apiKeys')
+            .set(fields)
+            .where('organizationId', '=', organizationId)
+            .where('hash', '=', hash)
+            .returningAll()
+            .executeTakeFirst()
+        // Its row lets one rotation in after the other.
+        const before = await changed({ rotatedAt: now, updatedAt: now })
+        if (before === undefined) return null
+        await transaction
+          .insertInto('keySecrets')
+          .values({ hash, keyHash: hash, label: before.label, createdAt: before.createdAt, expiresAt: null })
+          .onConflict(conflict => conflict.column('hash').doNothing())
+          .execute()
+        await keepRemoved(transaction, await removeEnded(transaction, hash, now))
+        await transaction
+          .updateTable('keySecrets')
+          .set({ expiresAt: endsAt })
+          .where('keyHash', '=', hash)
+          .where(where => where.or([where('expiresAt', 'is', null), where('expiresAt', '>', endsAt)]))
+          .execute()
+        const { counted } = await transaction
+          .selectFrom('keySecrets')
+          .where('keyHash', '=', hash)
+          .where('expiresAt', '>', now)
+          .select(COUNTED)
+          .executeTakeFirstOrThrow()
+        if (Number(counted) >= most) throw new ConflictError('secrets')
+        await transaction
+          .insertInto('keySecrets')
+          .values({ ...secret, keyHash: hash, expiresAt: null })
+          .execute()
+        const row = await changed({ label })
+        return row === undefined ? null : recordOf(row)
+      })
+    },
+    async secrets(organizationId, hash, now) {
+      const key = await keysOf(organizationId)
+        .where('hash', '=', hash)
+        .select(['label', 'createdAt', 'rotatedAt'])
+        .executeTakeFirst()
+      if (key === undefined) return []
+      if (key.rotatedAt === null)
+        return [{ hash, label: key.label, createdAt: key.createdAt, expiresAt: null }]
+      return await db
+        .selectFrom('keySecrets')
+        .where('keyHash', '=', hash)
+        .where(where => where.or([where('expiresAt', 'is', null), where('expiresAt', '>', now)]))
+        .select(['hash', 'label', 'createdAt', 'expiresAt'])
+        .orderBy('createdAt', 'desc')
+        .orderBy('hash')
+        .execute()
     },
     async known(organizationId, hashes, workspaceId) {
       if (hashes.length === 0) return new Set()
@@ -99,18 +180,45 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
   }
 }
 
-function rowOf({ limit, disabled, includeByokInLimit, ...same }: KeyRecord): KeyRow {
+/** Secrets of a key that have ended, but for the first one, which names the key. */
+function removeEnded(transaction: Transaction<Tables>, keyHash: string, now: string) {
+  return transaction
+    .deleteFrom('keySecrets')
+    .where('keyHash', '=', keyHash)
+    .where('hash', '!=', keyHash)
+    .where('expiresAt', '<=', now)
+    .returning('hash')
+    .execute()
+}
+
+async function keepRemoved(
+  transaction: Transaction<Tables>,
+  removed: readonly { readonly hash: string }[],
+): Promise<void> {
+  if (removed.length === 0) return
+  await transaction
+    .insertInto('removedKeys')
+    .values(removed.map(({ hash }) => ({ hash })))
+    .onConflict(conflict => conflict.column('hash').doNothing())
+    .execute()
+}
+
+function rowOf(record: KeyRecord): KeyRow {
+  const { limit, disabled, includeByokInLimit, traceTrusted, secretExpiresAt: _, ...same } = record
   return {
     ...same,
     spendLimit: limit,
     disabled: flag(disabled),
     includeByokInLimit: flag(includeByokInLimit),
+    traceTrusted: flag(traceTrusted),
   }
 }
 
-function recordOf({ spendLimit, disabled, includeByokInLimit, ...same }: KeyRow): KeyRecord {
+function recordOf({ spendLimit, disabled, includeByokInLimit, traceTrusted, ...same }: KeyRow): KeyRecord {
   return {
     ...same,
+    secretExpiresAt: null,
+    traceTrusted: traceTrusted !== 0,
     limit: spendLimit === null ? null : Number(spendLimit),
     disabled: disabled !== 0,
     includeByokInLimit: includeByokInLimit !== 0,

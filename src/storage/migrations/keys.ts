@@ -24,6 +24,27 @@ export const keys: Migration = {
   },
 }
 
+/** Adds roles, and the secrets of keys that were rotated; a key without a row has one secret, which its hash is of. */
+export const keySecrets: Migration = {
+  async up(db) {
+    await db.schema.alterTable('api_keys').addColumn('role', 'text').execute()
+    await db.schema
+      .alterTable('api_keys')
+      .addColumn('trace_trusted', 'integer', column => column.notNull().defaultTo(0))
+      .execute()
+    await db.schema.alterTable('api_keys').addColumn('rotated_at', 'text').execute()
+    await db.schema
+      .createTable('key_secrets')
+      .addColumn('hash', 'text', column => column.primaryKey())
+      .addColumn('key_hash', 'text', column => column.notNull())
+      .addColumn('label', 'text', column => column.notNull())
+      .addColumn('created_at', 'text', column => column.notNull())
+      .addColumn('expires_at', 'text')
+      .execute()
+    await db.schema.createIndex('key_secrets_by_key').on('key_secrets').column('key_hash').execute()
+  },
+}
+
 /** Adds spending limits and the creator. `limit` is a word of SQL, so the column has another name. */
 export const keyLimits: Migration = {
   async up(db) {

@@ -14,7 +14,7 @@ import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { files, memory } from './files.ts'
 import { guardrails } from './guardrails.ts'
-import { keyLimits, keys } from './keys.ts'
+import { keyLimits, keySecrets, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
@@ -50,6 +50,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0024-usage-sessions': usageSessions,
   '0025-batch-files': batchFiles,
   '0026-alerts': alerts,
+  '0027-key-secrets': keySecrets,
 }
 
 /**

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import type { MemoryEntry, NewFile, NewPassage } from '../../../src/storage/files.ts'
-import { searchWords } from '../../../src/storage/search-words.ts'
 import type { Store } from '../../../src/storage/store.ts'
+import { searchWords } from '../../../src/tasks/search-words.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someWorkspace } from '../records.ts'
 

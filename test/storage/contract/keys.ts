@@ -6,6 +6,13 @@ import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
 const LATER = '2026-03-01T00:00:00.000Z'
 const at = (day: number): string => `2026-01-0${day}T00:00:00.000Z`
 
+let secrets = 0
+
+function secretOf(day: number) {
+  secrets++
+  return { hash: secrets.toString(16).padStart(64, 'e'), label: `secret ${secrets}`, createdAt: at(day) }
+}
+
 export async function keyContract(t: Test, opened: Opened): Promise<void> {
   await t.test('a key comes back as it was added', async t => {
     const { keys } = await opened(t)
@@ -21,6 +28,8 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
       limitReset: 'daily',
       includeByokInLimit: true,
       creatorUserId: ODD_TEXT,
+      role: 'viewer',
+      traceTrusted: true,
       updatedAt: '2026-02-01T00:00:00.000Z',
     })
     t.equal(await keys.add(plain), true)
@@ -157,6 +166,8 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
       limit: 1e15,
       limitReset: 'monthly',
       includeByokInLimit: true,
+      role: 'operator',
+      traceTrusted: true,
     } as const
     t.same(await keys.change('org_1', key.hash, change, LATER), { ...key, ...change, updatedAt: LATER })
     const cleared = { expiresAt: null, limit: null, limitReset: null, disabled: false }
@@ -165,6 +176,85 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.same(await keys.change('org_1', key.hash, {}, at(8)), { ...both, updatedAt: at(8) })
     t.same(await keys.find(key.hash), { ...both, updatedAt: at(8) })
     t.same(await keys.find(other.hash), other)
+  })
+
+  await t.test('a rotated key is found by each of its secrets, and named by its first one', async t => {
+    const { keys } = await opened(t)
+    const key = someKey({ label: 'first' })
+    const other = someKey()
+    await keys.add(key)
+    await keys.add(other)
+    t.same(await keys.secrets('org_1', key.hash, at(1)), [
+      { hash: key.hash, label: 'first', createdAt: key.createdAt, expiresAt: null },
+    ])
+    const second = secretOf(2)
+    const rotated = { ...key, label: second.label, rotatedAt: at(2), updatedAt: at(2) }
+    t.same(await keys.rotate('org_1', key.hash, second, at(4), 10), rotated)
+    t.same(await keys.findIn('org_1', key.hash), rotated)
+    t.same(await keys.find(second.hash), rotated)
+    t.same(await keys.find(key.hash), { ...rotated, label: 'first', secretExpiresAt: at(4) })
+    t.equal(await keys.findIn('org_1', second.hash), null, 'a later secret names nothing')
+    const third = secretOf(3)
+    await keys.rotate('org_1', key.hash, third, at(9), 10)
+    t.equal((await keys.find(key.hash))?.secretExpiresAt, at(4), 'an end never moves back')
+    t.equal((await keys.find(second.hash))?.secretExpiresAt, at(9))
+    t.same(
+      (await keys.secrets('org_1', key.hash, at(3))).map(({ label, expiresAt }) => [label, expiresAt]),
+      [
+        [third.label, null],
+        [second.label, at(9)],
+        ['first', at(4)],
+      ],
+    )
+    t.equal((await keys.secrets('org_1', key.hash, at(4))).length, 2, 'those that live')
+    t.same(await keys.secrets('org_2', key.hash, at(3)), [])
+    t.same(await keys.find(other.hash), other)
+    t.equal((await keys.list('org_1')).length, 2)
+  })
+
+  await t.test('secrets that have ended are removed with the next rotation, and never come back', async t => {
+    const { keys } = await opened(t)
+    const key = someKey()
+    await keys.add(key)
+    const [second, third, fourth] = [secretOf(2), secretOf(3), secretOf(4)]
+    await keys.rotate('org_1', key.hash, second, at(2), 10)
+    await keys.rotate('org_1', key.hash, third, at(3), 10)
+    t.equal(await keys.wasRemoved(second.hash), false)
+    t.equal(await keys.add(someKey({ hash: second.hash })), false, 'a secret is no new key')
+    await keys.rotate('org_1', key.hash, fourth, at(9), 10)
+    t.equal(await keys.find(second.hash), null)
+    t.equal(await keys.wasRemoved(second.hash), true)
+    t.equal((await keys.find(key.hash))?.secretExpiresAt, at(2), 'the first one stays: it names the key')
+    t.equal(await keys.remove('org_1', key.hash), true)
+    for (const hash of [key.hash, second.hash, third.hash, fourth.hash]) {
+      t.equal(await keys.find(hash), null)
+      t.equal(await keys.wasRemoved(hash), true)
+    }
+  })
+
+  await t.test('a key has a bounded number of living secrets, and rotations come one by one', async t => {
+    const { keys } = await opened(t)
+    const key = someKey()
+    await keys.add(key)
+    t.equal(await keys.rotate('org_2', key.hash, secretOf(2), at(9), 3), null)
+    for (const id of ODD_IDS) t.equal(await keys.rotate('org_1', id, secretOf(2), at(9), 3), null)
+    await keys.rotate('org_1', key.hash, secretOf(2), at(9), 3)
+    await keys.rotate('org_1', key.hash, secretOf(2), at(9), 3)
+    const fourth = secretOf(3)
+    await t.rejects(keys.rotate('org_1', key.hash, fourth, at(9), 3), { name: 'ConflictError' })
+    t.equal(await keys.find(fourth.hash), null)
+    t.equal((await keys.findIn('org_1', key.hash))?.rotatedAt, at(2), 'nothing was changed')
+    t.equal((await keys.secrets('org_1', key.hash, at(3))).length, 3)
+    t.ok(await keys.rotate('org_1', key.hash, fourth, at(3), 3), 'without an overlap there is room')
+    t.equal((await keys.secrets('org_1', key.hash, at(3))).length, 1)
+    const many = someKey()
+    await keys.add(many)
+    await Promise.all(
+      Array.from({ length: 8 }, () => keys.rotate('org_1', many.hash, secretOf(5), at(9), 20)),
+    )
+    const secrets = await keys.secrets('org_1', many.hash, at(5))
+    t.equal(secrets.length, 9)
+    t.equal(secrets.filter(({ expiresAt }) => expiresAt === null).length, 1, 'one of them stays')
   })
 
   await t.test('the known ones of some hashes are those of the organization', async t => {

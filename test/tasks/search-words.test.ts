@@ -1,5 +1,5 @@
 import t from 'tap'
-import { searchWords } from '../../src/storage/search-words.ts'
+import { searchWords } from '../../src/tasks/search-words.ts'
 
 t.test('words are found whatever their case, accents and script', async t => {
   for (const [text, words] of [

@@ -1,0 +1,89 @@
+/**
+ * Rules on what a management key may do to other keys, and to itself: no key outlives itself through another one, and
+ * none comes to a role above its own. Pure, but for the records that it reads.
+ */
+import { requireRole } from '../../access/key-roles.ts'
+import { GatewayError } from '../../errors.ts'
+import type { KeyChange, KeyRecord, Store } from '../../storage/store.ts'
+import { refuseField } from './paging.ts'
+
+type KeyReader = Pick<Store, 'keys' | 'workspaces'>
+
+/** When a key ends, or the secret of it that is in use; null: never. */
+export function endOf({ expiresAt, secretExpiresAt }: KeyRecord): string | null {
+  if (expiresAt === null || secretExpiresAt === null) return expiresAt ?? secretExpiresAt
+  return expiresAt < secretExpiresAt ? expiresAt : secretExpiresAt
+}
+
+/** Fields that a key must not change about itself, by the names of the interface. */
+const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
+  ['expiresAt', 'expires_at'],
+  ['limit', 'limit'],
+  ['limitReset', 'limit_reset'],
+  ['includeByokInLimit', 'include_byok_in_limit'],
+]
+
+/** @throws GatewayError `invalid_request` */
+export function refuseOwn(change: KeyChange): void {
+  if (change.disabled === true) throw refuseField('disabled', 'a key must not lock itself out')
+  if (change.role !== undefined) throw refuseField('role', 'a key must not change its own role')
+  for (const [field, name] of NOT_OWN) {
+    if (change[field] !== undefined)
+      throw refuseField(name, 'a key must not change its own limits and expiry')
+  }
+}
+
+/**
+ * A key that expires gives no other key a longer life than its own: its holder would keep access through that one.
+ * @throws GatewayError `invalid_request`
+ */
+export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | undefined): void {
+  const own = endOf(key)
+  if (own === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= own)) return
+  throw refuseField('expires_at', `must not be later than ${own}, when the calling key expires`)
+}
+
+/** The least role for a change of a key. @throws GatewayError `permission_denied` */
+export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
+  if (other.kind === 'management' && other.hash !== asking.hash) {
+    requireRole(asking, 'admin', 'A change of another management key')
+  }
+}
+
+/**
+ * A key that expires leaves management keys alone that live longer: it could lock their holders out.
+ * @throws GatewayError `permission_denied`
+ */
+export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
+  if (other.kind === 'inference' || !outlives(other, asking)) return
+  throw new GatewayError(
+    'permission_denied',
+    'A key that expires cannot change a management key that expires later',
+  )
+}
+
+/**
+ * Whoever rotates a key gets a secret of it.
+ * @throws GatewayError `permission_denied`
+ */
+export function requireLongerLife(asking: KeyRecord, other: KeyRecord): void {
+  if (!outlives(other, asking)) return
+  throw new GatewayError(
+    'permission_denied',
+    `This key, or the secret of it that you use, expires at ${endOf(asking)}, and cannot rotate a key that expires later`,
+  )
+}
+
+function outlives({ expiresAt }: KeyRecord, asking: KeyRecord): boolean {
+  const own = endOf(asking)
+  return own !== null && (expiresAt === null || expiresAt > own)
+}
+
+/** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */
+export async function requireWorkspace(store: KeyReader, key: KeyRecord): Promise<void> {
+  const { kind, organizationId, workspaceId } = key
+  if (kind === 'management' || workspaceId === null) return
+  if ((await store.workspaces.find(organizationId, workspaceId)) === null) {
+    throw refuseField('disabled', 'the workspace of the key was deleted')
+  }
+}

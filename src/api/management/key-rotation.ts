@@ -1,0 +1,53 @@
+/**
+ * POST /keys/{hash}/rotate: gives a key a new secret. The old ones go on for the overlap; the key itself, its limits and
+ * its usage stay what they are.
+ */
+import { createSecret } from '../../access/api-key.ts'
+import { isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import { bodyCheck } from '../../protocol/json/body.ts'
+import { KEY_SECRETS_MAX } from '../../protocol/limits.ts'
+import { KeyRotation } from '../../protocol/management/management.ts'
+import { ConflictError, type KeyRecord } from '../../storage/store.ts'
+import type { Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { requireLongerLife, requireRoleFor } from './key-authority.ts'
+import { detailOf, hashOf, type KeyDeps, requireFound, toObject } from './keys.ts'
+
+const checkRotation = bodyCheck(KeyRotation)
+
+export function rotateKey(deps: KeyDeps): Handler {
+  const { store, clock, changes } = deps
+  return async (request, reply) => {
+    const { overlap_seconds } = checkRotation(request.body)
+    const hash = hashOf(request)
+    const { organizationId } = request.key
+    const other = requireFound(await store.keys.findIn(organizationId, hash))
+    requireRoleFor(request.key, other)
+    requireLongerLife(request.key, other)
+    const { key, secret } = createSecret(other.kind, clock)
+    const endsAt = isoInstant(clock.nowMs() + overlap_seconds * 1000)
+    let rotated: KeyRecord | null
+    try {
+      rotated = await audited(
+        deps,
+        request,
+        'key.rotate',
+        ({ keys }) => keys.rotate(organizationId, hash, secret, endsAt, KEY_SECRETS_MAX),
+        record => record && toObject(record),
+      )
+    } catch (thrown) {
+      throw thrown instanceof ConflictError ? tooMany() : thrown
+    }
+    const record = requireFound(rotated)
+    changes.publish({ kind: 'key', hash })
+    reply.json(200, { data: await detailOf(deps, record), key })
+  }
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError(
+    'conflict',
+    `The key has ${KEY_SECRETS_MAX} secrets that are valid, which is the most; wait until one of them has expired, or set overlap_seconds to 0`,
+  )
+}

@@ -1,0 +1,202 @@
+/** The interface description of API keys. Pure. */
+import { Type } from '@sinclair/typebox'
+import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/management.ts'
+import {
+  answer,
+  DELETED,
+  type Descriptions,
+  flag,
+  listOf,
+  type OperationDescription,
+  oneRecord,
+  PAGE,
+  query,
+} from './description.ts'
+import { count, orNoText, text, usd } from './response.ts'
+
+const instant = Type.String({ format: 'date-time' })
+const orNoInstant = nullable(instant)
+const flagged = Type.Boolean()
+
+const spending = {
+  limit: nullable(usd),
+  limit_remaining: nullable(usd),
+  limit_reset: nullable(oneOf('daily', 'weekly', 'monthly')),
+  include_byok_in_limit: flagged,
+  usage: usd,
+  usage_daily: usd,
+  usage_weekly: usd,
+  usage_monthly: usd,
+  byok_usage: usd,
+  byok_usage_daily: usd,
+  byok_usage_weekly: usd,
+  byok_usage_monthly: usd,
+}
+
+const orNoRole = nullable(oneOf('viewer', 'operator', 'admin'))
+
+export const KeyRecordAnswer = Type.Object({
+  hash: text,
+  label: text,
+  name: text,
+  disabled: flagged,
+  is_management_key: flagged,
+  role: orNoRole,
+  ...spending,
+  created_at: instant,
+  updated_at: instant,
+  rotated_at: orNoInstant,
+  expires_at: orNoInstant,
+  creator_user_id: orNoText,
+  external_user: Type.Null(),
+  workspace_id: orNoText,
+  trace_trusted: flagged,
+})
+
+export const KeyDetail = Type.Object({
+  ...KeyRecordAnswer.properties,
+  secrets: Type.Array(Type.Object({ label: text, created_at: instant, expires_at: orNoInstant }), {
+    description: 'Those that are valid, the newest first',
+  }),
+})
+
+export const OwnKey = Type.Object({
+  label: text,
+  ...spending,
+  is_free_tier: flagged,
+  is_management_key: flagged,
+  is_provisioning_key: flagged,
+  role: orNoRole,
+  expires_at: orNoInstant,
+  secret_expires_at: orNoInstant,
+  creator_user_id: orNoText,
+  organization_id: text,
+  workspace_id: orNoText,
+  free_model_daily_requests: Type.Object({
+    limit: Type.Integer(),
+    used: count,
+    remaining: Type.Integer(),
+  }),
+  rate_limit: Type.Object({ requests: Type.Integer(), interval: text, note: text }),
+  allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
+})
+
+export const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
+const SPENT = {
+  limit: 25,
+  limit_remaining: 24.5,
+  limit_reset: 'monthly',
+  include_byok_in_limit: false,
+  usage: 0.5,
+  usage_daily: 0.25,
+  usage_weekly: 0.5,
+  usage_monthly: 0.5,
+  byok_usage: 0,
+  byok_usage_daily: 0,
+  byok_usage_weekly: 0,
+  byok_usage_monthly: 0,
+}
+const KEY = {
+  hash: HASH,
+  label: 'sk-gw-v1-0e6…1c2',
+  name: 'CI',
+  disabled: false,
+  is_management_key: false,
+  role: null,
+  ...SPENT,
+  created_at: '2026-07-16T12:00:00.000Z',
+  updated_at: '2026-07-16T12:00:00.000Z',
+  rotated_at: null,
+  expires_at: null,
+  creator_user_id: null,
+  external_user: null,
+  workspace_id: 'default',
+  trace_trusted: false,
+}
+const DETAIL = {
+  ...KEY,
+  secrets: [{ label: KEY.label, created_at: KEY.created_at, expires_at: null }],
+}
+const ROTATED = {
+  ...KEY,
+  label: 'sk-gw-v1-7d2…e90',
+  rotated_at: '2026-08-16T12:00:00.000Z',
+  updated_at: '2026-08-16T12:00:00.000Z',
+  secrets: [
+    { label: 'sk-gw-v1-7d2…e90', created_at: '2026-08-16T12:00:00.000Z', expires_at: null },
+    { label: KEY.label, created_at: KEY.created_at, expires_at: '2026-08-16T13:00:00.000Z' },
+  ],
+}
+
+const ownKey: OperationDescription = {
+  tag: 'Keys',
+  text: 'Any key may read itself. Fields that this version does not support have fixed values.',
+  answers: {
+    200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
+      label: KEY.label,
+      ...SPENT,
+      is_free_tier: false,
+      is_management_key: false,
+      is_provisioning_key: false,
+      role: null,
+      expires_at: null,
+      secret_expires_at: null,
+      creator_user_id: null,
+      organization_id: 'default',
+      workspace_id: 'default',
+      free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
+      rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
+      allowed_data_regions: ['global', 'europe', 'us'],
+    }),
+  },
+}
+
+export const KEYS: Descriptions = {
+  getCurrentKey: ownKey,
+  getCurrentKeyByOldPath: ownKey,
+  listKeys: {
+    tag: 'Keys',
+    text: 'Newest first.',
+    parameters: [
+      ...PAGE,
+      query('include_disabled', flag, 'true: disabled keys too.'),
+      query('workspace_id', text, 'Only keys of this workspace.'),
+    ],
+    answers: { 200: listOf(KeyRecordAnswer, KEY) },
+  },
+  createKey: {
+    tag: 'Keys',
+    text: 'The key itself is shown this once; only its hash is kept. With a role it is a management key, which only an admin can make.',
+    body: {
+      schema: KeyCreation,
+      examples: { limited: { name: 'CI', limit: 25, limit_reset: 'monthly' } },
+    },
+    answers: {
+      201: answer(Type.Object({ data: KeyDetail, key: text }), 'The new key.', {
+        data: DETAIL,
+        key: 'sk-gw-v1-…',
+      }),
+    },
+  },
+  getKey: { tag: 'Keys', answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
+  rotateKey: {
+    tag: 'Keys',
+    text: 'The key itself is shown this once. Its other secrets end after the overlap, or earlier if they did so before.',
+    body: { schema: KeyRotation, examples: { hour: { overlap_seconds: 3600 } } },
+    answers: {
+      200: answer(Type.Object({ data: KeyDetail, key: text }), 'The new secret.', {
+        data: ROTATED,
+        key: 'sk-gw-v1-…',
+      }),
+    },
+    failures: ['conflict'],
+  },
+  updateKey: {
+    tag: 'Keys',
+    text: 'Absent fields keep their value; null removes a limit or the expiry.',
+    body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
+    answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...DETAIL, disabled: true }) },
+  },
+  deleteKey: { tag: 'Keys', text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
+}
