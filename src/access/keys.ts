@@ -1,6 +1,6 @@
 /**
  * Authentication: looks up the API key in the Authorization header. Hot path: a known key costs one hash and one cache
- * lookup, synchronously, by whichever of its secrets. Concurrent requests with the same key share one read of the store.
+ * lookup, synchronously, by any of its secrets. Concurrent requests with the same key share one read of the store.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
