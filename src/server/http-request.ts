@@ -285,8 +285,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#held.keyHash = key.hash
     // As far as its head tells, and by what has come where that tells nothing.
     const announced = accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
-    const bytes = operation.accept === 'raw' ? 0 : announced
-    const place = this.#deps.admissions.enter(key.hash, bytes, mayWait)
+    const place = this.#deps.admissions.enter(key.hash, operation.accept === 'raw' ? 0 : announced, mayWait)
     this.#place = place
     const known: Known = { match, accepted, key, place }
     const counted = this.generates ? this.#deps.rate.enter(key) : undefined

@@ -194,8 +194,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       }
       const { span } = record
       const header = span === undefined ? callerContext?.header : spans?.header(span)
-      const state =
-        endpoint.provider.propagateTrace === true ? (span === undefined ? callerContext : spans)?.state : null
+      const state = (span === undefined ? callerContext : spans)?.state
       const request = deps.requests.address(record, wire, held.bytes, header, state)
       if (request instanceof Promise)
         return request.then<Finish | Unanswered>(addressed => begin(terms, addressed))

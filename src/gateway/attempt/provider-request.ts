@@ -99,7 +99,7 @@ export class ProviderRequests {
    * The request as it is sent; a promise only where it has to be signed.
    * @param heldBytes memory that the exchange holds
    * @param parent the `traceparent` header; undefined: none
-   * @param state the `tracestate` header beside it; null or undefined: none
+   * @param state the `tracestate` header beside it, for rows that propagate it; null or undefined: none
    * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
    */
   address(
@@ -113,7 +113,8 @@ export class ProviderRequests {
     const { endpoint, credential } = attempt
     const own = this.#headersOf(attempt)
     const traced = parent === undefined ? own : { ...own, traceparent: parent }
-    const usual = parent === undefined || state == null ? traced : { ...traced, tracestate: state }
+    const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
+    const usual = takesState ? { ...traced, tracestate: state } : traced
     const json =
       raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
     const request: UpstreamRequest = {
