@@ -2,21 +2,16 @@
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { FORMATS } from '../../src/formats/table.ts'
 import { createAsk } from '../../src/gateway/ask.ts'
-import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts'
-import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
 import { type Restrictions, restrictionsOf } from '../../src/gateway/routing/restrictions.ts'
-import { Stickiness } from '../../src/gateway/routing/sticky.ts'
 import { mergeGuardrails, type PolicyRestrictions } from '../../src/guardrails/policy.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createPins } from '../../src/pins/pins.ts'
 import type { Caller } from '../../src/protocol/records.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/client/direct-transport.ts'
-import { plainRouting } from '../support/routing.ts'
+import { plainCalls } from '../support/routing.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -51,25 +46,11 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
       ],
       onAbort: 'cancel',
     }),
-    ledger: { append: record => void records.push(record), written: () => null, find: async () => null },
-    abandoned: new AbandonedReplies(),
+    ...plainCalls(clock, records),
     client,
-    formats: FORMATS,
     clock,
     log,
     metrics: createMetrics(),
-    requests: new ProviderRequests({
-      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
-      hashEndUser: () => 'u',
-      hashCacheKey: () => 'k',
-    }),
-    providerKeys: {
-      own: () => Promise.reject(new Error('own keys are not asked for')),
-      shared: () => null,
-    },
-    byokFeePercent: 0,
-    stickiness: new Stickiness(createPins(clock)),
-    ...plainRouting(clock),
   })
   t.teardown(async () => {
     await client.close()

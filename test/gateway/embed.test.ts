@@ -4,25 +4,20 @@ import { systemClock } from '../../src/clock.ts'
 import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
 import { createEmbeddings } from '../../src/dialects/embeddings.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { FORMATS } from '../../src/formats/table.ts'
-import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts'
-import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
 import type { EmbeddingsCall } from '../../src/gateway/embed.ts'
 import { NO_GUARD } from '../../src/gateway/guard/guard.ts'
 import { NO_PLUGINS } from '../../src/gateway/plugin-chain.ts'
 import { createGateway } from '../../src/gateway/respond.ts'
-import { Stickiness } from '../../src/gateway/routing/rank.ts'
 import { FREE } from '../../src/limits/quota.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../src/metrics/stages.ts'
-import { createPins } from '../../src/pins/pins.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { createDirectTransport } from '../../src/upstream/client/direct-transport.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { startEmbeddingsProvider } from '../support/embeddings-provider.ts'
-import { plainRouting } from '../support/routing.ts'
+import { plainCalls } from '../support/routing.ts'
 
 const dialect = createEmbeddings(OFFERED)
 
@@ -43,25 +38,11 @@ async function start(t: Test) {
       ],
       onAbort: 'cancel',
     }),
-    ledger: { append: record => void records.push(record), written: () => null, find: async () => null },
-    abandoned: new AbandonedReplies(),
+    ...plainCalls(systemClock, records),
     client,
-    formats: FORMATS,
     clock: systemClock,
     log,
     metrics: createMetrics(),
-    requests: new ProviderRequests({
-      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
-      hashEndUser: () => 'u',
-      hashCacheKey: () => 'k',
-    }),
-    providerKeys: {
-      own: () => Promise.reject(new Error('own keys are not asked for')),
-      shared: () => null,
-    },
-    byokFeePercent: 0,
-    stickiness: new Stickiness(createPins(systemClock)),
-    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

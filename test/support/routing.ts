@@ -1,8 +1,13 @@
-/** Routing for tests that are about something else: endpoints in the order of the catalogue, all of them healthy. */
+/** Parts of the pipeline for tests that are about something else: endpoints in the order of the catalogue, all healthy. */
 import type { Clock } from '../../src/clock.ts'
+import { FORMATS } from '../../src/formats/table.ts'
 import { VisibleStreams } from '../../src/gateway/accounting/account.ts'
-import { RetryBudget, Routing } from '../../src/gateway/routing/rank.ts'
+import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts'
+import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
+import { RetryBudget, Routing, Stickiness } from '../../src/gateway/routing/rank.ts'
 import { EndpointHealth } from '../../src/health/health.ts'
+import { createPins } from '../../src/pins/pins.ts'
+import type { UsageRecord } from '../../src/storage/usage.ts'
 
 export function plainRouting(clock: Clock): {
   readonly routing: Routing
@@ -13,4 +18,29 @@ export function plainRouting(clock: Clock): {
   const health = new EndpointHealth({ clock })
   const routing = new Routing({ clock, health, random: () => 0, balances: false, inputTokens: () => 0 })
   return { routing, retries: new RetryBudget(), region: 'local', visibleStreams: new VisibleStreams() }
+}
+
+/** All that a call to a model needs beside its catalogue and client. Nothing is pinned, priced for own keys or kept. */
+export function plainCalls(clock: Clock, records: UsageRecord[]) {
+  return {
+    ...plainRouting(clock),
+    ledger: {
+      append: (record: UsageRecord) => void records.push(record),
+      written: () => null,
+      find: async () => null,
+    },
+    abandoned: new AbandonedReplies(),
+    formats: FORMATS,
+    requests: new ProviderRequests({
+      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
+      hashEndUser: () => 'u',
+      hashCacheKey: () => 'k',
+    }),
+    providerKeys: {
+      own: () => Promise.reject(new Error('own keys are not asked for')),
+      shared: () => null,
+    },
+    byokFeePercent: 0,
+    stickiness: new Stickiness(createPins(clock)),
+  }
 }

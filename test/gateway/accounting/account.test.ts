@@ -4,26 +4,21 @@ import { systemClock } from '../../../src/clock.ts'
 import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { type FailureCode, GatewayError } from '../../../src/errors.ts'
 import type { AttemptRecord } from '../../../src/exchange/exchange.ts'
-import { FORMATS } from '../../../src/formats/table.ts'
 import { account, type CallFigures, settle } from '../../../src/gateway/accounting/account.ts'
 import { FinalSink } from '../../../src/gateway/answer/sink.ts'
-import { AbandonedReplies } from '../../../src/gateway/attempt/abandoned-replies.ts'
-import { ProviderRequests } from '../../../src/gateway/attempt/provider-request.ts'
 import { prepareGuardrail } from '../../../src/gateway/guard/guard.ts'
 import { NO_PLUGINS } from '../../../src/gateway/plugin-chain.ts'
 import { createGateway } from '../../../src/gateway/respond.ts'
-import { Stickiness } from '../../../src/gateway/routing/sticky.ts'
 import { FREE } from '../../../src/limits/quota.ts'
 import { createLog } from '../../../src/log/log.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import { Stopwatch } from '../../../src/metrics/stages.ts'
-import { createPins } from '../../../src/pins/pins.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { createDirectTransport } from '../../../src/upstream/client/direct-transport.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
-import { plainRouting } from '../../support/routing.ts'
+import { plainCalls } from '../../support/routing.ts'
 import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
@@ -98,25 +93,11 @@ t.test('a reply that guardrails could not look at is charged for, although it is
       ],
       onAbort: 'cancel',
     }),
-    ledger: { append: record => void records.push(record), written: () => null, find: async () => null },
-    abandoned: new AbandonedReplies(),
+    ...plainCalls(systemClock, records),
     client,
-    formats: FORMATS,
     clock: systemClock,
     log,
     metrics,
-    requests: new ProviderRequests({
-      timeouts: { upstreamHeadersMs: 60_000, upstreamIdleMs: 60_000 },
-      hashEndUser: () => 'u',
-      hashCacheKey: () => 'k',
-    }),
-    providerKeys: {
-      own: () => Promise.reject(new Error('own keys are not asked for')),
-      shared: () => null,
-    },
-    byokFeePercent: 0,
-    stickiness: new Stickiness(createPins(systemClock)),
-    ...plainRouting(systemClock),
     credentials: { of: () => NO_CREDENTIALS },
     quota: { limits: () => false, limitsMoney: () => false, admit: () => FREE },
     plugins: NO_PLUGINS,

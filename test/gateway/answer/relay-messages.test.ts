@@ -1,20 +1,9 @@
 /** The relay of messages writes what the general way writes, whatever the provider sends between texts. */
 import t from 'tap'
 import { type Outcome, sameAtAllDoors } from '../../support/relayed-play.ts'
+import { buffers, TEXTS, testProperStream } from '../../support/relayed-stream.ts'
 
 const FORMAT = 'anthropic-messages'
-
-const TEXTS = [
-  'Hel',
-  'lo ',
-  '"wörld" \\ ',
-  '\ud83d',
-  '\ude00',
-  '\u2028\n\t\u0001',
-  '日本語',
-  '</script>',
-  ' end',
-]
 
 type Json = Record<string, unknown>
 
@@ -87,30 +76,6 @@ function properStream(): string[] {
   ]
 }
 
-const buffers = (frames: readonly string[]): Buffer[] => frames.map(one => Buffer.from(one))
-
-t.test('of a proper stream nearly all deltas are relayed, and each counts as one event', async t => {
-  const frames = properStream()
-  const cut = await sameAtAllDoors(t, 'cut at frames', buffers(frames), { format: FORMAT })
-  const whole = await sameAtAllDoors(t, 'in one read', [Buffer.from(frames.join(''))], { format: FORMAT })
-  for (const outcome of [cut, whole]) {
-    t.equal(outcome.error, null)
-    t.ok(outcome.sink.relayed > 25, `${outcome.sink.relayed} relayed`)
-    t.equal(outcome.sink.number, outcome.sink.events - 1)
-    t.equal(content(outcome), TEXTS.join('').repeat(3))
-  }
-})
-
-t.test('a stream that ends at any byte ends the same', async t => {
-  const bytes = Buffer.from(properStream().join(''))
-  let relayed = 0
-  for (let end = 1; end <= bytes.length; end += 11) {
-    relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format: FORMAT })).sink
-      .relayed
-  }
-  t.ok(relayed > 1000, `${relayed} relayed`)
-})
-
 t.test('blocks that the client gets under other numbers are relayed under these', async t => {
   const frames = [
     BEGIN,
@@ -178,34 +143,13 @@ const CHANGES: Readonly<Record<string, (frame: string) => string>> = {
   'an unknown escape': one => one.replace('"text":"', '"text":"\\x'),
 }
 
-for (const [name, change] of Object.entries(CHANGES)) {
-  t.test(`a frame with ${name}: the stream reads the same, relayed and decoded`, async t => {
-    const frames = properStream()
-    let changed = 0
-    let relayed = 0
-    for (const [at, frame] of frames.entries()) {
-      const other = change(frame)
-      if (other === frame) continue
-      changed++
-      const chunks = buffers(frames.toSpliced(at, 1, other))
-      relayed += (await sameAtAllDoors(t, `${name}, frame ${at}`, chunks, { format: FORMAT })).sink.relayed
-      relayed += (
-        await sameAtAllDoors(t, `${name}, frame ${at}, one read`, [Buffer.concat(chunks)], { format: FORMAT })
-      ).sink.relayed
-    }
-    await sameAtAllDoors(t, `${name}, every frame`, [Buffer.from(frames.map(change).join(''))], {
-      format: FORMAT,
-    })
-    t.ok(changed > 3)
-    t.ok(relayed > 0)
-  })
-}
-
-t.test('a slow reader pauses the provider, whatever way a frame went', async t => {
-  const frames = properStream()
-  const outcome = await sameAtAllDoors(t, 'slow', buffers(frames), { format: FORMAT, slow: true })
-  t.ok(outcome.sink.relayed > 25)
-  t.ok(outcome.paused >= frames.length - 20, `${outcome.paused} pauses in ${frames.length} reads`)
+testProperStream(t, {
+  format: FORMAT,
+  frames: properStream(),
+  text: TEXTS.join('').repeat(3),
+  content,
+  changes: CHANGES,
+  readsWithoutPause: 20,
 })
 
 /** All that the client read as the text of the answer. */
