@@ -59,6 +59,11 @@ function wordsOf(name: string): string[] {
   return words.map(word => (word.slice(0, 1).toUpperCase() + word.slice(1).toLowerCase()).replace(/s$/, ''))
 }
 
+/** `UsageRecords` and `usage records` -> `Record`. */
+function lastWord(name: string): string {
+  return wordsOf(name.split(' ').at(-1) ?? '').at(-1) ?? ''
+}
+
 function isBanned({ name, isType, path }: Export): boolean {
   const banned = wordsOf(name).filter(word => BANNED.includes(word) && HOMES[word]?.test(path) !== true)
   return banned.length > 0 || (isType && name.endsWith('Tools'))
@@ -78,6 +83,13 @@ function glossary(): { word: string; identifiers: string[] }[] {
     }))
 }
 
+/** Words that need no row: their meaning is the plain one. */
+function plainWords(): string[] {
+  const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8')
+  const [, words = ''] = /\nPlain words:\n\n```\n([\s\S]*?)\n```\n/.exec(page) ?? []
+  return words.split(/\s+/)
+}
+
 t.test('no two exported types share a name', async t => {
   t.ok(exported.length > 100, 'the sources were found')
   const places = new Map<string, Set<string>>()
@@ -88,6 +100,23 @@ t.test('no two exported types share a name', async t => {
   t.same(
     shared.map(([name, paths]) => `${name}: ${[...paths].join(', ')}`),
     [],
+  )
+})
+
+t.test('the name of each exported type ends in a word of docs/architecture.md', async t => {
+  const plain = plainWords()
+  const known = new Set([
+    ...plain.map(lastWord),
+    ...glossary().flatMap(({ word, identifiers }) => [...word.split(', '), ...identifiers].map(lastWord)),
+  ])
+  const types = exported.filter(({ isType }) => isType)
+  for (const { name, path } of types)
+    if (!known.has(lastWord(name))) t.fail(`${name}: ${path}: ${lastWord(name)} is no word of the page`)
+  const used = new Set(types.map(({ name }) => lastWord(name)))
+  t.same(
+    plain.filter(word => !used.has(lastWord(word))),
+    [],
+    'nothing is named with these words',
   )
 })
 

@@ -63,7 +63,7 @@ const WORST_PER_TEXT = 2
 /** Usual time for each unit and place. */
 const USUAL_PER_PLACE = 0.002
 
-export type Where = 'inline' | 'offload'
+export type ScanPlace = 'inline' | 'offload'
 
 interface PatternCost {
   /** Of the automaton; 0 for a literal and for V8. */
@@ -152,7 +152,7 @@ export class ScanCost {
   }
 
   /** The place to scan texts of so many UTF-16 units together; `most` findings stop an inline scan. */
-  where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): Where {
+  where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
     return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'
   }

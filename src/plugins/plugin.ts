@@ -79,7 +79,7 @@ export type Inspect = (text: string) => Promise<string>
  * Checks if the caller's guardrails allow sending its data to a helper: a model that the gateway asks by itself, or the
  * OCR provider. Returns the restriction that forbids it, such as `guardrail:training`; null if it is allowed.
  */
-export type PolicyAgainst = (
+export type PolicyLookup = (
   caller: Caller,
   helper: { readonly model: string; readonly obeysLists?: true } | 'ocr',
 ) => string | null | Promise<string | null>
@@ -131,7 +131,7 @@ export interface PluginDeps {
   readonly ask: Ask
   /** Asks a model on behalf of the caller, who is charged for it. */
   readonly askAs: AskAs
-  readonly policyAgainst: PolicyAgainst
+  readonly policyAgainst: PolicyLookup
   readonly modelFacts: ModelFacts
   readonly models: RoutableModels
   readonly lastModels: LastModels

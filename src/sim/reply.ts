@@ -142,7 +142,7 @@ export interface Speech {
 }
 
 /** A failure to write in a format. */
-export interface Trouble {
+export interface SimFailure {
   /** HTTP status; inside a stream, the status that an HTTP reply would have. */
   readonly status: number
   readonly message: string
@@ -154,9 +154,9 @@ export interface Speaker {
   whole(speech: Speech): unknown
   /** The document without a finish reason. */
   unfinished(speech: Speech): unknown
-  failure(trouble: Trouble): unknown
+  failure(trouble: SimFailure): unknown
   /** `framesBefore`: number of frames so far, for formats that number their events. */
-  failureFrame(trouble: Trouble, framesBefore: number): string
+  failureFrame(trouble: SimFailure, framesBefore: number): string
 }
 
 /** An event with a name. */
@@ -170,7 +170,7 @@ export function plainFrame(kind: Frame['kind'], data: unknown): Frame {
 }
 
 /** An error in OpenAI's shape. */
-export function openaiError({ status, message }: Trouble): { error: Record<string, unknown> } {
+export function openaiError({ status, message }: SimFailure): { error: Record<string, unknown> } {
   const { type, code } = OPENAI_ERRORS[status] ?? {
     type: status < 500 ? 'invalid_request_error' : 'server_error',
     code: null,

@@ -1,5 +1,5 @@
 /** Speaker of the generateContent format: CRLF line ends, complete calls, a separate count of thought tokens. Pure. */
-import { type Frame, type ReplyPart, type Speaker, type Speech, type Trouble, wholeText } from './reply.ts'
+import { type Frame, type ReplyPart, type SimFailure, type Speaker, type Speech, wholeText } from './reply.ts'
 
 const FINISH = { stop: 'STOP', calls: 'STOP', length: 'MAX_TOKENS', refusal: 'SAFETY' } as const
 
@@ -28,7 +28,7 @@ export const geminiSpeaker: Speaker = {
   failureFrame: trouble => `data: ${JSON.stringify(failure(trouble))}\r\n\r\n`,
 }
 
-function failure({ status, message }: Trouble): unknown {
+function failure({ status, message }: SimFailure): unknown {
   const name = STATUS_NAMES[status] ?? (status < 500 ? 'INVALID_ARGUMENT' : 'UNAVAILABLE')
   return { error: { code: status, message, status: name } }
 }

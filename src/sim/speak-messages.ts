@@ -3,9 +3,9 @@ import {
   type Frame,
   namedFrame,
   type ReplyPart,
+  type SimFailure,
   type Speaker,
   type Speech,
-  type Trouble,
   wholeText,
 } from './reply.ts'
 
@@ -53,7 +53,7 @@ function event(
   return namedFrame(kind, data.type, data)
 }
 
-function failure({ status, message }: Trouble): unknown {
+function failure({ status, message }: SimFailure): unknown {
   const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
   return { type: 'error', error: { type, message } }
 }

@@ -160,16 +160,16 @@ export function transportError(error: unknown, sent: boolean): GatewayError {
 }
 
 /** The phase in which a call ran out of time. */
-export type WaitedFor = 'CONNECT_TIMEOUT' | 'HEADERS_TIMEOUT' | 'IDLE_TIMEOUT'
+export type TimeoutKind = 'CONNECT_TIMEOUT' | 'HEADERS_TIMEOUT' | 'IDLE_TIMEOUT'
 
-const LATE: Readonly<Record<WaitedFor, string>> = {
+const LATE: Readonly<Record<TimeoutKind, string>> = {
   CONNECT_TIMEOUT: 'The provider could not be reached in time',
   HEADERS_TIMEOUT: 'The provider did not answer in time',
   IDLE_TIMEOUT: 'The provider stopped sending',
 }
 
 /** A failure `upstream_timeout`; its cause has the phase as its code. */
-export function timeout(phase: WaitedFor): GatewayError {
+export function timeout(phase: TimeoutKind): GatewayError {
   const metadata = { reason: 'timeout' satisfies TransportReason }
   const cause = Object.assign(new Error(LATE[phase]), { code: phase })
   return new GatewayError('upstream_timeout', LATE[phase], { metadata, cause })

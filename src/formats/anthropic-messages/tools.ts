@@ -13,7 +13,7 @@ import { COMPUTER_TYPES, computerTool } from './computer.ts'
 import type { MessagesBlock } from './content.ts'
 
 /** The tool fields of a body. */
-export interface Toolbox {
+export interface ToolSet {
   readonly tools: readonly MessagesBlock[]
   readonly tool_choice: MessagesBlock | null
   /** The container for code; null for a new one. */
@@ -44,7 +44,7 @@ export const HOSTED_TOOLS: ReadonlySet<string> = new Set(HOSTED.keys())
  * The tools that the tool choice allows, and the choice.
  * @throws GatewayError `unprocessable` that names the tool without a form in this API
  */
-export function toolbox(request: ResponsesRequest, strict: boolean): Toolbox {
+export function toolbox(request: ResponsesRequest, strict: boolean): ToolSet {
   const given = (request.tools ?? []).map((tool, index) => ({ tool, path: `tools[${index}]` }))
   const choice = request.tool_choice
   const allowed =

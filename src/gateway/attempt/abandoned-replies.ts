@@ -9,7 +9,7 @@ import type { Content } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
 /** How a reply is read on. */
-export interface ReadingOn {
+export interface ReadingBounds {
   /** Only once the model has said something: before that, nothing is about to end. */
   readonly needsContent: boolean
   /** The reply is closed when more content comes. */
@@ -21,7 +21,7 @@ export interface ReadingOn {
 }
 
 /** Null: the call is closed at once. */
-export const READING_ON: Readonly<Record<AbortPolicy, ReadingOn | null>> = {
+export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   cancel: null,
   // A model that has said its last word reports its usage within milliseconds; one that goes on is closed at its next
   // word. Neither holds more than the request did.
@@ -77,13 +77,13 @@ export class AbandonedReplies {
 
 /** One reply that is read on. */
 export class AbandonedReply {
-  readonly #policy: ReadingOn
+  readonly #policy: ReadingBounds
   readonly #replies: AbandonedReplies
   readonly #giveUp: () => void
   readonly #timer: Timer
   #bytesLeft: number
 
-  constructor(replies: AbandonedReplies, policy: ReadingOn, clock: Clock, giveUp: () => void) {
+  constructor(replies: AbandonedReplies, policy: ReadingBounds, clock: Clock, giveUp: () => void) {
     this.#replies = replies
     this.#policy = policy
     this.#giveUp = giveUp

@@ -12,7 +12,7 @@ import type { Metrics } from '../../metrics/metrics.ts'
 import type { CallFigures } from '../accounting/account.ts'
 import type { Content } from '../answer/answer.ts'
 import {
-  type CallSoFar,
+  type CallProgress,
   nextCandidate,
   type RetryBudget,
   type RouteCandidate,
@@ -65,7 +65,7 @@ export interface HedgedCall {
   readonly from: number
   /** It has a place in the retry budget. */
   isRetrying: boolean
-  soFar(): CallSoFar
+  soFar(): CallProgress
   endRetry(): void
   run(candidate: RouteCandidate, race: Race): Promise<Result>
 }

@@ -9,7 +9,7 @@ import { mergeGuardrails } from '../../guardrails/policy.ts'
 import { type Author, type Finding, redact, strictest } from '../../guardrails/rules.ts'
 import { type RequestText, textsOf, unseenTexts, withTexts } from '../../guardrails/texts/request-texts.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
-import type { PolicyAgainst } from '../../plugins/plugin.ts'
+import type { PolicyLookup } from '../../plugins/plugin.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
@@ -147,7 +147,7 @@ export interface HelperPolicyDeps {
   readonly ocrProvider: Provider | null
 }
 
-export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolicyDeps): PolicyAgainst {
+export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolicyDeps): PolicyLookup {
   return async (caller, helper) => {
     const restrictions = await guard.restrictions(caller)
     if (restrictions === null) return null

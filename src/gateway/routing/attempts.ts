@@ -15,7 +15,7 @@ const ATTEMPTS_MAX = 10
 /** Shared endpoints of one model that a model call may ask. If three fail, the model most likely fails everywhere. */
 const SHARED_MAX = 3
 
-export interface CallSoFar {
+export interface CallProgress {
   /** Attempts of the model call. */
   readonly attempts: readonly Candidate[]
   /** Candidates that the call skipped, because they must not be asked now. */
@@ -44,7 +44,7 @@ export function candidateAfter(
   candidates: readonly RouteCandidate[],
   failed: RouteCandidate,
   error: GatewayError,
-  call: CallSoFar,
+  call: CallProgress,
 ): RouteCandidate | undefined {
   if (error.retry === 'never') return undefined
   return nextCandidate(
@@ -60,7 +60,7 @@ export function candidateAfter(
 /** The first candidate that the call has neither asked nor skipped, and that its limits allow. */
 export function nextCandidate(
   candidates: readonly RouteCandidate[],
-  { attempts, passed }: CallSoFar,
+  { attempts, passed }: CallProgress,
   isWanted: (candidate: RouteCandidate) => boolean,
 ): RouteCandidate | undefined {
   if (attempts.length >= ATTEMPTS_MAX) return undefined

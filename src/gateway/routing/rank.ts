@@ -24,7 +24,7 @@ import { SharedCandidates } from './shared-candidates.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
 export {
-  type CallSoFar,
+  type CallProgress,
   candidateAfter,
   nextCandidate,
   nobodyNow,

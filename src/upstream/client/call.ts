@@ -7,13 +7,13 @@ import type { Clock, Timer } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'
 import type { Log } from '../../log/log.ts'
 import {
+  type TimeoutKind,
   timeout,
   type UpstreamCall,
   type UpstreamHandler,
   type UpstreamHead,
   type UpstreamRequest,
   unavailable,
-  type WaitedFor,
 } from '../transport.ts'
 
 export interface CallDeps {
@@ -191,7 +191,7 @@ export abstract class RunningCall implements UpstreamCall {
     else this.fail(timeout(this.#waitedFor()))
   }
 
-  #waitedFor(): WaitedFor {
+  #waitedFor(): TimeoutKind {
     if (this.#headSeen) return 'IDLE_TIMEOUT'
     return this.#sent ? 'HEADERS_TIMEOUT' : 'CONNECT_TIMEOUT'
   }
