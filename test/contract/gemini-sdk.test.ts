@@ -3,7 +3,7 @@ import { ApiError, FunctionCallingConfigMode, GoogleGenAI, Type } from '@google/
 import t from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, firstPart, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
 
 const parrot = await startParrot()
 const rows = parrotRows(parrot.url)
@@ -285,12 +285,7 @@ for (const { name, part, forms } of SHOWN) {
         contents: [{ role: 'user', parts: [part, { text: 'Look' }] }],
       })
       t.equal(answer.text, 'A dot')
-      const body = JSON.parse(parrot.bodies.at(-1) ?? '') as Record<
-        string,
-        { content?: unknown[]; parts?: unknown[] }[]
-      >
-      const [turn] = body['messages'] ?? body['input'] ?? body['contents'] ?? []
-      t.match((turn?.content ?? turn?.parts)?.[0], form, format)
+      t.match(firstPart(parrot), form, format)
     }
   })
 }

@@ -13,7 +13,7 @@ import { jsonSchemaOutputFormat } from '@anthropic-ai/sdk/helpers/json-schema'
 import t from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, firstPart, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
 
 const parrot = await startParrot()
 const rows = parrotRows(parrot.url)
@@ -257,12 +257,7 @@ for (const { name, block, forms } of SHOWN) {
         messages: [{ role: 'user', content: [block, { type: 'text', text: 'Look' }] }],
       })
       t.equal(said(message), 'A dot')
-      const body = JSON.parse(parrot.bodies.at(-1) ?? '') as Record<
-        string,
-        { content?: unknown[]; parts?: unknown[] }[]
-      >
-      const [turn] = body['messages'] ?? body['input'] ?? body['contents'] ?? []
-      t.match((turn?.content ?? turn?.parts)?.[0], form, format)
+      t.match(firstPart(parrot), form, format)
     }
   })
 }

@@ -113,3 +113,11 @@ export async function startParrot(): Promise<Parrot> {
   }
   return parrot
 }
+
+/** What the parrot was asked last: the first part of the first turn, in whatever format. */
+export function firstPart({ bodies }: Parrot): unknown {
+  type Turns = Readonly<Record<string, readonly { content?: unknown[]; parts?: unknown[] }[]>>
+  const body = JSON.parse(bodies.at(-1) ?? '') as Turns
+  const [turn] = body['messages'] ?? body['input'] ?? body['contents'] ?? []
+  return (turn?.content ?? turn?.parts)?.[0]
+}
