@@ -3,35 +3,18 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, createServer as createPlain } from 'node:net'
 import t, { type Test } from 'tap'
 import { reportText } from '../../src/commands/prove/view.ts'
-import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { FaultProvider, ProveFault, type ProveOptions, prove } from '../../src/prove/prove.ts'
 import { Ration, RationSpent } from '../../src/prove/ration.ts'
 import { asBytes, asCurl } from '../../src/prove/repeat.ts'
 import { isSecret, scrubber } from '../../src/prove/secrets.ts'
 import { BrokenGateway, KEY } from './broken-gateway.ts'
+import { proveOptions } from './options.ts'
 
 const QUIET = { begins: () => undefined, made: () => undefined }
 
-function options(url: string, more: Partial<ProveOptions>): ProveOptions {
-  return {
-    url,
-    key: KEY,
-    headers: [],
-    model: null,
-    limits: { requests: 1_000, concurrency: 4, seconds: 600 },
-    provider: null,
-    only: null,
-    client: null,
-    restartCommand: null,
-    directUrl: null,
-    pid: null,
-    version: '0.0.0',
-    plain,
-    clock: waitingClock,
-    ...more,
-  }
-}
+const options = (url: string, more: Partial<ProveOptions>): ProveOptions =>
+  proveOptions({ url, key: KEY, ...more })
 
 async function withGateway(
   t: Test,

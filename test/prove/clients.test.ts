@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { CLIENT_NAMES, type ProvedClientName } from '../../src/prove/clients/names.ts'
 import { FaultProvider, prove } from '../../src/prove/prove.ts'
 import type { ProveReport } from '../../src/prove/report.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { proveOptions } from './options.ts'
 
 interface Seen {
   readonly status: number
@@ -34,22 +34,14 @@ t.teardown(async () => {
 
 async function proven(client: ProvedClientName, url: string, format: string): Promise<ProveReport> {
   const report = await prove(
-    {
+    proveOptions({
       url,
       key: gateway.apiKey,
-      headers: [],
       model: `proved/${format}`,
       limits: { requests: 100, concurrency: 4, seconds: 600 },
       provider,
-      only: null,
       client,
-      restartCommand: null,
-      directUrl: null,
-      pid: null,
-      version: '0.0.0',
-      plain,
-      clock: waitingClock,
-    },
+    }),
     { begins: () => undefined, made: () => undefined },
   )
   return report

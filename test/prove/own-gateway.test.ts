@@ -1,9 +1,9 @@
 /** Sluice itself keeps every promise that it asks of others, whatever its provider speaks. */
 import t from 'tap'
-import { plain } from '../../src/commands/terminal/text.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { FaultProvider, prove } from '../../src/prove/prove.ts'
 import { startGateway } from '../support/gateway.ts'
+import { proveOptions } from './options.ts'
 
 for (const format of ['openai-chat', 'openai-responses'] as const) {
   t.test(`prove has no finding against this gateway in front of a provider of ${format}`, async t => {
@@ -27,22 +27,13 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
       await provider.close()
     })
     const report = await prove(
-      {
+      proveOptions({
         url: gateway.url,
         key: gateway.apiKey,
-        headers: [],
         model: 'proved/m',
         limits: { requests: 1_000, concurrency: 6, seconds: 600 },
         provider,
-        only: null,
-        client: null,
-        restartCommand: null,
-        directUrl: null,
-        pid: null,
-        version: '0.0.0',
-        plain,
-        clock: waitingClock,
-      },
+      }),
       { begins: () => undefined, made: () => undefined },
     )
     for (const { id, dialect, status, seen } of report.checks)
@@ -64,22 +55,13 @@ t.test('prove has no finding against this gateway with a model of its own, witho
   const gateway = await startGateway()
   t.teardown(() => gateway.close())
   const report = await prove(
-    {
+    proveOptions({
       url: gateway.url,
       key: gateway.apiKey,
-      headers: [],
       model: 'sim/echo',
       limits: { requests: 400, concurrency: 4, seconds: 600 },
-      provider: null,
       only: ['reply', 'stream', 'errors', 'sdk', 'chaos'],
-      client: null,
-      restartCommand: null,
-      directUrl: null,
-      pid: null,
-      version: '0.0.0',
-      plain,
-      clock: waitingClock,
-    },
+    }),
     { begins: () => undefined, made: () => undefined },
   )
   for (const { id, dialect, status, seen } of report.checks)

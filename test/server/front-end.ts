@@ -9,6 +9,7 @@ import { loadFront } from '../../src/server/fronts.ts'
 import { createServer, type HttpServer, type ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request-deps.ts'
 import type { KeyKind, KeyRecord } from '../../src/storage/store.ts'
+import { someKey } from '../storage/records.ts'
 import { responsesDialect } from '../support/dialects.ts'
 import { certificateFiles, OVER_TLS } from '../support/over-tls.ts'
 import { TEST_FRONT } from '../support/test-front.ts'
@@ -17,26 +18,14 @@ export const INFERENCE = 'Bearer sk-gw-v1-test'
 export const MANAGEMENT = 'Bearer sk-gw-mgmt-test'
 
 export function keyRecord(kind: KeyKind): KeyRecord {
-  return {
+  return someKey({
     hash: (kind === 'inference' ? 'a' : 'b').repeat(64),
     kind,
     name: kind,
     label: 'sk-gw-...',
     organizationId: 'org_default',
     workspaceId: 'ws_default',
-    disabled: false,
-    expiresAt: null,
-    secretExpiresAt: null,
-    limit: null,
-    limitReset: null,
-    includeByokInLimit: false,
-    creatorUserId: null,
-    role: null,
-    traceTrusted: false,
-    createdAt: '2026-01-01T00:00:00.000Z',
-    updatedAt: '2026-01-01T00:00:00.000Z',
-    rotatedAt: null,
-  }
+  })
 }
 
 /** The front that serves the tests; a suite may choose. */
