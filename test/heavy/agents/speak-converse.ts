@@ -2,9 +2,9 @@
 import {
   namedFrame,
   type ReplyPart,
+  type SimFailure,
   type Speaker,
   type Speech,
-  type Trouble,
   wholeText,
 } from '../../../src/sim/reply.ts'
 
@@ -35,7 +35,7 @@ export const converseSpeaker: Speaker = {
   failureFrame: trouble => namedFrame('finish', 'exception:internalServerException', failure(trouble)).text,
 }
 
-function failure({ message }: Trouble): { readonly message: string } {
+function failure({ message }: SimFailure): { readonly message: string } {
   return { message }
 }
 
