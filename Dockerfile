@@ -10,6 +10,12 @@ RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY bin ./bin
 COPY src ./src
+# What the guide is built of.
+COPY README.md CHANGELOG.md CONTRIBUTING.md ./
+COPY docs ./docs
+COPY bench ./bench
+COPY examples ./examples
+COPY grafana ./grafana
 RUN npm run verify && npm run build && scripts/production-modules
 
 FROM node:22-bookworm-slim

@@ -105,8 +105,8 @@ export interface Reply {
   header(name: string, value: string): void
   /** Answers with one JSON document. */
   json(status: number, document: unknown): void
-  /** Answers 200 with a JSON document that is written already. */
-  written(json: string | Buffer): void
+  /** Answers 200 with a document that is written already. Default content type: JSON. */
+  written(bytes: string | Buffer, contentType?: string): void
   /** Answers 304: the client has the document. */
   notModified(): void
   /** Answers with the error envelope of the operation's dialect. */

@@ -65,7 +65,7 @@ import {
   listProviders,
   listZeroRetention,
 } from './models/models.ts'
-import { type InterfaceDocument, showInterface } from './openapi.ts'
+import { type InterfaceDocument, type ReferenceTerms, referenceRows, showInterface } from './openapi.ts'
 import type { Operation, OperationTimes } from './operation.ts'
 import { described, own, read, row } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
@@ -90,6 +90,8 @@ export interface OperationDeps
   readonly offered: Offered
   /** Told of all operations. */
   readonly document: InterfaceDocument
+  /** Absent: the public port has no reference. */
+  readonly reference?: ReferenceTerms
 }
 
 /** A large batch may come over a slow line, and its results may go over one. */
@@ -115,7 +117,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ROOT,
   ]
   deps.document.describe(rows)
-  return rows
+  return deps.reference === undefined ? rows : [...rows, ...referenceRows(deps.document, deps.reference)]
 }
 
 function interfaceRow({ document }: OperationDeps): Operation {

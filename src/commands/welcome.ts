@@ -44,12 +44,15 @@ function storageName(url: string): string {
   return URL.canParse(url) ? `PostgreSQL at ${new URL(url).host}${new URL(url).pathname}` : 'PostgreSQL'
 }
 
-/** The first keys and a request that works as pasted; both are shown once. */
+/** The first keys, the variables of the docs, and a request that works as pasted; all are shown once. */
 export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
   return [
     'First keys, shown only now:',
     `  management key  ${keys.managementKey}`,
     `  API key         ${keys.apiKey}`,
+    '',
+    'For the examples of the docs, set them in a shell:',
+    `  export URL=${started.url} KEY=${keys.apiKey} MANAGEMENT_KEY=${keys.managementKey}`,
     '',
     ...tryIt(keys.apiKey, started),
     `Another key, at any time: ${MAKE_KEY}`,

@@ -46,6 +46,13 @@ export const Settings = group({
       default: true,
     }),
   }),
+  docs: group({
+    public: setting(
+      Type.Boolean(),
+      'true: the [reference](openapi.md) is on the public port too, as `/docs`, without a key',
+      { default: false },
+    ),
+  }),
   threads: group({
     serve: setting(
       Threads,

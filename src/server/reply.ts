@@ -107,9 +107,9 @@ export class HttpReply implements Reply {
     this.#send(status, JSON.stringify(document))
   }
 
-  written(json: string | Buffer): void {
-    this.#headers.push('Content-Type', 'application/json')
-    this.#send(200, json)
+  written(bytes: string | Buffer, contentType = 'application/json'): void {
+    this.#headers.push('Content-Type', contentType)
+    this.#send(200, bytes)
   }
 
   notModified(): void {

@@ -12,6 +12,8 @@ const CONSOLE: AdminPage = {
   what: 'requests, models, keys, batches, live; for a management key',
 }
 
+const GUIDE: AdminPage = { path: '/guide', what: 'the docs: start, use, operate, understand' }
+
 /** In the order of the page. A page of the admin port is one row. */
 const PAGES: readonly AdminPage[] = [
   { path: '/docs', what: 'the reference of everything that a client may ask' },
@@ -30,15 +32,13 @@ export const PAGE_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
 }
 
-/** The same for the reference page, which has its style within it. */
-export const STYLED_PAGE_HEADERS: Readonly<Record<string, string>> = {
-  ...PAGE_HEADERS,
-  'content-security-policy': `${PAGE_HEADERS['content-security-policy']}; style-src 'unsafe-inline'`,
+export interface OfferedPages {
+  readonly console: boolean
+  readonly guide: boolean
 }
 
-/** @param hasConsole whether the console is enabled */
-export function adminIndex(hasConsole: boolean): string {
-  const pages = hasConsole ? [CONSOLE, ...PAGES] : PAGES
+export function adminIndex(offered: OfferedPages): string {
+  const pages = [...(offered.console ? [CONSOLE] : []), ...(offered.guide ? [GUIDE] : []), ...PAGES]
   const rows = pages.map(({ path, what }) => `<li><a href="${path}">${path}</a>: ${what}</li>`)
   return `<!doctype html>
 <html lang="en">

@@ -1,12 +1,19 @@
 /**
- * The admin port: an index, the console, the API reference, metrics summed over all threads, liveness, readiness. Main
- * thread; never on the public port. Scrapers get the text format 0.0.4, or OpenMetrics if they prefer it.
+ * The admin port: an index, the console, the guide, the API reference, metrics summed over all threads, liveness,
+ * readiness. Main thread; never on the public port. Scrapers get the text format 0.0.4, or OpenMetrics if they ask.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP, type Socket } from 'node:net'
+import {
+  FILTER_PATH,
+  filterScript,
+  PAGE_TYPE,
+  REFERENCE_HEADERS,
+  SCRIPT_TYPE,
+} from '../api/openapi/reference/reference.ts'
 import { CONSOLE_PATH, type Console } from '../console/console.ts'
 import { EXPOSITION_FORMS, type ExpositionForm, formOf } from '../metrics/exposition.ts'
-import { adminIndex, PAGE_HEADERS, STYLED_PAGE_HEADERS } from './admin-index.ts'
+import { adminIndex, PAGE_HEADERS } from './admin-index.ts'
 
 export interface AdminSources {
   /** The metrics of all threads. */
@@ -15,10 +22,12 @@ export interface AdminSources {
   unreadyReason(): string | null
   /** Names of unavailable dependencies while traffic may still come. Default: none. */
   degraded?(): readonly string[]
-  /** The reference page; null, or absent: there is none yet. */
-  reference?(): string | null
+  /** The reference page for the reader who asks for this host; null, or absent: there is none yet. */
+  reference?(host: string | undefined): Buffer | null
   /** Answers for `/console` and all below it. Absent: there is no console. */
   readonly console?: Pick<Console, 'handle'>
+  /** Answers for `/guide` and all below it. Absent: there is no guide. */
+  readonly guide?: { handle(request: IncomingMessage, response: ServerResponse, path: string): boolean }
 }
 
 export interface AdminServer {
@@ -53,7 +62,10 @@ export async function startAdmin(
 ): Promise<AdminServer> {
   const { host, port } = place
   const known = new Set([host, ...place.hosts].map(name => name.toLowerCase()))
-  const index = adminIndex(sources.console !== undefined)
+  const index = adminIndex({
+    console: sources.console !== undefined,
+    guide: sources.guide !== undefined,
+  })
   const timeouts = {
     headersTimeout: requestMs,
     requestTimeout: requestMs,
@@ -83,15 +95,18 @@ export async function startAdmin(
       response.setHeader('allow', 'GET, HEAD')
       return plain(response, 405, 'method not allowed\n')
     }
+    if (sources.guide?.handle(request, response, path) === true) return
     switch (path) {
       case '/':
         return void response.writeHead(200, PAGE_HEADERS).end(index)
       case '/docs': {
-        const page = sources.reference?.() ?? null
+        const page = sources.reference?.(request.headers.host) ?? null
         if (page === null)
           return plain(response, 503, 'the reference comes with the first thread that serves\n')
-        return void response.writeHead(200, STYLED_PAGE_HEADERS).end(page)
+        return reference(response, page, PAGE_TYPE)
       }
+      case FILTER_PATH:
+        return reference(response, filterScript(), SCRIPT_TYPE)
       case '/metrics': {
         const form = formOf(request.headers.accept)
         response.setHeader('vary', 'accept')
@@ -168,6 +183,11 @@ function plain(
   type = 'text/plain; charset=utf-8',
 ): void {
   response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(text)
+}
+
+function reference(response: ServerResponse, bytes: Buffer, type: string): void {
+  const headers = { ...REFERENCE_HEADERS, 'content-type': type, 'cache-control': 'no-store' }
+  response.writeHead(200, headers).end(bytes)
 }
 
 function json(response: ServerResponse, status: number, body: unknown): void {

@@ -2,8 +2,6 @@
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
 import type { RequestCounts } from '../alerts/watches.ts'
-import type { JsonSchema } from '../api/openapi/json-schema.ts'
-import { referencePage } from '../api/openapi/reference/page.ts'
 import type { LiveLoad } from '../batches/pressure.ts'
 import { systemClock } from '../clock.ts'
 import type { Console } from '../console/console.ts'
@@ -25,6 +23,7 @@ import { TranscriptServer } from '../transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { AdminServer } from './admin.ts'
 import { IN_FLIGHT, ProcessSource } from './build/console.ts'
+import { OpenPages } from './build/open-pages.ts'
 import { requestCounts, showFigures } from './build/process-figures.ts'
 import { PulseWatch } from './build/pulse-watch.ts'
 import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
@@ -104,9 +103,7 @@ class ThreadSupervisor {
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
   #console: Console | null = null
-  /** The interface description as JSON, which is the same in all threads; null before the first one serves. */
-  #document: string | null = null
-  #page: string | null = null
+  readonly #pages: OpenPages
   #watch: NodeJS.Timeout | undefined
   #draining = false
   /** Somebody watches requests on the console. */
@@ -118,6 +115,7 @@ class ThreadSupervisor {
   constructor(options: ServedOptions, port: number) {
     this.#options = options
     this.port = port
+    this.#pages = new OpenPages(options.config.listen, port)
     const { config, certificate } = options
     this.#process = createProcessMetrics({
       // Without a certificate there is no time at which it expires.
@@ -173,7 +171,8 @@ class ThreadSupervisor {
         },
         unreadyReason: () => this.#unreadyReason(),
         degraded: () => this.#options.degraded?.() ?? [],
-        reference: () => this.#reference(),
+        reference: host => this.#pages.reference(host),
+        guide: this.#pages.guide,
         ...(page === null ? {} : { console: page }),
       })
       for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
@@ -285,8 +284,7 @@ class ThreadSupervisor {
       transcribing.close()
       this.#options.writerGone?.(spoolWriter)
     })
-    const document = await thread.started()
-    this.#document ??= document
+    this.#pages.describe(await thread.started())
     if (this.#isWatched) thread.watched(true)
     const sinceMs = performance.now()
     this.#threads.push(thread)
@@ -323,14 +321,6 @@ class ThreadSupervisor {
       },
     })
     return console?.(source) ?? null
-  }
-
-  /** The reference page; null before there is one. */
-  #reference(): string | null {
-    if (this.#page === null && this.#document !== null) {
-      this.#page = referencePage(JSON.parse(this.#document) as JsonSchema)
-    }
-    return this.#page
   }
 
   #tellLoad(name: string, load: LiveLoad): void {

@@ -5,7 +5,7 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { createDocument } from '../../src/api/openapi/document.ts'
-import { referencePage } from '../../src/api/openapi/reference/page.ts'
+import { Reference } from '../../src/api/openapi/reference/reference.ts'
 import { startAdmin } from '../../src/threads/admin.ts'
 import {
   namedNodes,
@@ -15,14 +15,13 @@ import {
   type Visit,
   WITHOUT_BROWSER,
 } from '../support/browser.ts'
+import { PALE } from '../support/contrast.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { allOperations } from '../support/operations.ts'
 
 const SCHEMES = ['light', 'dark'] as const
 /** CSS pixels at which WCAG 1.4.10 allows no scrolling sideways. */
 const NARROW = 320
-/** WCAG 1.4.3. */
-const CONTRAST_MIN = 4.5
 
 /** The part of the focused element that a test asks for; scripts of tests run in the page as texts. */
 const FOCUSED = `(() => {
@@ -54,30 +53,6 @@ const UNREACHED = `(ids => ids.filter(id => {
   return height === 0 || bottom <= 0 || top >= innerHeight
 }))`
 
-/** Texts whose colour is too close to what is behind them, by the formula of WCAG. */
-const PALE = `(least => {
-  const parts = text => text.match(/[\\d.]+/g).map(Number)
-  const light = text => {
-    const [r, g, b] = parts(text).map(each => each / 255).map(each => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-  }
-  const behind = element => {
-    for (; element !== null; element = element.parentElement) {
-      const { backgroundColor } = getComputedStyle(element)
-      if (parts(backgroundColor)[3] !== 0) return backgroundColor
-    }
-    return getComputedStyle(document.documentElement).colorScheme === 'dark' ? 'rgb(18,18,18)' : 'rgb(255,255,255)'
-  }
-  const pale = new Map()
-  for (const element of document.body.querySelectorAll('*')) {
-    if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim() !== '')) continue
-    const colors = [getComputedStyle(element).color, behind(element)]
-    const [low, high] = colors.map(light).sort((a, b) => a - b)
-    if ((high + 0.05) / (low + 0.05) < least) pale.set(colors.join(' on '), element.textContent.slice(0, 40))
-  }
-  return [...pale].map(each => each.join(': '))
-})(${CONTRAST_MIN})`
-
 const focused = (page: Page): Promise<Focused> => page.evaluate<Focused>(FOCUSED)
 
 async function holdsNames(t: Test, visit: Visit): Promise<Set<string>> {
@@ -94,7 +69,7 @@ async function holdsNames(t: Test, visit: Visit): Promise<Set<string>> {
 t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async t => {
   const document = createDocument(await allOperations(t))
   const operations = operationsIn(document as unknown as ApiDocument)
-  const html = referencePage(document)
+  const html = new Reference(document).page('https://gateway.test').json
   const sources = { metrics: async () => '', unreadyReason: () => null, reference: () => html }
   const admin = await startAdmin({ host: '127.0.0.1', port: 0, hosts: [] }, sources)
   t.teardown(() => admin.close())
@@ -114,14 +89,18 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
     const links = new Set<string>()
     const folds: string[] = []
     // Contents that fold are opened on the way, and so their links are next.
+    let inputs = 0
     for (let at = await press('Tab'); at.href !== '#schemas'; at = await press('Tab')) {
-      if (!at.isOutlined) t.fail(`${at.text}: the focus is not seen`)
-      if (at.tag === 'SUMMARY') {
+      if (!at.isOutlined) t.fail(`${at.tag} ${at.text}: the focus is not seen`)
+      // The filter, and the choice of a language.
+      if (at.tag === 'INPUT') inputs++
+      else if (at.tag === 'SUMMARY') {
         folds.push(at.text)
         await page.keyboard.press('Enter')
       } else if (at.href === null) throw new Error(`focus is lost at ${at.tag} ${at.text}`)
       else links.add(at.href)
     }
+    t.equal(inputs, 2)
     t.equal(folds.length, new Set(operations.flatMap(({ operation }) => operation.tags)).size)
     for (const { operation } of operations)
       t.ok(links.has(`#${operation.operationId}`), operation.operationId)
@@ -135,6 +114,39 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
       )
       t.equal(at, id)
     }
+  })
+
+  await t.test('the reference: a filter leaves what has all its words, and opens it', async t => {
+    const shown = () =>
+      page.evaluate<string[]>(
+        `[...document.querySelectorAll('nav li')].filter(each => each.checkVisibility()).map(each => each.textContent)`,
+      )
+    const filter = page.getByRole('searchbox', { name: 'Filter' })
+    await filter.fill('guardrails DELETE')
+    t.same(await shown(), ['DELETE /guardrails/{id}'])
+    t.equal(await page.getByRole('status').innerText(), '1 found')
+    await filter.fill('no such thing')
+    t.same(await shown(), [])
+    await filter.fill('')
+    t.equal(await page.getByRole('status').innerText(), '')
+  })
+
+  await t.test('the reference: requests in the language of one choice, for copying', async t => {
+    const request = page.locator('article[aria-labelledby=createKey] pre:visible').first()
+    t.match(
+      await request.innerText(),
+      'curl "https://gateway.test/v1/keys" \\\n  -H "Authorization: Bearer $MANAGEMENT_KEY"',
+    )
+    await page.getByRole('radio', { name: 'Python' }).check()
+    t.match(await request.innerText(), 'requests.post(')
+    await page.getByRole('radio', { name: 'JavaScript' }).check()
+    t.match(await request.innerText(), "await fetch('https://gateway.test/v1/keys', {")
+    await page.getByRole('radio', { name: 'curl' }).check()
+    await page.setViewportSize({ width: 1280, height: 800 })
+    await page.evaluate(`document.getElementById('getInterface').scrollIntoView()`)
+    t.ok(await page.getByRole('searchbox', { name: 'Filter' }).isVisible())
+    const top = await page.evaluate<number>(`document.querySelector('nav').getBoundingClientRect().top`)
+    t.equal(top, 0, 'the contents stay where they are')
   })
 
   await t.test('the reference: names for those who do not see it', async t => {
@@ -152,7 +164,7 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
       await operation.locator('summary', { hasText: `Example of the ${what}` }).focus()
       await page.keyboard.press('Enter')
     }
-    t.match(await operation.locator('pre').first().innerText(), /"limit_reset": "monthly"/)
+    t.match(await operation.locator('details pre').first().innerText(), /"limit_reset": "monthly"/)
     await page.evaluate(
       `document.activeElement.blur(), document.getElementById('createKey').scrollIntoView()`,
     )

@@ -27,6 +27,12 @@ t.test('the request names a model that is there and can be asked', async t => {
   t.equal(modelTold(createCatalog({ providers, models: [] })), undefined)
 })
 
+t.test('first keys come with the variables of the docs, as a line to paste', async t => {
+  const text = firstKeysText(KEYS, { catalog: createCatalog({ providers: [], models: [] }), url })
+  t.match(text, '\n  export URL=http://127.0.0.1:8080 KEY=sk-gw-v1-1 MANAGEMENT_KEY=sk-gw-mgmt-1\n')
+  t.equal(text.match(/export/g)?.length, 1, 'one line, which a program finds')
+})
+
 t.test('the banner tells where things are, and no password', async t => {
   const started = (storageUrl: string) => ({
     version: '1.2.3',

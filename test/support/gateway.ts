@@ -48,6 +48,7 @@ export interface TestGatewayOptions {
   /** The file with the keys of proofs. Default: one in a new folder. */
   readonly proofKeyFile?: string
   readonly byok?: Config['byok']
+  readonly docs?: Config['docs']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly fusion?: Partial<Config['fusion']>
@@ -115,6 +116,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
       keyFile: options.proofKeyFile ?? join(tempFolder(), 'proof.key'),
     },
     byok: options.byok ?? defaults.byok,
+    docs: options.docs ?? defaults.docs,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },

@@ -6,7 +6,7 @@ t.test('the admin port', async t => {
   let unready: string | null = null
   let broken = false
   let degraded: readonly string[] = []
-  let reference: string | null = null
+  let reference: Buffer | null = null
   const admin = await startAdmin(
     { host: '127.0.0.1', port: 0, hosts: ['metrics.example.com'] },
     {
@@ -77,23 +77,27 @@ t.test('the admin port', async t => {
   })
 
   await t.test(
-    'has the reference page as soon as there is one, and allows it only its own style',
+    'has the reference page as soon as there is one, and allows it only its own style and script',
     async t => {
       t.equal((await ask('/docs')).status, 503)
-      reference = '<!doctype html>'
+      reference = Buffer.from('<!doctype html>')
       const { status, headers, text } = await ask('/docs')
       t.equal(status, 200)
-      t.equal(text, reference)
+      t.equal(text, '<!doctype html>')
       t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
       t.equal(headers.get('x-content-type-options'), 'nosniff')
       const policy = (headers.get('content-security-policy') ?? '').split('; ')
       t.same(policy, [
         "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        "script-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        "style-src 'unsafe-inline'",
       ])
+      const script = await ask('/docs/filter.js')
+      t.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8')
+      t.match(script.text, "getElementById('filter')")
       t.equal((await ask('/docs', { method: 'HEAD' })).text, '')
     },
   )

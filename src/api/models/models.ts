@@ -326,15 +326,16 @@ export function sendWritten(
   { headers }: Pick<ApiRequest, 'headers'>,
   reply: Reply,
   { json, etag }: WrittenDocument,
+  contentType?: string,
 ): void {
   if (etag === null) {
-    reply.written(json)
+    reply.written(json, contentType)
     return
   }
   reply.header('ETag', etag)
   reply.header('Cache-Control', 'private, no-cache')
   if (hasTag(headers.get('if-none-match'), etag)) reply.notModified()
-  else reply.written(json)
+  else reply.written(json, contentType)
 }
 
 function hasTag(known: string | undefined, etag: string): boolean {

@@ -234,5 +234,6 @@ function operationsOf(
     }),
     outputSizes: new OutputSizes(),
     document,
+    ...(config.docs.public ? { reference: { isSecure: config.listen.tls !== null } } : {}),
   })
 }

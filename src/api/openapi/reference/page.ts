@@ -1,30 +1,32 @@
 /**
- * The reference page: the OpenAPI document as HTML, without scripts or external resources. Main thread, once per
- * process. Pure.
+ * The reference page: the OpenAPI document as HTML, without inline scripts or external resources. One script of its
+ * own, the filter of the contents, works if it is there. Pure.
  */
 import type { JsonSchema } from '../json-schema.ts'
+import { LANGUAGES, type PlacedOperation, READER_URL, requestExamples } from './examples.ts'
+import { type Fields, fields, isObject, list, safe } from './html.ts'
 import { PAGE_STYLE } from './page-style.ts'
 
-type Fields = Readonly<Record<string, unknown>>
-
-interface PlacedOperation {
-  readonly method: string
-  readonly path: string
-  readonly operation: Fields
-}
-
-const COMPONENT = '#/components/'
+const RESPONSES = '#/components/responses/'
 const METHODS = ['head', 'get', 'post', 'put', 'patch', 'delete']
 /** Deeper objects are named, and their fields are left out. Those with a name have a place of their own. */
 const DEPTH_MAX = 8
 
-/** @param document as createDocument makes it */
+/** By the words of LANGUAGES. */
+const LANGUAGE_NAMES = { curl: 'curl', python: 'Python', javascript: 'JavaScript' } as const
+
+/**
+ * The page with READER_URL in place of the URL of the gateway.
+ * @param document as createDocument makes it
+ */
 export function referencePage(document: JsonSchema): string {
   const info = fields(document['info'])
   const operations = operationsOf(document)
   const tags = list(document['tags']).map(fields)
-  const schemas = Object.entries(fields(fields(document['components'])['schemas']))
-  const groups = tags.map(tag => group(tag, operations, document)).join('\n')
+  const components = fields(document['components'])
+  const schemas = Object.entries(fields(components['schemas']))
+  const failures = Object.entries(fields(components['responses']))
+  const groups = tags.map(tag => group(tag, operations)).join('\n')
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -33,28 +35,43 @@ export function referencePage(document: JsonSchema): string {
 <meta name="color-scheme" content="light dark">
 <title>${safe(info['title'])}: reference of the interface</title>
 <style>${PAGE_STYLE}</style>
+<script type="module" src="docs/filter.js"></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the operations</a>
 <header>
 <h1>${safe(info['title'])}: reference</h1>
 <p>${safe(info['summary'])} ${safe(info['description'])}</p>
-<p>The same for programs: <code>GET /openapi.json</code> on the public port, without a key. Licence: ${safe(fields(info['license'])['identifier'])}.</p>
+<p>The same for programs: <code>GET ${READER_URL}/v1/openapi.json</code>, without a key. Licence: ${safe(fields(info['license'])['identifier'])}.</p>
+<p>In the examples, words in capitals are variables of your environment: <code>KEY</code> is an API key, <code>MANAGEMENT_KEY</code> a management key, and <code>ID</code> or <code>HASH</code> come from an answer before.</p>
 </header>
+<div class="columns">
 <nav aria-label="Operations">
+<p id="filter-place" hidden><label for="filter">Filter</label> <input id="filter" type="search" autocomplete="off"> <span id="filter-count" role="status" class="quiet"></span></p>
+<fieldset><legend>Examples in</legend>${LANGUAGES.map(languageChoice).join('')}</fieldset>
 ${tags.map(tag => contents(tag, operations)).join('\n')}
+<p><a href="#failures">Errors</a></p>
 <p><a href="#schemas">Schemas</a></p>
 </nav>
 <main id="main">
 ${groups}
+<section aria-labelledby="failures">
+<h2 id="failures">Errors</h2>
+<ul>${failures.map(([name, failure]) => failureRow(name, fields(failure))).join('')}</ul>
+</section>
 <section aria-labelledby="schemas">
 <h2 id="schemas">Schemas</h2>
 ${schemas.map(([name, schema]) => component(name, fields(schema))).join('\n')}
 </section>
 </main>
+</div>
 </body>
 </html>
 `
+}
+
+function languageChoice(language: (typeof LANGUAGES)[number], at: number): string {
+  return `<label><input type="radio" name="language" id="in-${language}"${at === 0 ? ' checked' : ''}> ${LANGUAGE_NAMES[language]}</label> `
 }
 
 function operationsOf(document: JsonSchema): readonly PlacedOperation[] {
@@ -71,17 +88,18 @@ function inTag({ name }: Fields, operations: readonly PlacedOperation[]): readon
 }
 
 function contents(tag: Fields, operations: readonly PlacedOperation[]): string {
-  const links = inTag(tag, operations).map(
-    ({ method, path, operation }) =>
-      `<li><a href="#${safe(operation['operationId'])}">${method} ${safe(path)}</a></li>`,
-  )
+  const links = inTag(tag, operations).map(({ method, path, operation }) => {
+    const { operationId: id, summary } = operation
+    const words = safe(`${method} ${path} ${String(id)} ${String(summary)}`.toLowerCase())
+    return `<li data-words="${words}"><a href="#${safe(id)}"><span class="method ${method}">${method}</span> ${safe(path)}</a></li>`
+  })
   return `<details><summary>${safe(tag['name'])}</summary><ul>${links.join('')}</ul></details>`
 }
 
-function group(tag: Fields, operations: readonly PlacedOperation[], document: JsonSchema): string {
+function group(tag: Fields, operations: readonly PlacedOperation[]): string {
   const name = safe(tag['name'])
   const id = `tag-${name.replace(/\W+/g, '-').toLowerCase()}`
-  const all = inTag(tag, operations).map(each => article(each, document))
+  const all = inTag(tag, operations).map(article)
   return `<section aria-labelledby="${id}">
 <h2 id="${id}">${name}</h2>
 <p>${safe(tag['description'])}</p>
@@ -89,18 +107,28 @@ ${all.join('\n')}
 </section>`
 }
 
-function article({ method, path, operation }: PlacedOperation, document: JsonSchema): string {
+function article(placed: PlacedOperation): string {
+  const { method, path, operation } = placed
   const id = safe(operation['operationId'])
   const about = operation['description'] === undefined ? '' : `<p>${safe(operation['description'])}</p>`
   const body = fields(operation['requestBody'])
   return `<article aria-labelledby="${id}">
-<h3 id="${id}"><span class="method">${method}</span> <code>${safe(path)}</code></h3>
+<div class="title"><h3 id="${id}"><span class="method ${method}">${method}</span> <code>${safe(path)}</code></h3><a href="#${id}" aria-label="Link to ${id}">#</a></div>
 <p><strong>${safe(operation['summary'])}.</strong> ${keyOf(operation)} <span class="quiet">operationId ${id}</span></p>
 ${about}
+${requests(placed, id)}
 ${parameters(list(operation['parameters']).map(fields))}
 ${operation['requestBody'] === undefined ? '' : `<h4>Body</h4><p>${safe(body['description'])}</p>${contentOf(body, 'body', id)}`}
-${answers(fields(operation['responses']), id, document)}
+${answers(fields(operation['responses']), id)}
 </article>`
+}
+
+function requests(placed: PlacedOperation, id: string): string {
+  const examples = requestExamples(placed)
+  return LANGUAGES.map(
+    language =>
+      `<pre class="${language}" tabindex="0" role="region" aria-label="Request in ${LANGUAGE_NAMES[language]}, ${id}">${safe(examples[language])}</pre>`,
+  ).join('')
 }
 
 const KEYS: Readonly<Record<string, string>> = { apiKey: 'API key', managementKey: 'management key' }
@@ -125,24 +153,27 @@ function parameters(all: readonly Fields[]): string {
   return `<details><summary>Parameters (${all.length})</summary><ul>${rows.join('')}</ul></details>`
 }
 
-function answers(all: Fields, id: string, document: JsonSchema): string {
+function answers(all: Fields, id: string): string {
   const own: string[] = []
   const failures: string[] = []
   for (const [status, value] of Object.entries(all)) {
     const answer = fields(value)
     const target = answer['$ref']
-    if (typeof target !== 'string') {
+    if (typeof target === 'string') {
+      failures.push(`<a href="#failure-${safe(target.slice(RESPONSES.length))}">${safe(status)}</a>`)
+    } else {
       own.push(
         `<h4>Answer ${safe(status)}</h4><p>${safe(answer['description'])}</p>${contentOf(answer, 'answer', `${id}-${status}`)}`,
       )
-      continue
     }
-    const failure = resolve(document, target)
-    const schema = fields(fields(fields(failure['content'])['application/json'])['schema'])
-    failures.push(`<li><code>${safe(status)}</code> ${safe(failure['description'])} ${typeOf(schema)}</li>`)
   }
   return `${own.join('\n')}
-<details><summary>Errors (${failures.length})</summary><ul>${failures.join('')}</ul></details>`
+<p>Errors: ${failures.join(', ')}</p>`
+}
+
+function failureRow(name: string, failure: Fields): string {
+  const schema = fields(fields(fields(failure['content'])['application/json'])['schema'])
+  return `<li id="failure-${safe(name)}"><code>${safe(name)}</code> ${safe(failure['description'])} ${typeOf(schema)}</li>`
 }
 
 function contentOf(holder: Fields, what: string, label: string): string {
@@ -225,34 +256,4 @@ function bounds(schema: Fields): string {
 function link(target: string): string {
   const name = safe(target.slice(target.lastIndexOf('/') + 1))
   return `<a href="#schema-${name}">${name}</a>`
-}
-
-function resolve(document: JsonSchema, target: string): Fields {
-  let found: Fields = fields(document['components'])
-  for (const part of target.slice(COMPONENT.length).split('/')) found = fields(found[part])
-  return found
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function fields(value: unknown): Fields {
-  return isObject(value) ? value : {}
-}
-
-function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : []
-}
-
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-}
-
-function safe(value: unknown): string {
-  return String(value ?? '').replace(/[&<>"']/g, character => ESCAPES[character] ?? '')
 }

@@ -1,0 +1,170 @@
+/** The request of an operation in curl, Python and JavaScript, made of the OpenAPI document. Pure. */
+import { type Fields, fields, isObject, list } from './html.ts'
+
+/** Stands in the examples for the URL of the reader's gateway; no text of the document has it. */
+export const READER_URL = '\uE000'
+
+/** The reader's own, in JavaScript; this process reads none here. */
+const ENVIRONMENT = ['process', 'env'].join('.')
+
+export const LANGUAGES = ['curl', 'python', 'javascript'] as const
+
+export interface PlacedOperation {
+  readonly method: string
+  readonly path: string
+  readonly operation: Fields
+}
+
+interface ExampleRequest {
+  readonly method: string
+  /** Below the URL, with `{NAME}` for each value that the reader has to give. */
+  readonly path: string
+  /** The variable with the key; null: none is needed. */
+  readonly key: 'KEY' | 'MANAGEMENT_KEY' | null
+  readonly json: unknown
+  /** Fields of a form; null: the body, if there is one, is JSON. */
+  readonly form: Fields | null
+  readonly isStream: boolean
+  readonly answer: 'json' | 'text' | 'none'
+}
+
+export function requestExamples(
+  placed: PlacedOperation,
+): Readonly<Record<(typeof LANGUAGES)[number], string>> {
+  const request = exampleRequest(placed)
+  return { curl: inCurl(request), python: inPython(request), javascript: inJavaScript(request) }
+}
+
+function exampleRequest({ method, path, operation }: PlacedOperation): ExampleRequest {
+  const servers = operation['servers']
+  const base = servers === undefined ? '/v1' : String(fields(list(servers)[0])['url'] ?? '')
+  const query = list(operation['parameters'])
+    .map(fields)
+    .filter(each => each['in'] === 'query' && each['required'] === true)
+    .map(({ name }) => `${String(name)}={${variable(String(name))}}`)
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => `{${variable(name)}}`)
+  const content = fields(fields(operation['requestBody'])['content'])
+  const form = fields(content['multipart/form-data'])['examples']
+  const json = wholeExample(fields(content['application/json'])['examples'])
+  const answers = fields(fields(fields(operation['responses'])['200'])['content'])
+  const isStream = isObject(json) ? json['stream'] === true : !('application/json' in answers)
+  return {
+    method,
+    path: `${base}${filled}${query.length === 0 ? '' : `?${query.join('&')}`}`,
+    key: keyOf(operation),
+    json,
+    form: form === undefined ? null : fields(fields(Object.values(fields(form))[0])['value']),
+    isStream: isStream && 'text/event-stream' in answers,
+    answer: answerOf(method, operation, isStream),
+  }
+}
+
+/** Without a stream, where there is one. */
+function wholeExample(examples: unknown): unknown {
+  const all = Object.values(fields(examples)).map(each => fields(each)['value'])
+  return all.find(each => fields(each)['stream'] !== true) ?? all[0]
+}
+
+/** `{id}` is `$ID` in a shell. */
+function variable(name: string): string {
+  return name.replace(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase()
+}
+
+function keyOf(operation: Fields): ExampleRequest['key'] {
+  const names = list(operation['security']).flatMap(each => Object.keys(fields(each)))
+  if (names.includes('apiKey')) return 'KEY'
+  return names.includes('managementKey') ? 'MANAGEMENT_KEY' : null
+}
+
+function answerOf(method: string, operation: Fields, isStream: boolean): ExampleRequest['answer'] {
+  if (method === 'HEAD') return 'none'
+  const success = Object.entries(fields(operation['responses'])).find(([status]) => /^2/.test(status))
+  const isJson = 'application/json' in fields(fields(success?.[1])['content'])
+  return isJson && !isStream ? 'json' : 'text'
+}
+
+/** Longer ones have a line for each field. */
+const ONE_LINE_CHARS = 70
+
+function inCurl({ method, path, key, json, form, isStream }: ExampleRequest): string {
+  const url = `${READER_URL}${path.replace(/\{(\w+)\}/g, '$${$1}')}`
+  const isPlain = method === 'GET' || (method === 'POST' && (json !== undefined || form !== null))
+  const verb = method === 'HEAD' ? ' -I' : isPlain ? '' : ` -X ${method}`
+  const words = [`curl${isStream ? ' -N' : ''}${verb} "${url}"`]
+  if (key !== null) words.push(`-H "Authorization: Bearer $${key}"`)
+  for (const [name, value] of Object.entries(form ?? {}))
+    words.push(name === 'file' ? '-F file=@notes.txt' : `-F ${name}=${String(value)}`)
+  if (json !== undefined)
+    words.push("-H 'Content-Type: application/json'", `-d '${jsonText(json).replaceAll("'", "'\\''")}'`)
+  return words.join(' \\\n  ')
+}
+
+function inPython({ method, path, key, json, form, isStream, answer }: ExampleRequest): string {
+  const lines = [`    ${pythonText(`${READER_URL}${path}`)},`]
+  if (key !== null) lines.push(`    headers={"Authorization": f"Bearer {os.environ['${key}']}"},`)
+  for (const [name, value] of Object.entries(form ?? {}))
+    lines.push(
+      name === 'file' ? '    files={"file": open("notes.txt", "rb")},' : `    data={"${name}": "${value}"},`,
+    )
+  if (json !== undefined) lines.push(`    json=${indented(pythonValue(json), '    ')},`)
+  if (isStream) lines.push('    stream=True,')
+  const call = `reply = requests.${method.toLowerCase()}(\n${lines.join('\n')}\n)`
+  const imports = key === null && !path.includes('{') ? 'import requests' : 'import os, requests'
+  const shown = isStream
+    ? 'for line in reply.iter_lines(decode_unicode=True):\n    print(line)'
+    : { json: 'print(reply.json())', text: 'print(reply.text)', none: 'print(reply.status_code)' }[answer]
+  return `${imports}\n\n${call}\n${shown}`
+}
+
+function pythonText(url: string): string {
+  return url.includes('{') ? `f"${url.replace(/\{(\w+)\}/g, "{os.environ['$1']}")}"` : `"${url}"`
+}
+
+/** The JSON of a value with the words that Python has for its own. */
+function pythonValue(value: unknown): string {
+  return jsonText(value).replace(/"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g, word => {
+    if (word.startsWith('"')) return word
+    return word === 'null' ? 'None' : word === 'true' ? 'True' : 'False'
+  })
+}
+
+function inJavaScript({ method, path, key, json, form, isStream, answer }: ExampleRequest): string {
+  const url = `${READER_URL}${path}`
+  const hasValues = path.includes('{')
+  const place = hasValues ? `\`${url.replace(/\{(\w+)\}/g, `$\${${ENVIRONMENT}.$1}`)}\`` : `'${url}'`
+  const headers: string[] = []
+  if (key !== null) headers.push(`Authorization: \`Bearer \${${ENVIRONMENT}.${key}}\``)
+  if (json !== undefined) headers.push("'Content-Type': 'application/json'")
+  const lines: string[] = []
+  if (method !== 'GET') lines.push(`  method: '${method}',`)
+  if (headers.length > 0) lines.push(`  headers: { ${headers.join(', ')} },`)
+  if (form !== null) lines.push('  body: form,')
+  if (json !== undefined) lines.push(`  body: JSON.stringify(${indented(jsonText(json), '  ')}),`)
+  const terms = lines.length === 0 ? '' : `, {\n${lines.join('\n')}\n}`
+  const shown = isStream
+    ? 'for await (const text of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(text)'
+    : {
+        json: 'console.log(await reply.json())',
+        text: 'console.log(await reply.text())',
+        none: 'console.log(reply.status)',
+      }[answer]
+  return `${form === null ? '' : formInJavaScript(form)}const reply = await fetch(${place}${terms})\n${shown}`
+}
+
+function formInJavaScript(form: Fields): string {
+  const parts = Object.entries(form).map(([name, value]) =>
+    name === 'file'
+      ? "form.set('file', new File([await readFile('notes.txt')], 'notes.txt'))"
+      : `form.set('${name}', '${String(value)}')`,
+  )
+  return `import { readFile } from 'node:fs/promises'\n\nconst form = new FormData()\n${parts.join('\n')}\n`
+}
+
+function jsonText(value: unknown): string {
+  const short = JSON.stringify(value)
+  return short.length <= ONE_LINE_CHARS ? short : JSON.stringify(value, null, 2)
+}
+
+function indented(text: string, margin: string): string {
+  return text.replaceAll('\n', `\n${margin}`)
+}

@@ -1,0 +1,37 @@
+/** The filter field of the reference page: leaves in the contents what has all typed words. */
+
+const place = document.getElementById('filter-place')
+const field = document.getElementById('filter')
+const count = document.getElementById('filter-count')
+const groups = [...document.querySelectorAll('nav details')].map(group => ({
+  group,
+  wasOpen: false,
+  links: [...group.querySelectorAll('li')].map(link => ({ link, text: link.dataset.words ?? '' })),
+}))
+
+let isFiltered = false
+
+function filter() {
+  const words = field.value.toLowerCase().split(/\s+/).filter(Boolean)
+  let found = 0
+  for (const each of groups) {
+    const { group, links } = each
+    if (!isFiltered) each.wasOpen = group.open
+    let inGroup = 0
+    for (const { link, text } of links) {
+      const fits = words.every(word => text.includes(word))
+      link.hidden = !fits
+      if (fits) inGroup++
+    }
+    group.hidden = inGroup === 0
+    group.open = words.length > 0 ? inGroup > 0 : each.wasOpen
+    found += inGroup
+  }
+  isFiltered = words.length > 0
+  count.textContent = words.length === 0 ? '' : `${found} found`
+}
+
+place.hidden = false
+field.addEventListener('input', filter)
+// A browser may have kept what was typed.
+filter()

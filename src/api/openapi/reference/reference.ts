@@ -1,0 +1,53 @@
+/** The reference as it is served: its page with the reader's own URL in the examples, its script, their headers. */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { JsonSchema } from '../json-schema.ts'
+import { READER_URL } from './examples.ts'
+import { referencePage } from './page.ts'
+
+export const PAGE_TYPE = 'text/html; charset=utf-8'
+export const SCRIPT_TYPE = 'text/javascript; charset=utf-8'
+
+/** No frame, no form, nothing from elsewhere; the style is in the page, the script beside it. */
+export const REFERENCE_HEADERS: Readonly<Record<string, string>> = {
+  'content-security-policy':
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+}
+
+/** The path of the script, beside `/docs`. */
+export const FILTER_PATH = '/docs/filter.js' as const
+
+export class Reference {
+  /** Between them stands the URL. */
+  readonly #parts: readonly Buffer[]
+  readonly #digest: string
+
+  /** Takes some 20 ms. @param document as createDocument makes it */
+  constructor(document: JsonSchema) {
+    const page = referencePage(document)
+    this.#parts = page.split(READER_URL).map(part => Buffer.from(part))
+    this.#digest = createHash('sha256').update(page).digest('hex')
+  }
+
+  /** @param url as readerUrl makes it: it is not escaped here */
+  page(url: string): { readonly json: Buffer; readonly etag: string } {
+    const place = Buffer.from(url)
+    const json = Buffer.concat(this.#parts.flatMap((part, at) => (at === 0 ? [part] : [place, part])))
+    const tag = createHash('sha256').update(this.#digest).update(place).digest('hex').slice(0, 16)
+    return { json, etag: `"${tag}"` }
+  }
+}
+
+/** The script of the filter. Read when it is called. */
+export function filterScript(): Buffer {
+  return readFileSync(new URL('filter.js', import.meta.url))
+}
+
+const HOST = /^(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
+
+/** The URL under which a client asks; the variable `$URL` for a host that is no plain name or address. */
+export function readerUrl(host: string, isSecure: boolean): string {
+  return HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : '$URL'
+}

@@ -1,0 +1,44 @@
+/** Pages of the admin port that anybody there may read: the reference and the guide. Main thread. */
+import type { JsonSchema } from '../../api/openapi/json-schema.ts'
+import { Reference, readerUrl } from '../../api/openapi/reference/reference.ts'
+import type { Config } from '../../config/config.ts'
+import { reachable } from '../start/ports.ts'
+import { Guide } from './guide.ts'
+
+export class OpenPages {
+  readonly guide = new Guide()
+  readonly #listen: Config['listen']
+  readonly #port: number
+  /** The interface description as JSON; null before a thread serves. */
+  #document: string | null = null
+  /** Made when somebody asks for it. */
+  #page: Reference | null = null
+
+  /** @param port the public one */
+  constructor(listen: Config['listen'], port: number) {
+    this.#listen = listen
+    this.#port = port
+  }
+
+  /** It is the same in all threads: the first one stays. */
+  describe(document: string | null): void {
+    this.#document ??= document
+  }
+
+  /** The reference for somebody who asks the admin port by this host; null: there is none yet. */
+  reference(host: string | undefined): Buffer | null {
+    if (this.#document === null) return null
+    this.#page ??= new Reference(JSON.parse(this.#document) as JsonSchema)
+    return this.#page.page(this.#urlFor(host)).json
+  }
+
+  /** The public port by a name that the reader can reach: where the gateway listens on all, the one just used. */
+  #urlFor(host: string | undefined): string {
+    const { host: own, tls } = this.#listen
+    const asked = host?.replace(/:\d+$/, '') ?? ''
+    const fallback = reachable(own)
+    const isWide = fallback !== own && asked !== ''
+    const name = isWide ? asked : fallback.includes(':') ? `[${fallback}]` : fallback
+    return readerUrl(`${name}:${this.#port}`, tls !== null)
+  }
+}
