@@ -125,10 +125,14 @@ t.test('a live scrape', { skip }, async t => {
   })
 })
 
-/** Panels that are empty while nothing fails, nobody is judged, and no tool, plugin, batch, own key or TLS is used. */
+/**
+ * Panels that are empty while nothing fails, nobody is judged, no price of a cache is known, and no tool, plugin,
+ * batch, own key, Redis, export or TLS is used.
+ */
 const NEEDS_MORE = new Set([
   'Failed upstream attempts by provider and error',
   'Queue wait, p95 by outcome',
+  'Prompts and caches',
   'Output speed by model',
   'Failed requests by workspace',
   'Rate limits without Redis',
