@@ -2,10 +2,12 @@
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
 import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
-import { toUsd } from '../money.ts'
+import { toUsd, UNITS_PER_USD } from '../money.ts'
+import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS } from '../protocol/limits.ts'
+import { parseInstant } from '../protocol/management/management.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
-import type { UsageRecord } from '../storage/usage.ts'
-import { hashParameter, limitOf, parameter, refuseField } from './management/paging.ts'
+import type { SearchFilter, UsageOutcome, UsageRecord } from '../storage/usage.ts'
+import { hashParameter, limitOf, parameter, refuseField, textParameter } from './management/paging.ts'
 import type { Handler } from './operation.ts'
 
 export interface GenerationDeps {
@@ -16,6 +18,7 @@ export interface GenerationDeps {
 
 /** Our ids have 35 characters; a much longer text is no id, and the Store is not asked. */
 const ID_MAX_CHARS = 128
+const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 'aborted']
 
 /**
  * The thread that served the request finds the record at once, others a second after the answer. Ids of another
@@ -40,27 +43,73 @@ export interface GenerationListDeps extends Pick<GenerationDeps, 'byokFeePercent
 }
 
 /**
- * The latest requests of the organization, newest first; pages by the last id, since new ones come meanwhile. A request
- * is listed a second after its answer.
+ * The latest requests of the organization that fit the filters, newest first; pages by the last id, since new ones come
+ * meanwhile. A request is listed a second after its answer.
  */
 export function listGenerations({ store, byokFeePercent }: GenerationListDeps): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const { organizationId } = key
     const limit = limitOf(query)
-    const keyHash = hashParameter(query, 'api_key_hash')
+    const filter = searchFilter(query, organizationId)
     const after = parameter(query, 'after')
     const before = after !== undefined && isId(after) ? await store.ledger.find(after, organizationId) : null
     if (after !== undefined && before === null) throw refuseField('after', 'must be the id of a generation')
-    const filter = {
-      organizationId,
-      ...(keyHash === undefined ? {} : { keyHash }),
-      ...(before === null ? {} : { before }),
-    }
-    const records = await store.ledger.latest(filter, limit + 1)
-    const data = records.slice(0, limit).map(record => toDocument(record, byokFeePercent))
-    reply.json(200, { data, has_more: records.length > limit })
+    const { records, last } = await store.ledger.search(
+      before === null ? filter : { ...filter, before },
+      limit,
+    )
+    reply.json(200, {
+      data: records.map(record => toDocument(record, byokFeePercent)),
+      has_more: last !== null,
+      last_id: last?.id ?? null,
+    })
   }
+}
+
+/** @throws GatewayError `invalid_request` that names the parameter */
+function searchFilter(query: URLSearchParams, organizationId: string): SearchFilter {
+  const text = (name: string, maxChars = IDENTIFIER_MAX_CHARS) => textParameter(query, name, maxChars)
+  const given = {
+    keyHash: hashParameter(query, 'api_key_hash'),
+    workspaceId: text('workspace_id'),
+    model: text('model', MODEL_MAX_CHARS),
+    provider: text('provider'),
+    endUser: text('user_id'),
+    sessionId: text('session_id'),
+    outcomes: outcomesOf(query),
+    minCost: minCostOf(query),
+    since: instantOf(query, 'created_after'),
+    until: instantOf(query, 'created_before'),
+  }
+  const fields = Object.entries(given).filter(([, value]) => value !== undefined)
+  return { organizationId, ...(Object.fromEntries(fields) as Partial<SearchFilter>) }
+}
+
+/** One or several, with commas. */
+function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
+  const given = parameter(query, 'outcome')?.split(',')
+  const known = given?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
+  if (known?.length !== given?.length) throw refuseField('outcome', `must be of ${OUTCOMES.join(', ')}`)
+  return known
+}
+
+function minCostOf(query: URLSearchParams): number | undefined {
+  const given = parameter(query, 'min_cost')
+  if (given === undefined) return undefined
+  const usd = Number(given)
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(given) || usd === 0) {
+    throw refuseField('min_cost', 'must be an amount of US dollars above 0')
+  }
+  return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Number((usd * UNITS_PER_USD).toPrecision(15))))
+}
+
+function instantOf(query: URLSearchParams, name: string): string | undefined {
+  const given = parameter(query, name)
+  if (given === undefined) return undefined
+  const ms = parseInstant(given)
+  if (ms === null) throw refuseField(name, 'must be an ISO 8601 time with seconds and Z or an offset')
+  return new Date(ms).toISOString()
 }
 
 function isId(text: string): boolean {

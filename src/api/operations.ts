@@ -9,6 +9,7 @@ import type { Dialect } from '../dialects/dialect.ts'
 import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
+import type { CheckText } from '../gateway/guard/guard.ts'
 import type { InvalidationBus } from '../invalidation/bus.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
@@ -87,6 +88,7 @@ export interface OperationDeps
   /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
+  readonly checkText: CheckText
   readonly offered: Offered
   /** Told of all operations. */
   readonly document: InterfaceDocument

@@ -113,6 +113,8 @@ export const GUARDRAIL_NAME_MAX_CHARS = 200
 export const GUARDRAIL_DESCRIPTION_MAX_CHARS = 1000
 /** Models or providers in one list of a guardrail: far more than people name one by one. */
 export const GUARDRAIL_LIST_MAX_ITEMS = 1000
+/** Of a text that somebody tries: some pages. */
+export const GUARDRAIL_CHECK_MAX_CHARS = 20_000
 /** Patterns of users on each side; characters of one, of its label, and of all patterns of a guardrail together. */
 export const FILTERS_MAX_ITEMS = 100
 export const FILTER_PATTERN_MAX_CHARS = 100_000

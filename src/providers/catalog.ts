@@ -35,6 +35,8 @@ export interface Catalog {
   similar(id: string): readonly string[]
   /** In the order of the configuration; further ones follow. Without wildcards. */
   models(): readonly Model[]
+  /** Models whose id ends in a star, each for all ids that begin with the text before the star. */
+  wildcards(): readonly Model[]
   provider(slug: string): Provider | undefined
   /** Built-in ones first, both in the order of their tables. */
   providers(): readonly Provider[]
@@ -153,6 +155,7 @@ export function catalogOf(parts: CatalogParts): Catalog {
       return similar(id)
     },
     models: () => models,
+    wildcards: () => wildcards,
     provider: slug => providers.get(slug),
     providers: () => providerList,
     defaultModel,
@@ -203,6 +206,10 @@ export class LiveCatalog implements Catalog {
 
   models(): readonly Model[] {
     return this.#now.models()
+  }
+
+  wildcards(): readonly Model[] {
+    return this.#now.wildcards()
   }
 
   provider(slug: string): Provider | undefined {

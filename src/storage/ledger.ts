@@ -6,8 +6,12 @@ import type {
   ActivityRow,
   ClientActivityFilter,
   ClientActivityRow,
+  DimensionFilter,
+  DimensionRow,
   FillProgress,
   LatestFilter,
+  SearchFilter,
+  SearchPage,
   UsageFilter,
   UsageRecord,
   UsageTotals,
@@ -38,6 +42,13 @@ export interface LedgerStore {
    * these are more than CLIENT_RECORDS_MAX. Records that were removed are in none.
    */
   clientActivity(filter: ClientActivityFilter): Promise<readonly ClientActivityRow[] | null>
+  /** Sums by dimensions, newest day and dearest first; null: these are too many rows, keys or records. */
+  byDimensions(filter: DimensionFilter): Promise<readonly DimensionRow[] | null>
+  /**
+   * Up to `limit` records that fit, newest first. A call looks at a bounded number of records: it may find fewer, and
+   * not have come to the end.
+   */
+  search(filter: SearchFilter, limit: number): Promise<SearchPage>
   /**
    * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
    * none is left. Safe on several instances at once.

@@ -154,6 +154,24 @@ export interface ClientActivityRow extends Omit<ActivityRow, 'workspaceId'> {
   readonly cacheWriteTokens: bigint
 }
 
+/** What sums over usage may be kept apart by. */
+export const USAGE_DIMENSIONS = ['day', 'model', 'provider', 'workspace', 'key', 'session', 'agent'] as const
+export type UsageDimension = (typeof USAGE_DIMENSIONS)[number]
+
+/** Selects days of one organization, in sums by these dimensions alone. */
+export interface DimensionFilter extends Omit<ActivityFilter, 'byWorkspace'> {
+  /** Each once. With a session or an agent, only records that name one, and are still kept, are in the sums. */
+  readonly dimensions: readonly UsageDimension[]
+  readonly model?: string
+  readonly provider?: string
+}
+
+/** Usage of one combination of values. */
+export interface DimensionRow extends Omit<ActivityRow, 'date' | 'model' | 'provider' | 'workspaceId'> {
+  /** By dimension, those of the filter; null: the records have none. */
+  readonly values: { readonly [Dimension in UsageDimension]?: string | null }
+}
+
 /** Selects the sums of one organization: of all of it, of one key, or of one member. */
 export interface UsageFilter {
   readonly organizationId: string
@@ -172,6 +190,31 @@ export interface LatestFilter {
   readonly keyHash?: string
   /** The record before which to go on. */
   readonly before?: Pick<UsageRecord, 'id' | 'createdAt'>
+}
+
+/** Selects records of one organization; every field given has to fit. */
+export interface SearchFilter extends LatestFilter {
+  readonly workspaceId?: string
+  /** As the record has it: of the model that answered or failed last. */
+  readonly model?: string
+  /** Slug. */
+  readonly provider?: string
+  readonly endUser?: string
+  readonly sessionId?: string
+  readonly outcomes?: readonly UsageOutcome[]
+  /** More than 0. */
+  readonly minCost?: PicoUsd
+  /** ISO 8601 UTC; inclusive and exclusive. */
+  readonly since?: string
+  readonly until?: string
+}
+
+/** A part of the records that fit. */
+export interface SearchPage {
+  /** Newest first. */
+  readonly records: readonly UsageRecord[]
+  /** Looked at last: the search goes on before it; null: there are no more. */
+  readonly last: Pick<UsageRecord, 'id' | 'createdAt'> | null
 }
 
 /** One batch of records that were counted into the totals. */

@@ -66,6 +66,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     ledger: { find: async () => null },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
     store,
+    checkText: () => Promise.reject(new Error('not asked for')),
     vault: createVault([{ id: 'test', secret: randomBytes(32) }]),
     clock,
     changes: { publish: () => undefined },

@@ -345,6 +345,8 @@ t.test('generations, activity and credits', async () => {
   await ask('getGeneration', { query: { id: 'gen-unknown' }, status: 404 })
   for (const group_by of ['workspace', 'session', 'agent']) await ask('getActivity', { query: { group_by } })
   await ask('getActivity', { query: { date: new Date(clock.nowMs()).toISOString().slice(0, 10) } })
+  for (const dimensions of ['day', 'day,model,provider,workspace,key', 'session,agent'])
+    await ask('getActivity', { query: { dimensions, start_date: '2020-01-01' } })
   const body = { amount: 5.5, id: 'first', note: 'Thanks' }
   await ask('addCredits', { body, status: 201 })
   await ask('addCredits', { body })
@@ -428,6 +430,10 @@ t.test('guardrails', async () => {
   const id = idIn(await ask('createGuardrail', { body, status: 201 }))
   const params = { id }
   await ask('getGuardrail', { params })
+  await ask('checkGuardrail', {
+    params,
+    body: { text: 'Mail to ada@example.com about project x', side: 'input' },
+  })
   await ask('updateGuardrail', { params, body: { output: null, enforce_zdr: true } })
   await ask('listGuardrails', { query: { limit: '10' } })
   await ask('assignKeys', { params, body: { key_hashes: [keyHash] } })

@@ -174,6 +174,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /guardrails/{id}': guardrail(''),
   'PATCH /guardrails/{id}': guardrail('', () => ({ name: 'taken over' })),
   'DELETE /guardrails/{id}': guardrail(''),
+  'POST /guardrails/{id}/check': guardrail('/check', () => ({ text: 'someone@example.com' })),
   'GET /guardrails/assignments/keys': TAKES_NO_IDS,
   'GET /guardrails/{id}/assignments/keys': guardrail('/assignments/keys'),
   'POST /guardrails/{id}/assignments/keys': guardrail('/assignments/keys', keyHashes),

@@ -8,6 +8,7 @@ import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { BatchCreation } from '../../src/protocol/management/batch-creation.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/management/byok.ts'
 import {
+  GuardrailCheck,
   GuardrailCreation,
   GuardrailUpdate,
   KeyAssignees,
@@ -83,6 +84,7 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'PATCH /byok/{id}': [CredentialUpdate, {}],
   'POST /guardrails': [GuardrailCreation, { name: 'made' }],
   'PATCH /guardrails/{id}': [GuardrailUpdate, {}],
+  'POST /guardrails/{id}/check': [GuardrailCheck, { text: 'x' }],
   'POST /guardrails/{id}/assignments/keys': [KeyAssignees, { key_hashes: [] }],
   'POST /guardrails/{id}/assignments/keys/remove': [KeyAssignees, { key_hashes: [] }],
   'POST /guardrails/{id}/assignments/members': [MemberAssignees, { member_user_ids: [] }],

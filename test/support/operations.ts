@@ -48,6 +48,9 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     providerName: () => null,
     describeKey: (slug, key) => describeNewKey(slug, undefined, key),
     patternProblem: () => null,
+    checkText() {
+      throw new Error('not run')
+    },
     offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,

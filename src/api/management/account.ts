@@ -11,17 +11,13 @@ import { CreditCreation, parseDay } from '../../protocol/management/management.t
 import type { CreditEntry, Store } from '../../storage/store.ts'
 import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usage.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
+import { type DimensionDeps, dimensionsOf, listDimensions } from './activity-dimensions.ts'
 import { audited } from './audit.ts'
 import { endOf } from './key-authority.ts'
 import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
 
-export interface AccountDeps {
+export interface AccountDeps extends DimensionDeps {
   readonly store: Pick<Store, 'credits' | 'ledger' | 'audited'>
-  readonly clock: Clock
-  /** The charge for a request on an own credential, as a share of its catalogue price. */
-  readonly byokFeePercent: number
-  /** Display name of a provider; null when it has left the catalogue. */
-  readonly providerName: (slug: string) => string | null
 }
 
 const DAY_MS = 86_400_000
@@ -76,6 +72,8 @@ export function addCredits(deps: AccountDeps): Handler {
 export function listActivity(deps: AccountDeps): Handler {
   const { clock, store } = deps
   return async (request, reply) => {
+    const dimensions = dimensionsOf(request.query)
+    if (dimensions !== null) return await listDimensions(deps, request, dimensions, reply)
     const filter = activityFilter(request, clock.nowMs())
     const by = CLIENT_GROUPS.get(request.query.get('group_by') ?? '')
     if (by === undefined) {

@@ -38,6 +38,11 @@ import {
   unassign,
 } from './guardrail-assignments.ts'
 import {
+  checkGuardrailText,
+  GUARDRAIL_CHECK_BODY_MAX_BYTES,
+  type GuardrailCheckDeps,
+} from './guardrail-check.ts'
+import {
   changeGuardrail,
   createGuardrail,
   deleteGuardrail,
@@ -61,6 +66,7 @@ export type ManagementDeps = AccountDeps &
   ByokDeps &
   EndUserDeps &
   GuardrailDeps &
+  GuardrailCheckDeps &
   AssignmentDeps &
   WorkspaceDeps &
   GenerationListDeps & { readonly store: Pick<Store, 'audit'> }
@@ -158,6 +164,13 @@ export function ruleRows(deps: ManagementDeps): Operation[] {
     viewer('GET /guardrails/{id}', 'getGuardrail', 'Get a guardrail', findGuardrail(deps)),
     operator('PATCH /guardrails/{id}', 'updateGuardrail', 'Update a guardrail', changeGuardrail(deps), bytes),
     operator('DELETE /guardrails/{id}', 'deleteGuardrail', 'Delete a guardrail', deleteGuardrail(deps)),
+    operator(
+      'POST /guardrails/{id}/check',
+      'checkGuardrail',
+      'Check a text against a guardrail',
+      checkGuardrailText(deps),
+      GUARDRAIL_CHECK_BODY_MAX_BYTES,
+    ),
     ...assignmentRows(deps, 'keys', 'Key', KEYS),
     ...assignmentRows(deps, 'members', 'Member', MEMBERS),
   ]

@@ -116,6 +116,24 @@ export const ActivityDay = Type.Object({
   cache_write_tokens: Type.Optional(count),
 })
 
+/** A row of GET /activity with `dimensions`: those, and their sums. */
+export const ActivitySum = Type.Object({
+  date: Type.Optional(Type.String({ format: 'date' })),
+  model: Type.Optional(orNoText),
+  provider: Type.Optional(orNoText),
+  provider_name: Type.Optional(orNoText),
+  workspace_id: Type.Optional(orNoText),
+  api_key_hash: Type.Optional(orNoText),
+  session_id: Type.Optional(orNoText),
+  agent_id: Type.Optional(orNoText),
+  usage: usd,
+  byok_usage_inference: usd,
+  requests: count,
+  prompt_tokens: count,
+  completion_tokens: count,
+  reasoning_tokens: count,
+})
+
 export const AuditEntryAnswer = Type.Object({
   id: text,
   time: instant,
@@ -151,7 +169,9 @@ const account: Descriptions = {
   },
   getActivity: {
     tag: 'Account',
-    text: 'Today and the 30 days before (UTC), newest first: a row for each day, model and provider.',
+    text:
+      'Today and the 30 days before (UTC), newest first: a row for each day, model and provider. With `dimensions`: any ' +
+      'range of days, and a row for each combination of these dimensions alone.',
     parameters: [
       query('date', Type.String({ format: 'date' }), 'Only this day.'),
       KEY_HASH_FILTER,
@@ -162,25 +182,38 @@ const account: Descriptions = {
         oneOf('workspace', 'session', 'agent'),
         'A row for each workspace too; or for each session or agent that requests name.',
       ),
+      query(
+        'dimensions',
+        text,
+        'A row for each combination of these alone, with commas: some of day, model, provider, workspace, key, session, agent.',
+      ),
+      query('start_date', Type.String({ format: 'date' }), 'The first day; only with dimensions.'),
+      query('end_date', Type.String({ format: 'date' }), 'The last day; only with dimensions.'),
+      query('model', text, 'Only this model; only with dimensions.'),
+      query('provider', text, 'Only this provider, by its slug; only with dimensions.'),
     ],
     answers: {
-      200: answer(Type.Object({ data: Type.Array(ActivityDay) }), 'Usage by day.', {
-        data: [
-          {
-            date: '2026-07-16',
-            model: 'acme/fast-1',
-            model_permaslug: 'acme/fast-1',
-            endpoint_id: 'acme/acme/fast-1',
-            provider_name: 'Acme',
-            usage: 0.5,
-            byok_usage_inference: 0,
-            requests: 12,
-            prompt_tokens: 4096,
-            completion_tokens: 2048,
-            reasoning_tokens: 0,
-          },
-        ],
-      }),
+      200: answer(
+        Type.Object({ data: Type.Array(Type.Union([ActivityDay, ActivitySum])) }),
+        'Usage by day.',
+        {
+          data: [
+            {
+              date: '2026-07-16',
+              model: 'acme/fast-1',
+              model_permaslug: 'acme/fast-1',
+              endpoint_id: 'acme/acme/fast-1',
+              provider_name: 'Acme',
+              usage: 0.5,
+              byok_usage_inference: 0,
+              requests: 12,
+              prompt_tokens: 4096,
+              completion_tokens: 2048,
+              reasoning_tokens: 0,
+            },
+          ],
+        },
+      ),
     },
   },
   listAudit: {

@@ -41,7 +41,7 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { ActivityDay, AuditEntryAnswer, CreditEntryAnswer, Workspace } from './account.ts'
+import { ActivityDay, ActivitySum, AuditEntryAnswer, CreditEntryAnswer, Workspace } from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
 import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
@@ -179,6 +179,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   Workspace,
   CreditEntry: CreditEntryAnswer,
   ActivityDay,
+  ActivitySum,
   AuditEntry: AuditEntryAnswer,
   EndUser,
   ProviderCredential: Credential,

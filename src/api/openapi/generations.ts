@@ -89,6 +89,8 @@ const PROOF_KEY = {
   use: 'sig',
 }
 
+const instant = Type.String({ format: 'date-time' })
+
 export const GENERATIONS: Descriptions = {
   listProofKeys: {
     tag: 'Generations',
@@ -111,17 +113,32 @@ export const GENERATIONS: Descriptions = {
   },
   listGenerations: {
     tag: 'Generations',
-    text: 'The latest requests of the organization, newest first.',
+    text:
+      'The latest requests of the organization that fit all filters, newest first. A page looks at a bounded number of ' +
+      'records: it may have fewer than `limit` although there are more.',
     parameters: [
       query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of records.'),
-      query('after', text, 'The id of the last record of the page before.'),
+      query('after', text, '`last_id` of the page before.'),
       KEY_HASH_FILTER,
+      query('workspace_id', text, 'Only requests of this workspace.'),
+      query('model', text, 'Only requests that this model answered, or failed last.'),
+      query('provider', text, 'Only requests of this provider, by its slug.'),
+      query('user_id', text, 'Only requests of this end user.'),
+      query('session_id', text, 'Only requests of this session.'),
+      query('outcome', text, 'One or several of completed, incomplete, failed, aborted, with commas.'),
+      query(
+        'min_cost',
+        Type.Number({ exclusiveMinimum: 0 }),
+        'Only requests that cost at least so many US dollars.',
+      ),
+      query('created_after', instant, 'Only requests from this time on.'),
+      query('created_before', instant, 'Only requests from before this time.'),
     ],
     answers: {
       200: answer(
-        Type.Object({ data: Type.Array(Generation), has_more: Type.Boolean() }),
-        'A page of records.',
-        { data: [], has_more: false },
+        Type.Object({ data: Type.Array(Generation), has_more: Type.Boolean(), last_id: orNoText }),
+        'A page of records; `last_id` leads to the next one.',
+        { data: [], has_more: false, last_id: null },
       ),
     },
   },

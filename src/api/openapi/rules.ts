@@ -4,6 +4,7 @@ import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import {
   BUILTIN_LABELS,
+  GuardrailCheck,
   GuardrailCreation,
   GuardrailUpdate,
   KeyAssignees,
@@ -197,6 +198,12 @@ const RULES_EXAMPLE = {
   content_filters: [{ pattern: 'project [a-z]+', action: 'block' }],
 }
 
+export const CheckedText = Type.Object({
+  action: nullable(action),
+  redacted: text,
+  findings: Type.Array(Type.Object({ detector: text, pattern: text, action, start: count, end: count })),
+})
+
 const guardrails: Descriptions = {
   createGuardrail: {
     tag: 'Guardrails',
@@ -220,6 +227,19 @@ const guardrails: Descriptions = {
     },
     answers: { 200: oneRecord(Guardrail, 'The changed guardrail.', GUARDRAIL) },
     failures: ['conflict'],
+  },
+  checkGuardrail: {
+    tag: 'Guardrails',
+    text: 'As a request of a user, or as a whole reply. Nothing is stored.',
+    body: { schema: GuardrailCheck, examples: { mail: { text: 'Write to ada@example.com', side: 'input' } } },
+    answers: {
+      200: oneRecord(CheckedText, 'What was found, by position in UTF-16 units.', {
+        action: 'redact',
+        redacted: 'Write to [EMAIL]',
+        findings: [{ detector: 'email', pattern: 'email', action: 'redact', start: 9, end: 24 }],
+      }),
+    },
+    failures: ['guardrail_unavailable'],
   },
   deleteGuardrail: {
     tag: 'Guardrails',

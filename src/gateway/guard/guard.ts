@@ -31,6 +31,7 @@ import {
 } from './report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
 
+export { type CheckText, createCheckText } from './check.ts'
 export { OutputGuard } from './reply.ts'
 
 /** All guardrails of one caller, merged and compiled. */

@@ -12,6 +12,7 @@ import {
   FILTER_PATTERN_MAX_CHARS,
   FILTER_PATTERNS_TOTAL_MAX_CHARS,
   FILTERS_MAX_ITEMS,
+  GUARDRAIL_CHECK_MAX_CHARS,
   GUARDRAIL_DESCRIPTION_MAX_CHARS,
   GUARDRAIL_LIST_MAX_ITEMS,
   GUARDRAIL_NAME_MAX_CHARS,
@@ -147,6 +148,16 @@ export const GuardrailUpdate = Type.Object(
 )
 export type GuardrailUpdate = Static<typeof GuardrailUpdate>
 
+/** A text to look at: as a request of a user, or as a reply. */
+export const GuardrailCheck = Type.Object(
+  {
+    text: text({ min: 1, max: GUARDRAIL_CHECK_MAX_CHARS }),
+    side: Type.Optional(oneOf('input', 'output')),
+  },
+  { additionalProperties: false },
+)
+export type GuardrailCheck = Static<typeof GuardrailCheck>
+
 export const KeyAssignees = Type.Object(
   { key_hashes: Type.Array(KeyHash, { minItems: 1, maxItems: ASSIGNEES_MAX_ITEMS }) },
   { additionalProperties: false },
@@ -161,6 +172,7 @@ export const MemberAssignees = Type.Object(
 /** Each throws GatewayError `invalid_request` that names the field. */
 export const checkGuardrailCreation = bodyCheck(GuardrailCreation)
 export const checkGuardrailUpdate = bodyCheck(GuardrailUpdate)
+export const checkGuardrailCheck = bodyCheck(GuardrailCheck)
 export const checkKeyAssignees = bodyCheck(KeyAssignees)
 export const checkMemberAssignees = bodyCheck(MemberAssignees)
 

@@ -21,45 +21,77 @@ interface Details {
 /** @param rest lets other work go on between two pages */
 export async function readClientActivity(
   db: Kysely<Tables>,
-  { organizationId, since, until, by, workspaceId, keyHash, endUser }: ClientActivityFilter,
+  filter: ClientActivityFilter,
   rest: () => Promise<unknown>,
 ): Promise<readonly ClientActivityRow[] | null> {
+  const found = new Map<string, Sums>()
+  const take = (record: ClientRecord): boolean => {
+    const name = record[filter.by]
+    if (name !== null) add(found, record, name)
+    return true
+  }
+  return (await readClientRecords(db, filter, take, rest)) ? [...found.values()].sort(inOrder) : null
+}
+
+/**
+ * Gives the records that name a session or an agent to `take`, newest first, until it is false.
+ * @returns false if these are more than CLIENT_RECORDS_MAX, or `take` had enough
+ */
+export async function readClientRecords(
+  db: Kysely<Tables>,
+  { organizationId, since, until, workspaceId, keyHash, endUser }: Omit<ClientActivityFilter, 'by'>,
+  take: (record: ClientRecord) => boolean,
+  rest: () => Promise<unknown>,
+): Promise<boolean> {
   const within = {
     organizationId,
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),
   }
-  const found = new Map<string, Sums>()
   let after = { createdAt: until, id: '' }
   for (let read = 0; ; read += PAGE) {
     const rows = await db
       .selectFrom('usage')
-      .select(['id', 'createdAt', 'model', 'provider', 'sessionId', 'agent', 'details'])
+      .select([
+        'id',
+        'createdAt',
+        'keyHash',
+        'workspaceId',
+        'model',
+        'provider',
+        'sessionId',
+        'agent',
+        'details',
+      ])
       .select(['inputTokens', 'outputTokens', 'reasoningTokens', 'cost', 'isByok'])
       .where(where => where.and(within))
       // As in the index `usage_by_session`.
       .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
-      .where(by, 'is not', null)
       .where('createdAt', '>=', since)
       .where(where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(after.createdAt, after.id)))
       .orderBy('createdAt', 'desc')
       .orderBy('id', 'desc')
       .limit(PAGE)
       .execute()
-    for (const row of rows) add(found, row, row[by] ?? '')
+    for (const row of rows) if (!take(row)) return false
     const last = rows.at(-1)
-    if (last === undefined || rows.length < PAGE) return [...found.values()].sort(inOrder)
-    if (read + PAGE >= CLIENT_RECORDS_MAX) return null
+    if (last === undefined || rows.length < PAGE) return true
+    if (read + PAGE >= CLIENT_RECORDS_MAX) return false
     after = last
     await rest()
   }
 }
 
-interface Row {
+/** A record that names a session or an agent. */
+export interface ClientRecord {
   readonly createdAt: string
+  readonly keyHash: string
+  readonly workspaceId: string | null
   readonly model: string | null
   readonly provider: string | null
+  readonly sessionId: string | null
+  readonly agent: string | null
   readonly details: string
   readonly inputTokens: number | bigint | string
   readonly outputTokens: number | bigint | string
@@ -68,7 +100,7 @@ interface Row {
   readonly isByok: number
 }
 
-function add(found: Map<string, Sums>, row: Row, name: string): void {
+function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
   const { model, provider } = row
   const date = row.createdAt.slice(0, 10)
   const place = JSON.stringify([date, name, model, provider])

@@ -1,18 +1,18 @@
 /** The usage ledger and the credits in the database. */
 import { setImmediate as turn } from 'node:timers/promises'
-import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { LedgerStore } from '../ledger.ts'
-import { parseLines, type UsageLine, wholeRecord } from '../spool/usage-line.ts'
+import { parseLines, type UsageLine } from '../spool/usage-line.ts'
 import type { CreditStore } from '../store.ts'
-import type { Tables, UsageTable } from '../tables.ts'
-import type { UsageRecord } from '../usage.ts'
+import type { Tables } from '../tables.ts'
 import { readClientActivity } from './client-activity.ts'
 import { inTransaction } from './rows.ts'
+import { readDimensions } from './usage-dimensions.ts'
 import { COLUMNS, createInsertRecords, insertJson } from './usage-insert.ts'
+import { recordOf } from './usage-record.ts'
+import { searchUsage } from './usage-search.ts'
 import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
-
-type UsageRow = Selectable<UsageTable>
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
@@ -77,6 +77,8 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     usageSince: filter => sumUsage(db, filter),
     activity: filter => readActivity(db, filter, turn),
     clientActivity: filter => readClientActivity(db, filter, turn),
+    byDimensions: filter => readDimensions(db, filter, turn),
+    search: (filter, limit) => searchUsage(db, filter, limit, turn),
     async fillTotals(limit) {
       return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, 'usage-fill')
@@ -192,21 +194,6 @@ async function removeUnasked(
   const old = own.select('id').where('createdAt', '<', oldestKept.createdAt).orderBy('createdAt').limit(limit)
   const { numDeletedRows } = await db.deleteFrom('usage').where('id', 'in', old).executeTakeFirst()
   return Number(numDeletedRows)
-}
-
-function recordOf({ details, memberId, inTotals, sessionId, agent, ...columns }: UsageRow): UsageRecord {
-  return wholeRecord({
-    ...(JSON.parse(details) as Partial<UsageLine>),
-    ...columns,
-    ...(memberId === null ? {} : { memberId }),
-    ...(sessionId === null ? {} : { sessionId }),
-    ...(agent === null ? {} : { agent }),
-    inputTokens: Number(columns.inputTokens),
-    outputTokens: Number(columns.outputTokens),
-    reasoningTokens: Number(columns.reasoningTokens),
-    cost: Number(columns.cost),
-    isByok: columns.isByok !== 0,
-  })
 }
 
 export function createCreditStore(db: Kysely<Tables>): CreditStore {

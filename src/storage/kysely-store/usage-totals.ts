@@ -291,7 +291,8 @@ function orNull(text: string): string | null {
   return text === '' ? null : text
 }
 
-const SUMS = [
+/** Exact sums of totals; `sumsOf` reads them. */
+export const SUMS = [
   asText('requests').as('requests'),
   asText('inputTokens').as('inputTokens'),
   asText('outputTokens').as('outputTokens'),
@@ -307,7 +308,8 @@ function asText(name: (typeof SUMMED)[number]) {
   return sql<string>`cast(coalesce(sum(${sql.ref(name)}), 0) as text)`
 }
 
-function sumsOf(sums: Readonly<Record<(typeof SUMMED)[number], string>>) {
+/** Whole numbers of the texts that SUMS selects. */
+export function sumsOf(sums: Readonly<Record<(typeof SUMMED)[number], string>>) {
   const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
   return {
     requests: Number(sums.requests),

@@ -18,7 +18,7 @@ import { keyLimits, keySecrets, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
-import { usage, usageMembers, usageSessions, usageSums, usageUnasked } from './usage.ts'
+import { usage, usageMembers, usageSearch, usageSessions, usageSums, usageUnasked } from './usage.ts'
 import { workspaceTools } from './workspace-tools.ts'
 import { endUsers, endUserWeights, workspaces } from './workspaces.ts'
 
@@ -51,6 +51,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0025-batch-files': batchFiles,
   '0026-alerts': alerts,
   '0027-key-secrets': keySecrets,
+  '0028-usage-search': usageSearch,
 }
 
 /**

@@ -88,3 +88,26 @@ export const usageMembers: Migration = {
     `.execute(db)
   },
 }
+
+/** Finds records by model, end user, session and cost, and those that did not end well: for searches of the ledger. */
+export const usageSearch: Migration = {
+  async up(db) {
+    await sql`create index usage_by_model on usage (organization_id, model, created_at, id)`.execute(db)
+    await sql`
+      create index usage_by_end_user on usage (organization_id, end_user, created_at, id) where end_user is not null
+    `.execute(db)
+    await sql`
+      create index usage_of_session on usage (organization_id, session_id, created_at, id)
+      where session_id is not null
+    `.execute(db)
+    await sql`
+      create index usage_not_completed on usage (organization_id, created_at, id) where outcome <> 'completed'
+    `.execute(db)
+    await sql`create index usage_by_cost on usage (organization_id, cost, id)`.execute(db)
+    // With the id it has the whole order of the latest records, and leads where no other index does.
+    await db.schema.dropIndex('usage_by_organization').execute()
+    await sql`create index usage_by_organization on usage (organization_id, created_at, id)`.execute(db)
+    await db.schema.dropIndex('usage_by_key').execute()
+    await sql`create index usage_by_key on usage (organization_id, key_hash, created_at, id)`.execute(db)
+  },
+}

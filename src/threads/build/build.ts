@@ -14,6 +14,7 @@ import { createServiceProbe } from '../../batches/services/service-probe.ts'
 import { Uploads, uploadsFolder } from '../../batches/uploads.ts'
 import { describeNewKey } from '../../credentials/new-key.ts'
 import { ProofKeys } from '../../credentials/proof-keys.ts'
+import { createCheckText } from '../../gateway/guard/guard.ts'
 import { patternProblem } from '../../guardrails/custom.ts'
 import type { Invalidation } from '../../invalidation/bus.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
@@ -214,6 +215,7 @@ function operationsOf(
     providerName: slug => catalog.provider(slug)?.name ?? null,
     describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
     patternProblem,
+    checkText: createCheckText(tasks),
     acceptances: new BatchAcceptances({
       uploads: new Uploads({
         folder: uploadsFolder(config.storage.url),

@@ -1,0 +1,134 @@
+/** GET /activity?dimensions=: usage of any range of days, in sums by the dimensions that the caller names. */
+import type { Clock } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import { periodStart } from '../../limits/periods.ts'
+import { chargeOf } from '../../limits/spending.ts'
+import { sumToUsd } from '../../money.ts'
+import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS } from '../../protocol/limits.ts'
+import { parseDay } from '../../protocol/management/management.ts'
+import type { Store } from '../../storage/store.ts'
+import {
+  type DimensionFilter,
+  type DimensionRow,
+  USAGE_DIMENSIONS,
+  type UsageDimension,
+} from '../../storage/usage.ts'
+import type { ApiRequest, Reply } from '../operation.ts'
+import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
+
+export interface DimensionDeps {
+  readonly store: Pick<Store, 'ledger'>
+  readonly clock: Clock
+  /** The charge for a request on an own credential, as a share of its catalogue price. */
+  readonly byokFeePercent: number
+  /** Display name of a provider; null when it has left the catalogue. */
+  readonly providerName: (slug: string) => string | null
+}
+
+const DAY_MS = 86_400_000
+/** Days before today without `start_date`, as GET /activity has them otherwise. */
+const DEFAULT_DAYS = 30
+/** Only together with `dimensions`. */
+const RANGE = ['start_date', 'end_date'] as const
+
+/** The fields of a row that name its values. */
+const FIELDS = {
+  day: 'date',
+  model: 'model',
+  provider: 'provider',
+  workspace: 'workspace_id',
+  key: 'api_key_hash',
+  session: 'session_id',
+  agent: 'agent_id',
+} as const satisfies Record<UsageDimension, string>
+
+/** Null: the caller names none. @throws GatewayError `invalid_request` */
+export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] | null {
+  const given = parameter(query, 'dimensions')
+  if (given === undefined) {
+    const range = RANGE.find(name => query.has(name))
+    if (range !== undefined) throw refuseField(range, 'needs dimensions, such as dimensions=day,model')
+    return null
+  }
+  const found = given.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
+  const dimensions = found.filter(dimension => dimension !== undefined)
+  if (dimensions.length < found.length || new Set(dimensions).size < found.length) {
+    throw refuseField('dimensions', `must be some of ${USAGE_DIMENSIONS.join(', ')}, each once`)
+  }
+  for (const other of ['group_by', 'date']) {
+    if (query.has(other)) throw refuseField(other, 'must not be given together with dimensions')
+  }
+  return dimensions
+}
+
+export async function listDimensions(
+  { store, clock, byokFeePercent, providerName }: DimensionDeps,
+  request: ApiRequest,
+  dimensions: readonly UsageDimension[],
+  reply: Reply,
+): Promise<void> {
+  const rows = await store.ledger.byDimensions(filterOf(request, dimensions, clock.nowMs()))
+  if (rows === null) {
+    throw new GatewayError(
+      'invalid_request',
+      'dimensions: these sums are too many for one answer: name fewer dimensions, a shorter range, a key or a workspace',
+    )
+  }
+  reply.json(200, { data: rows.map(row => toDocument(row, byokFeePercent, providerName)) })
+}
+
+function filterOf(
+  { query, key }: ApiRequest,
+  dimensions: readonly UsageDimension[],
+  nowMs: number,
+): DimensionFilter {
+  const today = Date.parse(periodStart('daily', nowMs))
+  const last = dayOf(query, 'end_date') ?? today
+  const first = dayOf(query, 'start_date') ?? Math.min(today, last) - DEFAULT_DAYS * DAY_MS
+  if (first > last) throw refuseField('start_date', 'must not be later than end_date')
+  const given = {
+    workspaceId: textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS),
+    keyHash: hashParameter(query, 'api_key_hash'),
+    endUser: textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS),
+    model: textParameter(query, 'model', MODEL_MAX_CHARS),
+    provider: textParameter(query, 'provider', IDENTIFIER_MAX_CHARS),
+  }
+  const filters = Object.entries(given).filter(([, value]) => value !== undefined)
+  return {
+    organizationId: key.organizationId,
+    dimensions,
+    since: new Date(first).toISOString(),
+    until: new Date(last + DAY_MS).toISOString(),
+    ...(Object.fromEntries(filters) as Partial<DimensionFilter>),
+  }
+}
+
+function dayOf(query: URLSearchParams, name: (typeof RANGE)[number]): number | undefined {
+  const text = parameter(query, name)
+  if (text === undefined) return undefined
+  const day = parseDay(text)
+  if (day === null) throw refuseField(name, 'must be a day (UTC) as YYYY-MM-DD')
+  return day
+}
+
+function toDocument(row: DimensionRow, byokFeePercent: number, providerName: DimensionDeps['providerName']) {
+  const { values } = row
+  const document: Record<string, string | number | null> = {}
+  for (const dimension of USAGE_DIMENSIONS) {
+    if (!(dimension in values)) continue
+    const value = values[dimension] ?? null
+    document[FIELDS[dimension]] = value
+    if (dimension === 'provider') {
+      document['provider_name'] = value === null ? null : (providerName(value) ?? value)
+    }
+  }
+  return {
+    ...document,
+    usage: sumToUsd(chargeOf(row, byokFeePercent)),
+    byok_usage_inference: sumToUsd(row.byokCost),
+    requests: row.requests,
+    prompt_tokens: Number(row.inputTokens),
+    completion_tokens: Number(row.outputTokens),
+    reasoning_tokens: Number(row.reasoningTokens),
+  }
+}

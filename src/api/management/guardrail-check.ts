@@ -1,0 +1,37 @@
+/** POST /guardrails/{id}/check: what the rules of a guardrail find in a text. Nothing is stored, counted or logged. */
+import type { CheckText } from '../../gateway/guard/guard.ts'
+import { checkGuardrailCheck } from '../../protocol/management/guardrails.ts'
+import type { Store } from '../../storage/store.ts'
+import type { Handler } from '../operation.ts'
+import { findNamedGuardrail } from './guardrails.ts'
+
+export interface GuardrailCheckDeps {
+  readonly store: Pick<Store, 'guardrails'>
+  readonly checkText: CheckText
+}
+
+/** Every character beyond ASCII escaped. */
+export const GUARDRAIL_CHECK_BODY_MAX_BYTES = 256 * 1024
+/** A text of which each word is found tells no more. */
+const FINDINGS_MAX = 1_000
+
+export function checkGuardrailText({ store, checkText }: GuardrailCheckDeps): Handler {
+  return async (request, reply) => {
+    const { text, side = 'input' } = checkGuardrailCheck(request.body)
+    const guardrail = await findNamedGuardrail(store, request)
+    const { action, redacted, findings } = await checkText(guardrail, { text, side }, request.signal)
+    reply.json(200, {
+      data: {
+        action,
+        redacted,
+        findings: findings.slice(0, FINDINGS_MAX).map(found => ({
+          detector: found.detector,
+          pattern: found.pattern,
+          action: found.action,
+          start: found.start,
+          end: found.end,
+        })),
+      },
+    })
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * Sums over usage by any dimensions and range of days. They come from the totals, which stay when records are removed;
+ * sums by session or agent are made of the records that name one. An embedded database answers on the thread that asks:
+ * each statement is small, and `rest` lets other work go on between two of them.
+ */
+import { type Kysely, sql } from 'kysely'
+import type { Tables, TotalKind } from '../tables.ts'
+import type { DimensionFilter, DimensionRow, UsageDimension } from '../usage.ts'
+import { type ClientRecord, readClientRecords } from './client-activity.ts'
+import { SUMS, sumsOf } from './usage-totals.ts'
+
+/** Rows of one answer. A year of 20 models is 7,300. */
+export const DIMENSION_ROWS_MAX = 10_000
+/** Keys that one answer looks at: each is a statement of its own. */
+const OWNERS_MAX = 10_000
+/** Days that one statement sums. */
+const DAYS = 31
+const DAY_MS = 86_400_000
+
+/** Columns of the totals; a key is the owner of its own totals. */
+const TOTAL_COLUMNS = { day: 'day', model: 'model', provider: 'provider', workspace: 'workspaceId' } as const
+
+interface Column {
+  readonly dimension: UsageDimension
+  readonly name: (typeof TOTAL_COLUMNS)[keyof typeof TOTAL_COLUMNS] | 'keyHash'
+}
+
+/** Null: there are too many rows, keys or records for one answer. */
+export async function readDimensions(
+  db: Kysely<Tables>,
+  filter: DimensionFilter,
+  rest: () => Promise<unknown>,
+): Promise<readonly DimensionRow[] | null> {
+  const rows = new SummedRows(filter.dimensions)
+  const { dimensions, keyHash, endUser } = filter
+  const isOfClient = dimensions.includes('session') || dimensions.includes('agent')
+  const isWhole = isOfClient
+    ? await addRecords(db, filter, rows, rest)
+    : endUser === undefined && keyHash === undefined && dimensions.includes('key')
+      ? await addEachKey(db, filter, rows, rest)
+      : await addTotals(db, filter, rows, rest)
+  return isWhole ? rows.sorted() : null
+}
+
+async function addRecords(
+  db: Kysely<Tables>,
+  filter: DimensionFilter,
+  rows: SummedRows,
+  rest: () => Promise<unknown>,
+): Promise<boolean> {
+  const { dimensions, model, provider } = filter
+  const take = (record: ClientRecord): boolean => {
+    if (dimensions.includes('session') && record.sessionId === null) return true
+    if (dimensions.includes('agent') && record.agent === null) return true
+    if (model !== undefined && record.model !== model) return true
+    if (provider !== undefined && record.provider !== provider) return true
+    const cost = BigInt(record.cost)
+    return rows.add(valuesOfRecord(record), {
+      requests: 1,
+      inputTokens: BigInt(record.inputTokens),
+      outputTokens: BigInt(record.outputTokens),
+      reasoningTokens: BigInt(record.reasoningTokens),
+      cost,
+      byokCost: record.isByok === 0 ? 0n : cost,
+    })
+  }
+  return await readClientRecords(db, filter, take, rest)
+}
+
+function valuesOfRecord(record: ClientRecord): Values {
+  return {
+    day: record.createdAt.slice(0, 10),
+    model: record.model,
+    provider: record.provider,
+    workspace: record.workspaceId,
+    key: record.keyHash,
+    session: record.sessionId,
+    agent: record.agent,
+  }
+}
+
+/** Goes from key to key: the index leads from one owner of totals to the next. */
+async function addEachKey(
+  db: Kysely<Tables>,
+  filter: DimensionFilter,
+  rows: SummedRows,
+  rest: () => Promise<unknown>,
+): Promise<boolean> {
+  let owner = ''
+  for (let keys = 0; ; keys++) {
+    const next = await db
+      .selectFrom('usageTotals')
+      .select(({ fn }) => fn.min('owner').as('owner'))
+      .where('organizationId', '=', filter.organizationId)
+      .where('kind', '=', 'key-models')
+      .where('owner', '>', owner)
+      .executeTakeFirstOrThrow()
+    if (next.owner === null) return true
+    owner = next.owner
+    if (keys === OWNERS_MAX || !(await addTotals(db, { ...filter, keyHash: owner }, rows, rest))) return false
+  }
+}
+
+async function addTotals(
+  db: Kysely<Tables>,
+  filter: DimensionFilter,
+  rows: SummedRows,
+  rest: () => Promise<unknown>,
+): Promise<boolean> {
+  const { organizationId, dimensions, keyHash, endUser, workspaceId, model, provider } = filter
+  const [kind, owner]: [TotalKind, string] =
+    endUser !== undefined
+      ? ['user-models', endUser]
+      : keyHash !== undefined
+        ? ['key-models', keyHash]
+        : ['organization-models', '']
+  const totals = db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+  const within = totals
+    .where(where =>
+      where.and({
+        ...(workspaceId === undefined ? {} : { workspaceId }),
+        ...(model === undefined ? {} : { model }),
+        ...(provider === undefined ? {} : { provider }),
+        ...(keyHash === undefined || endUser === undefined ? {} : { keyHash }),
+      }),
+    )
+    .select(SUMS)
+  const columns = dimensions.flatMap((dimension): Column[] => {
+    if (dimension === 'session' || dimension === 'agent') return []
+    if (dimension !== 'key') return [{ dimension, name: TOTAL_COLUMNS[dimension] }]
+    // Of a key's own totals, the owner is the key.
+    return endUser === undefined ? [] : [{ dimension, name: 'keyHash' }]
+  })
+  const grouped = within
+    .$if(columns.length > 0, query =>
+      query.select(columns.map(({ name, dimension }) => sql<string>`${sql.ref(name)}`.as(dimension))),
+    )
+    .$if(columns.length > 0, query => query.groupBy(columns.map(({ name }) => sql.ref(name))))
+  const { first, last } = await totals
+    .where('day', '>=', filter.since.slice(0, 10))
+    .where('day', '<', filter.until.slice(0, 10))
+    .select(({ fn }) => [fn.min('day').as('first'), fn.max('day').as('last')])
+    .executeTakeFirstOrThrow()
+  await rest()
+  if (first === null || last === null) return true
+  for (let from = first; from <= last; from = dayAfter(from, DAYS)) {
+    const until = dayAfter(from, DAYS)
+    const found = await grouped
+      .where('day', '>=', from)
+      .where('day', '<', until < filter.until ? until : filter.until.slice(0, 10))
+      .execute()
+    for (const row of found) {
+      // Without columns there is one row, also where nothing was used.
+      if (row.requests === '0') continue
+      const values: Values = { key: keyHash ?? null }
+      for (const { dimension } of columns) {
+        values[dimension] = orNull((row as unknown as Record<string, string>)[dimension])
+      }
+      if (!rows.add(values, sumsOf(row))) return false
+    }
+    await rest()
+  }
+  return true
+}
+
+function dayAfter(day: string, days: number): string {
+  return new Date(Date.parse(`${day}T00:00:00.000Z`) + days * DAY_MS).toISOString().slice(0, 10)
+}
+
+function orNull(text: string | undefined): string | null {
+  return text === undefined || text === '' ? null : text
+}
+
+type Values = { [Dimension in UsageDimension]?: string | null }
+type Sums = Omit<DimensionRow, 'values'>
+
+/** Rows by the values of their dimensions. */
+class SummedRows {
+  readonly #dimensions: readonly UsageDimension[]
+  readonly #rows = new Map<string, { -readonly [Name in keyof DimensionRow]: DimensionRow[Name] }>()
+
+  constructor(dimensions: readonly UsageDimension[]) {
+    this.#dimensions = dimensions
+  }
+
+  /** False: there are too many rows. */
+  add(all: Values, sums: Sums): boolean {
+    const texts = this.#dimensions.map(dimension => all[dimension] ?? null)
+    const place = JSON.stringify(texts)
+    const row = this.#rows.get(place)
+    if (row === undefined) {
+      const values = Object.fromEntries(this.#dimensions.map((dimension, at) => [dimension, texts[at]]))
+      this.#rows.set(place, { ...sums, values })
+      return this.#rows.size <= DIMENSION_ROWS_MAX
+    }
+    row.requests += sums.requests
+    row.inputTokens += sums.inputTokens
+    row.outputTokens += sums.outputTokens
+    row.reasoningTokens += sums.reasoningTokens
+    row.cost += sums.cost
+    row.byokCost += sums.byokCost
+    return true
+  }
+
+  /** The newest day first, and within it the dearest. */
+  sorted(): readonly DimensionRow[] {
+    return [...this.#rows.values()].sort((one, other) => {
+      const [day = '', otherDay = ''] = [one.values.day ?? '', other.values.day ?? '']
+      if (day !== otherDay) return day < otherDay ? 1 : -1
+      return one.cost === other.cost ? other.requests - one.requests : one.cost < other.cost ? 1 : -1
+    })
+  }
+}
