@@ -14,11 +14,15 @@ import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { Feed } from './feed.ts'
+import type { PublicPort } from './forward.ts'
+import { ManagementCalls } from './management.ts'
 import { PageFiles } from './page-files.ts'
-import { type PublicPort, Trials } from './trial.ts'
-import { createViews, type View, type ViewDeps } from './views.ts'
+import { Trials } from './trial.ts'
+import type { View } from './view.ts'
+import { createViews, type ViewDeps } from './views.ts'
 
-export type { DecisionCount, ProcessFacts } from './views.ts'
+export type { ProcessFacts } from './view.ts'
+export type { DecisionCount } from './views.ts'
 
 export interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>
@@ -32,6 +36,8 @@ export interface ConsoleDeps extends ViewDeps, PublicPort {
 export const CONSOLE_PATH = '/console'
 const ASSETS = `${CONSOLE_PATH}/assets/`
 const DATA = `${CONSOLE_PATH}/data/`
+/** Below DATA: operations of the public API. */
+const API = 'api/'
 
 /** Each takes a connection of the admin port, which scrapers and probes need too. */
 const VIEWERS_MAX = 16
@@ -54,6 +60,7 @@ export class Console {
   readonly #files = new PageFiles()
   readonly #views: ReadonlyMap<string, View>
   readonly #trials: Trials
+  readonly #management: ManagementCalls
   readonly #viewers = new Set<OpenViewer>()
   #heartbeat: Timer | null = null
 
@@ -62,8 +69,9 @@ export class Console {
     this.#deps = deps
     this.#keys = new ApiKeys({ store, clock, log })
     this.#feed = new Feed({ store, clock, onWatched })
-    this.#views = createViews(deps)
+    this.#views = createViews(deps, this.#feed)
     this.#trials = new Trials(clock, deps)
+    this.#management = new ManagementCalls(clock, deps)
   }
 
   /** False while there is no viewer: records and ended requests are not needed. */
@@ -126,6 +134,7 @@ export class Console {
       requireRole(key, 'operator', 'A trial')
       return await this.#trials.run(request, response)
     }
+    if (name.startsWith(API)) return await this.#management.run(request, response, name.slice(API.length))
     requireMethod(request, 'GET')
     if (name === 'live') return await this.#watch(key, request, response)
     const view = this.#views.get(name)

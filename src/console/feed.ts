@@ -7,8 +7,9 @@ import { toUsd } from '../money.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { Store } from '../storage/store.ts'
 import type { UsageRecord } from '../storage/usage.ts'
+import { FiguresByModel, type ModelFigures } from './model-figures.ts'
 import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
-import { Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
+import { percentile, Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 
 export interface FeedDeps {
   readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
@@ -29,14 +30,33 @@ export const ROWS_MAX = 500
 const SEND_MS = 500
 /** Rows in one event. People do not read more, and the charts count all. */
 const ROWS_PER_EVENT = 100
+/** As long as an organization is followed after a summary of it: longer than from one to the next. */
+const LINGER_MS = 15_000
+/** Organizations that are followed for their summaries at once. */
+const LINGERING_MAX = 16
 /** Operations that ask models, by their route; others are not listed. */
 const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', '/messages', '/embeddings'])
+
+/** The last 15 minutes of an organization. */
+export interface FeedSummary {
+  readonly windowSeconds: number
+  readonly requests: number
+  readonly failed: number
+  readonly cost: number
+  /** Time to the first token, of the medians and 95th percentiles of the last requests; null: none had content. */
+  readonly p50: number | null
+  readonly p95: number | null
+  readonly models: readonly ModelFigures[]
+  /** Oldest first. */
+  readonly rows: readonly RequestRow[]
+}
 
 /** Kept while it has viewers, about 500 KB. */
 interface Organization {
   /** By id, oldest first. */
   rows: Map<string, RequestRow>
   readonly series: Series
+  readonly models: FiguresByModel
   readonly viewers: Set<Viewer>
   /** Not sent yet. */
   changed: Map<string, RequestRow>
@@ -49,6 +69,7 @@ interface Organization {
 export class Feed {
   readonly #deps: FeedDeps
   readonly #organizations = new Map<string, Organization>()
+  readonly #lingering = new Map<string, { readonly organization: Organization; readonly timer: Timer }>()
   #timer: Timer | null = null
 
   constructor(deps: FeedDeps) {
@@ -103,9 +124,54 @@ export class Feed {
     }
   }
 
+  /** The last 15 minutes. The organization is followed for some seconds more, so that the next one misses nothing. */
+  async summary(organizationId: string): Promise<FeedSummary> {
+    const organization = this.#enter(organizationId)
+    try {
+      await organization.filled
+      this.#linger(organizationId)
+      const nowMs = this.#deps.clock.nowMs()
+      const rows = [...organization.rows.values()]
+      const firstTokens = rows
+        .flatMap(({ firstTokenMs }) => firstTokenMs ?? [])
+        .sort((one, other) => one - other)
+      const oldest = nowMs / 1000 - SPAN_SECONDS * SPANS_MAX
+      const spans = organization.series.all().filter(({ from }) => from > oldest)
+      const sum = (of: (span: (typeof spans)[number]) => number) =>
+        spans.reduce((all, span) => all + of(span), 0)
+      return {
+        windowSeconds: SPAN_SECONDS * SPANS_MAX,
+        requests: sum(({ requests }) => requests),
+        failed: sum(({ failed }) => failed),
+        cost: sum(({ cost }) => cost),
+        p50: percentile(firstTokens, 0.5),
+        p95: percentile(firstTokens, 0.95),
+        models: organization.models.all(nowMs),
+        rows,
+      }
+    } finally {
+      this.#leave(organizationId, organization)
+    }
+  }
+
   close(): void {
     this.#timer?.cancel()
     this.#timer = null
+    for (const { timer } of this.#lingering.values()) timer.cancel()
+    this.#lingering.clear()
+  }
+
+  /** Keeps the organization a little longer. */
+  #linger(organizationId: string): void {
+    const known = this.#lingering.get(organizationId)
+    if (known === undefined && this.#lingering.size >= LINGERING_MAX) return
+    known?.timer.cancel()
+    const organization = known?.organization ?? this.#enter(organizationId)
+    const timer = this.#deps.clock.after(LINGER_MS, () => {
+      this.#lingering.delete(organizationId)
+      this.#leave(organizationId, organization)
+    })
+    this.#lingering.set(organizationId, { organization, timer })
   }
 
   #enter(id: string): Organization {
@@ -115,6 +181,7 @@ export class Feed {
       organization = {
         rows: new Map(),
         series: new Series(),
+        models: new FiguresByModel(),
         viewers: new Set(),
         changed: new Map(),
         uses: 0,
@@ -162,8 +229,11 @@ export class Feed {
     const row = rowOfRecord(record)
     const known = rows.get(row.id)
     if (known !== undefined && known.cost !== null) return
+    const whole = known === undefined ? row : joined(row, known)
     series.add(row, nowMs)
-    this.#put(organization, known === undefined ? row : joined(row, known))
+    // The record of a request that asked nobody has no model; its thread tells the one that it named.
+    organization.models.add(whole, nowMs)
+    this.#put(organization, whole)
   }
 
   #put(organization: Organization, row: RequestRow): void {

@@ -27,24 +27,54 @@ const PACKAGE_OF: ReadonlyMap<string, string> = new Map(
   Object.entries(LIBRARIES).map(([specifier, name]) => [name, specifier]),
 )
 
-const SCRIPTS = [
+const OWN: ReadonlySet<string> = new Set([
+  'index.html',
+  'style.css',
+  'views.css',
   'main.js',
-  'accounts.js',
   'batches.js',
   'calls.js',
-  'charts.js',
+  'chart.js',
+  'colours.js',
+  'csv.js',
   'detail.js',
   'format.js',
-  'guardrails.js',
+  'forms.js',
   'html.js',
   'live.js',
   'models.js',
+  'names.js',
   'outcome.js',
   'parts.js',
-  'requests.js',
   'sign-in.js',
-  'trial.js',
-]
+  'wordmark.js',
+  'access/accounts.js',
+  'access/credentials.js',
+  'access/end-users.js',
+  'access/key-form.js',
+  'access/keys.js',
+  'access/workspaces.js',
+  'guardrails/guardrail-form.js',
+  'guardrails/guardrails.js',
+  'guardrails/text-check.js',
+  'home/health.js',
+  'home/home.js',
+  'playground/answer.js',
+  'playground/asking.js',
+  'playground/markdown.js',
+  'playground/playground.js',
+  'playground/snippets.js',
+  'requests/charts.js',
+  'requests/generation-row.js',
+  'requests/list.js',
+  'requests/requests.js',
+  'requests/search.js',
+  'usage/dimensions.js',
+  'usage/usage.js',
+  'usage/usage-chart.js',
+  'usage/usage-controls.js',
+  'usage/usage-table.js',
+])
 
 /** A browser cannot resolve names of packages, and a map of them would be an inline script. */
 const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
@@ -96,8 +126,7 @@ export class PageFiles {
 function placeOf(name: string): URL | null {
   const library = PACKAGE_OF.get(name)
   if (library !== undefined) return new URL(import.meta.resolve(library))
-  const isOwn = name === 'index.html' || name === 'style.css' || SCRIPTS.includes(name)
-  return isOwn ? new URL(`page/${name}`, import.meta.url) : null
+  return OWN.has(name) ? new URL(`page/${name}`, import.meta.url) : null
 }
 
 function typeOf(name: string): string {

@@ -54,15 +54,25 @@ export function isFee({ parent, attempts, model }: UsageRecord): boolean {
   return parent !== undefined && model === null && attempts.length === 0
 }
 
+/** A request that the gateway failed, as metrics and alerts count it: not one that its caller spoiled or left. */
+export function isFailure({ outcome }: Pick<RequestRow, 'outcome'>): boolean {
+  return outcome === 'failed'
+}
+
 export function rowOfRecord(record: UsageRecord): RequestRow {
   const { latencyMs, generationMs } = record
+  const status = statusOfRecord(record)
   return {
     id: record.id,
     at: record.createdAt,
     model: record.model ?? record.router ?? null,
     provider: record.provider,
-    status: statusOfRecord(record),
-    outcome: record.outcome,
+    status,
+    // The ledger knows no refusals: a request that asked nobody, and was its caller's fault, is one.
+    outcome:
+      record.outcome === 'failed' && status < 500 && record.attempts.length === 0
+        ? 'refused'
+        : record.outcome,
     error: record.error,
     cause: null,
     firstTokenMs: generationMs === null ? null : Math.max(0, latencyMs - generationMs),

@@ -2,7 +2,7 @@
  * Chart data of an organization for the last 15 minutes: requests, failures, cost and time to the first token, in
  * intervals of five seconds. Bounded, whatever the rate is. Pure.
  */
-import type { RequestRow } from './request-row.ts'
+import { isFailure, type RequestRow } from './request-row.ts'
 
 /** Of one span; seconds and USD. */
 export interface SpanFigures {
@@ -36,14 +36,15 @@ export class Series {
   readonly #spans = new Map<number, Span>()
 
   /** Counts a request in the span in which it ended; one that ended before all spans is left out. */
-  add({ at, durationMs, outcome, cost, firstTokenMs, isInner }: RequestRow, nowMs: number): void {
+  add(row: RequestRow, nowMs: number): void {
+    const { at, durationMs, cost, firstTokenMs, isInner } = row
     const span = this.#span((Date.parse(at) + durationMs) / 1000, nowMs / 1000)
     if (span === null) return
     span.isChanged = true
     span.cost += cost ?? 0
     if (isInner) return
     span.requests++
-    if (outcome === 'failed') span.failed++
+    if (isFailure(row)) span.failed++
     if (firstTokenMs !== null) span.firstTokenMs[span.samples++ % SAMPLES_MAX] = firstTokenMs
   }
 
@@ -90,6 +91,6 @@ function figuresOf({ from, requests, failed, cost, firstTokenMs }: Span): SpanFi
 }
 
 /** By nearest rank. */
-function percentile(sorted: readonly number[], share: number): number | null {
+export function percentile(sorted: readonly number[], share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null
 }

@@ -16,22 +16,15 @@ import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import type { Endpoint, Model } from '../providers/provider.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { documentOf } from './documents.ts'
+import type { Feed } from './feed.ts'
+import { createSummary } from './summary.ts'
+import type { ProcessFacts, View } from './view.ts'
 
 /** How one detector has decided, over all serve threads since the start. */
 export interface DecisionCount {
   readonly guardrail: string
   readonly action: string
   readonly count: number
-}
-
-/** What the process says about itself, as the metrics do. */
-export interface ProcessFacts {
-  readonly version: string
-  /** Null: traffic may come. */
-  readonly unreadyReason: string | null
-  readonly degraded: readonly string[]
-  readonly openStreams: number
-  readonly inFlight: number
 }
 
 export interface ViewDeps {
@@ -48,15 +41,12 @@ export interface ViewDeps {
   readonly process: () => Promise<ProcessFacts>
 }
 
-/** Answers with what a view shows. */
-export type View = (key: KeyRecord, query: URLSearchParams) => Promise<unknown>
-
 /** Models of one page; the page filters on this side. */
 const MODELS_MAX = 100
 const BATCHES_MAX = 50
 const FILTER_MAX_CHARS = 200
 
-export function createViews(deps: ViewDeps): ReadonlyMap<string, View> {
+export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): ReadonlyMap<string, View> {
   const { store, clock, byokFeePercent } = deps
   const providerName = (slug: string): string | null => deps.catalog().provider(slug)?.name ?? null
   const accounts = { store, clock, byokFeePercent, providerName }
@@ -66,11 +56,13 @@ export function createViews(deps: ViewDeps): ReadonlyMap<string, View> {
   const of = (handler: Handler): View => {
     return (key, query) => documentOf(handler, key, query, clock)
   }
+  const [activity, credits] = [of(listActivity(accounts)), of(showCredits(accounts))]
   return new Map<string, View>([
+    ['summary', createSummary({ ...deps, feed, activity, credits })],
     ['requests', of(findGeneration({ ledger: store.ledger, byokFeePercent }))],
     ['keys', of(listKeys(keys))],
-    ['end-users', endUsersView(deps, of(listEndUsers({ store })), of(listActivity(accounts)))],
-    ['credits', creditsView(deps, of(showCredits(accounts)), of(listActivity(accounts)))],
+    ['end-users', endUsersView(deps, of(listEndUsers({ store })), activity)],
+    ['credits', creditsView(deps, credits, activity)],
     ['guardrails', guardrailsView(deps)],
     ['batches', batchesView(deps)],
     ['models', modelsView(deps)],
@@ -165,11 +157,20 @@ function modelsView({ catalog, health }: ViewDeps): View {
     const isShown = ({ id, endpoints }: Model): boolean =>
       id.toLowerCase().includes(filter) || endpoints.some(({ provider }) => provider.slug.includes(filter))
     const shown = catalog().models().filter(isShown)
+    const wildcards = catalog().wildcards().filter(isShown).slice(0, MODELS_MAX)
     return {
       data: shown.slice(0, MODELS_MAX).map(model => ({
         id: model.id,
         context_length: model.contextLength,
         endpoints: model.endpoints.map(endpoint => endpointDocument(endpoint, health)),
+      })),
+      wildcards: wildcards.map(({ id, endpoints }) => ({
+        id,
+        endpoints: endpoints.map(endpoint => ({
+          provider: endpoint.provider.slug,
+          upstream_model: endpoint.upstreamModel,
+          prices: pricesOf(endpoint),
+        })),
       })),
       total_count: shown.length,
     }
@@ -177,7 +178,7 @@ function modelsView({ catalog, health }: ViewDeps): View {
 }
 
 function endpointDocument(endpoint: Endpoint, health: ViewDeps['health']) {
-  const { pricing, provider, serviceTier = null } = endpoint
+  const { provider, serviceTier = null } = endpoint
   const figures = health.figures(endpoint)
   return {
     provider: provider.slug,
@@ -188,9 +189,17 @@ function endpointDocument(endpoint: Endpoint, health: ViewDeps['health']) {
     uptime_last_30m: figures?.uptimeLast30m ?? null,
     first_token_ms: figures?.latencyLast30m ?? null,
     tokens_per_second: figures?.throughputLast30m ?? null,
-    prices:
-      pricing.isUnknown === true
-        ? null
-        : { prompt: formatUsd(pricing.prompt), completion: formatUsd(pricing.completion) },
+    prices: pricesOf(endpoint),
+  }
+}
+
+/** USD per token; null: they are not known. */
+function pricesOf({ pricing }: Endpoint) {
+  if (pricing.isUnknown === true) return null
+  const { prompt, completion, inputCacheRead: read = null } = pricing
+  return {
+    prompt: formatUsd(prompt),
+    completion: formatUsd(completion),
+    cache_read: read === null ? null : formatUsd(read),
   }
 }

@@ -12,12 +12,14 @@ import { type ConsoleWorld, MARKUP, startConsoleWorld } from '../support/console
 
 /** Views by their tab, and what each shows once its data are there. */
 const VIEWS: readonly (readonly [tab: string, path: string, shows: string])[] = [
+  ['Home', 'home', 'Latest requests'],
   ['Requests', 'requests', 'Last requests, newest first'],
+  ['Usage', 'usage', 'Usage'],
+  ['Keys and workspaces', 'accounts', 'End users'],
   ['Models', 'models', 'Models and their endpoints'],
-  ['Keys and users', 'accounts', 'End users'],
   ['Guardrails', 'guardrails', 'Hits by detector'],
   ['Batches', 'batches', 'Batches, newest first'],
-  ['Try it', 'try', 'Answer'],
+  ['Playground', 'playground', 'Answer'],
 ]
 const SECRET_TEXT = 'text-canary-0815'
 
@@ -75,7 +77,7 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
         t.same(await visit.faults(), [], tab)
       }
       const ground = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor')
-      t.equal(ground, colorScheme === 'dark' ? 'rgb(13, 17, 23)' : 'rgb(255, 255, 255)')
+      t.equal(ground, colorScheme === 'dark' ? 'rgb(13, 18, 20)' : 'rgb(255, 255, 255)')
       t.ok((await contrasts(visit)) >= 4.5, 'text can be read')
     })
   }
@@ -84,10 +86,8 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const visit = await browser.visit({ origin, colorScheme: 'dark' })
     const { page } = visit
     await signedIn(visit)
-    await page
-      .getByRole('button', { name: /details of/ })
-      .first()
-      .waitFor()
+    await page.keyboard.press('2')
+    await page.getByRole('table', { name: 'Last requests, newest first' }).waitFor()
     const focused = () => page.evaluate<string | null>('document.activeElement.getAttribute("data-id")')
     await page.keyboard.press('j')
     const first = await focused()
@@ -113,17 +113,17 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await page.keyboard.press('Escape')
     await page.keyboard.press('?')
     await page.getByRole('dialog', { name: 'Keyboard' }).waitFor()
-    await page.keyboard.press('2')
-    t.match(page.url(), /#\/requests$|\/console$/, 'the dialog has the keys')
+    await page.keyboard.press('3')
+    t.match(page.url(), /#\/requests$/, 'the dialog has the keys')
     await page.keyboard.press('Escape')
     await page
       .getByRole('dialog')
       .waitFor({ state: 'detached' })
       .catch(() => undefined)
-    await page.keyboard.press('6')
+    await page.keyboard.press('8')
     await page.getByLabel('Question').fill('123456 j k ?')
     t.equal(await page.getByLabel('Question').inputValue(), '123456 j k ?')
-    t.match(page.url(), /#\/try$/, 'typing is typing')
+    t.match(page.url(), /#\/playground$/, 'typing is typing')
     t.same(await visit.faults(), [])
   })
 
@@ -131,6 +131,7 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const visit = await browser.visit({ origin, colorScheme: 'dark' })
     const { page } = visit
     await signedIn(visit)
+    await page.keyboard.press('2')
     for (let at = 0; at < 12; at++)
       await world.respond({
         model: at % 3 === 0 ? 'sim/write' : 'sim/echo',
@@ -153,7 +154,11 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await detail.getByText('input tokens').waitFor()
     t.equal(await detail.getByRole('img').count(), 1, 'the bar of the stages')
     // Until the span of the requests is over, the charts do not show it.
-    await page.locator('.chart .value.green', { hasText: 'ms' }).waitFor()
+    await page
+      .getByRole('figure', { name: 'First token' })
+      .getByText(/p50 .*ms/)
+      .first()
+      .waitFor()
     await page.mouse.move(0, 0)
     await screenshot(page, 'console')
     t.notMatch(await page.content(), SECRET_TEXT)
@@ -164,9 +169,9 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const visit = await browser.visit({ origin, colorScheme: 'light' })
     const { page } = visit
     await signedIn(visit)
-    await page.keyboard.press('6')
+    await page.keyboard.press('8')
     await page.getByLabel('API key').fill(world.gateway.apiKey)
-    await page.getByLabel('Model').fill('sim/echo')
+    await page.getByLabel('Model', { exact: true }).fill('sim/echo')
     await page.getByLabel('Question').fill(MARKUP)
     await page.getByRole('button', { name: 'Send' }).click()
     const answer = page.locator('output')
@@ -175,7 +180,7 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByRole('status').filter({ hasText: 'first token' }).waitFor()
     t.same(await visit.faults(), [])
 
-    await page.getByLabel('Model').fill('test/slow')
+    await page.getByLabel('Model', { exact: true }).fill('test/slow')
     await page.getByRole('button', { name: 'Send' }).click()
     await answer.filter({ hasText: /.{20}/ }).waitFor()
     await page.getByRole('button', { name: 'Stop' }).click()
@@ -198,10 +203,10 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     const visit = await browser.visit({ origin })
     const { page } = visit
     await signedIn(visit)
-    await page.keyboard.press('3')
-    await page.getByRole('rowheader', { name: MARKUP }).first().waitFor()
-    t.equal(await page.getByRole('rowheader', { name: MARKUP }).count(), 2, 'of a key and of an end user')
     await page.keyboard.press('4')
+    await page.getByRole('table', { name: 'API keys' }).getByRole('rowheader', { name: MARKUP }).waitFor()
+    await page.getByRole('table', { name: 'End users' }).getByRole('rowheader', { name: MARKUP }).waitFor()
+    await page.keyboard.press('6')
     await page.getByRole('rowheader', { name: MARKUP }).first().waitFor()
     t.equal(await page.locator('img').count(), 0)
     t.same(await visit.faults(), [])
@@ -238,10 +243,12 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByLabel('Management key').fill(empty.managementKey)
     await page.keyboard.press('Enter')
     for (const [key, told] of [
-      ['1', 'No requests yet'],
-      ['3', 'No end users yet'],
-      ['4', 'No guardrail has found anything yet'],
-      ['5', 'No batches yet'],
+      ['1', 'All is well.'],
+      ['2', 'No requests yet'],
+      ['3', 'Nothing was used in these days'],
+      ['4', 'No end users yet'],
+      ['6', 'No guardrail has found anything yet'],
+      ['7', 'No batches yet'],
     ] as const) {
       await page.getByRole('navigation', { name: 'Views' }).waitFor()
       await page.keyboard.press(key)

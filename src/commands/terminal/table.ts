@@ -9,6 +9,7 @@ import { keysCreate, keysList, keysRotate } from '../keys.ts'
 import { modelsImport, modelsSources } from '../models.ts'
 import { prove } from '../prove.ts'
 import { start } from '../start.ts'
+import { top } from '../top/top.ts'
 import { vaultRotate, vaultStatus } from '../vault.ts'
 import { verify } from '../verify.ts'
 
@@ -27,6 +28,7 @@ export const COMMANDS: readonly Command[] = [
   batchesList,
   batchesWatch,
   batchesCancel,
+  top,
   alertsTest,
   doctor,
   prove,

@@ -30,6 +30,22 @@ export class Calls {
     return await reply.json()
   }
 
+  /** The answer of a management operation: its document. @throws Refused, or the error of the network */
+  async api(method, path, { query = {}, body = undefined, signal = undefined } = {}) {
+    const given = Object.entries(query).filter(
+      ([, value]) => value !== undefined && value !== null && value !== '',
+    )
+    const search = new URLSearchParams(given).toString()
+    const reply = await this.#ask(`api/${path}${search === '' ? '' : `?${search}`}`, {
+      method,
+      signal,
+      ...(body === undefined
+        ? {}
+        : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    })
+    return await reply.json()
+  }
+
   /** Calls `onEvent` with each event of the live list until it ends. */
   async live(onEvent, signal) {
     const reply = await this.#ask('live', { signal })

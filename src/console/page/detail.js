@@ -53,7 +53,7 @@ export function Detail({ calls, row, onClose }) {
     <section class="detail" aria-labelledby="detail-heading">
       <header>
         <h2 id="detail-heading" ref=${heading} tabindex="-1">Request</h2>
-        <button type="button" aria-label="Close details" onClick=${onClose}>Close <kbd>Esc</kbd></button>
+        <button type="button" aria-label="Close details" title="Esc" onClick=${onClose}>Close</button>
       </header>
       <p class="mono">${row.id}</p>
       <p><${Status} row=${row} /> <${Attempts} row=${row} /></p>

@@ -65,3 +65,19 @@ export function dateTime(instant) {
 export function text(value) {
   return value === null || value === undefined || value === '' ? NOTHING : String(value)
 }
+
+/** 12:34, in the zone of the browser, of Unix seconds. */
+export function hourAndMinute(seconds) {
+  const date = new Date(seconds * 1000)
+  return `${String(date.getHours()).padStart(2, '0')}:${String(date.getMinutes()).padStart(2, '0')}`
+}
+
+/** 2026-11-23, the day in UTC, of Unix seconds. */
+export function dayOfSeconds(seconds) {
+  return new Date(seconds * 1000).toISOString().slice(0, 10)
+}
+
+/** 12,345. */
+export function whole(number) {
+  return number === null || number === undefined ? NOTHING : Math.round(number).toLocaleString('en')
+}

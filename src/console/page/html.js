@@ -5,4 +5,5 @@ import { h } from 'preact'
 export { render } from 'preact'
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 
-export const html = htm.bind(h)
+// The types of the package are those of another kind of module.
+export const html = /** @type {any} */ (htm).bind(h)

@@ -1,28 +1,35 @@
 /** The console: signs in, follows the live list, and shows the view that the URL names. */
-import { Accounts } from './accounts.js'
+import { Accounts } from './access/accounts.js'
 import { Batches } from './batches.js'
 import { count } from './format.js'
-import { Guardrails } from './guardrails.js'
+import { Guardrails } from './guardrails/guardrails.js'
+import { Home } from './home/home.js'
 import { html, render, useEffect, useRef, useState } from './html.js'
 import { Live } from './live.js'
 import { Models } from './models.js'
 import { Chip, isTyping, useView } from './parts.js'
-import { Requests } from './requests.js'
+import { Playground } from './playground/playground.js'
+import { Requests } from './requests/requests.js'
 import { SignIn } from './sign-in.js'
-import { Trial } from './trial.js'
+import { Usage } from './usage/usage.js'
+import { Wordmark } from './wordmark.js'
 
 /** Views by the fragment of the address, in the order of the tabs; the digit of its place leads to each. */
 const VIEWS = [
+  { path: 'home', name: 'Home', view: Home },
   { path: 'requests', name: 'Requests', view: Requests },
+  { path: 'usage', name: 'Usage', view: Usage },
+  { path: 'accounts', name: 'Keys and workspaces', view: Accounts },
   { path: 'models', name: 'Models', view: Models },
-  { path: 'accounts', name: 'Keys and users', view: Accounts },
   { path: 'guardrails', name: 'Guardrails', view: Guardrails },
   { path: 'batches', name: 'Batches', view: Batches },
-  { path: 'try', name: 'Try it', view: Trial },
+  { path: 'playground', name: 'Playground', view: Playground },
 ]
+/** Addresses of views that have moved. */
+const MOVED = { try: 'playground' }
 
 const SHORTCUTS = [
-  ['1 … 6', 'views'],
+  ['1 … 8', 'views'],
   ['j, ↓', 'next request'],
   ['k, ↑', 'request before'],
   ['Enter', 'details'],
@@ -83,7 +90,7 @@ function Console({ calls, onLeave, onRefused }) {
   if (live === null) return null
   return html`
     <header class="top">
-      <h1><a href="/">Sluice</a></h1>
+      <h1><a href="/"><${Wordmark} /></a></h1>
       <nav aria-label="Views">
         ${VIEWS.map(each => {
           const current = each.path === path ? 'page' : undefined
@@ -92,10 +99,10 @@ function Console({ calls, onLeave, onRefused }) {
       </nav>
       <${State} calls=${calls} live=${live} />
       <button type="button" aria-label="Keyboard help" onClick=${() => help.current.showModal()}>?</button>
-      <button type="button" onClick=${onLeave}>Leave</button>
+      <button type="button" onClick=${onLeave}>Sign out</button>
     </header>
     <main>
-      <${view} key=${path} calls=${calls} live=${live} tick=${tick} memory=${memory.current} />
+      <${view} key=${path} calls=${calls} live=${live} tick=${tick} memory=${memory.current} asked=${queryOfAddress()} />
     </main>
     <dialog ref=${help} aria-labelledby="help-heading">
       <h2 id="help-heading">Keyboard</h2>
@@ -129,8 +136,20 @@ function State({ calls, live }) {
 }
 
 function pathOfAddress() {
-  const path = location.hash.replace(/^#\/?/, '')
-  return VIEWS.some(each => each.path === path) ? path : VIEWS[0].path
+  const [, path = ''] = /^#\/?([a-z]*)/.exec(location.hash) ?? []
+  const known = MOVED[path] ?? path
+  return VIEWS.some(each => each.path === known) ? known : VIEWS[0].path
+}
+
+/** The text behind the question mark of the fragment, such as the filter of a view. */
+function queryOfAddress() {
+  const at = location.hash.indexOf('?')
+  try {
+    return at === -1 ? '' : decodeURIComponent(location.hash.slice(at + 1))
+  } catch {
+    // Somebody wrote it by hand.
+    return ''
+  }
 }
 
 function onShortcut(event, help) {
@@ -148,7 +167,8 @@ function onShortcut(event, help) {
   if (/^\d$/.test(event.key) && view !== undefined) location.hash = `#/${view.path}`
   else if (event.key === '?') help.showModal()
   else if (event.key === '/') {
-    document.querySelector('[data-filter]')?.focus()
+    const field = document.querySelector('[data-filter]')
+    if (field instanceof HTMLElement) field.focus()
     event.preventDefault()
   }
 }

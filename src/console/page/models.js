@@ -1,5 +1,5 @@
 /** Models by endpoint: the health, speed and price of each endpoint. */
-import { duration, percent, perMillion } from './format.js'
+import { count, duration, percent, perMillion } from './format.js'
 import { html, useEffect, useState } from './html.js'
 import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'
 
@@ -26,11 +26,18 @@ const COLUMNS = [
   { name: 'Tokens/s', number: true },
   { name: '$/M input', number: true },
   { name: '$/M output', number: true },
+  { name: '$/M cached', number: true },
+  { name: 'Context', number: true },
 ]
 
-export function Models({ calls }) {
-  const [filter, setFilter] = useState('')
-  const [asked, setAsked] = useState('')
+/** The reason why an endpoint has no figure. */
+const NO_UPTIME = 'Shown from 100 attempts in 30 minutes on'
+const NO_SPEED = 'Nothing was measured in the last 30 minutes'
+
+/** @param asked the filter in the address, as other views lead here */
+export function Models({ calls, asked: begin = '' }) {
+  const [filter, setFilter] = useState(begin)
+  const [asked, setAsked] = useState(begin)
   useEffect(() => {
     const timer = setTimeout(() => setAsked(filter), FILTER_WAIT_MS)
     return () => clearTimeout(timer)
@@ -47,12 +54,37 @@ export function Models({ calls }) {
         }
       </div>
       ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} />`}
+      ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} />`}
     </section>
   `
 }
 
-function Listed({ document: { data }, asked }) {
+/** Rows that cover all ids of a beginning; a model of theirs that was asked for has the same endpoints. */
+function Wildcards({ wildcards }) {
+  return html`
+    <h2>Wildcards</h2>
+    <p class="dim">Each covers every id that begins with the text before the star, and that has no row of its own.</p>
+    <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Asked for as', { name: '$/M input', number: true }, { name: '$/M output', number: true }]}>
+      ${wildcards.flatMap(({ id, endpoints }) =>
+        endpoints.map(
+          ({ provider, upstream_model: model, prices }, at) => html`
+            <tr key=${`${id} ${at}`}>
+              <th scope="row">${id}</th>
+              <td>${provider}</td>
+              <td class="mono">${model}</td>
+              <td class="number">${prices === null ? 'not known' : perMillion(prices.prompt)}</td>
+              <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
+            </tr>
+          `,
+        ),
+      )}
+    <//>
+  `
+}
+
+function Listed({ document: { data, wildcards }, asked }) {
   if (data.length === 0) {
+    if (wildcards.length > 0) return null
     return html`<${Empty}>
       ${
         asked === ''
@@ -63,17 +95,17 @@ function Listed({ document: { data }, asked }) {
   }
   return html`
     <${Table} label="Models and their endpoints" columns=${COLUMNS}>
-      ${data.flatMap(({ id, endpoints }) =>
+      ${data.flatMap(({ id, context_length: context, endpoints }) =>
         endpoints.map(
           (endpoint, at) =>
-            html`<${Row} key=${`${id} ${at}`} id=${id} endpoint=${endpoint} first=${at === 0} />`,
+            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} />`,
         ),
       )}
     <//>
   `
 }
 
-function Row({ id, endpoint, first }) {
+function Row({ id, context, endpoint, first }) {
   const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
   const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
   return html`
@@ -85,12 +117,16 @@ function Row({ id, endpoint, first }) {
         ${endpoint.service_tier !== null && html` <${Chip} title="Service tier">${endpoint.service_tier}<//>`}
       </td>
       <td><${Chip} tone=${tone} title=${meaning}>${endpoint.condition}<//></td>
-      <td class="number">${uptime === null ? '–' : percent(uptime / 100)}</td>
-      <td class="number">${duration(latency?.p50)}</td>
+      <td class="number" title=${uptime === null ? NO_UPTIME : undefined}>
+        ${uptime === null ? '< 100 attempts' : percent(uptime / 100)}
+      </td>
+      <td class="number" title=${latency === null ? NO_SPEED : undefined}>${duration(latency?.p50)}</td>
       <td class="number">${duration(latency?.p90)}</td>
-      <td class="number">${speed === null ? '–' : Math.round(speed.p50)}</td>
+      <td class="number" title=${speed === null ? NO_SPEED : undefined}>${speed === null ? '–' : Math.round(speed.p50)}</td>
       <td class="number">${prices === null ? 'not known' : perMillion(prices.prompt)}</td>
       <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
+      <td class="number">${prices?.cache_read == null ? '–' : perMillion(prices.cache_read)}</td>
+      <td class="number">${count(context)}</td>
     </tr>
   `
 }

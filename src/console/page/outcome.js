@@ -11,13 +11,13 @@ export function Status({ row }) {
   <//>`
 }
 
-/** The provider that answered; before it, those that failed. */
+/** The provider that answered; before it, those that failed. An arrow leads from a failure to the next try. */
 export function Attempts({ row }) {
   if (row.attempts.length === 0) return text(row.provider)
   return row.attempts.map(({ provider, status, error, cause }, at) => {
     const why = error === null ? 'answered' : [status, error, cause].filter(part => part !== null).join(' ')
     return html`
-      ${at > 0 && html`<span aria-hidden="true"> → </span>`}
+      ${at > 0 && html`<span aria-hidden="true">${row.attempts[at - 1].error === null ? ', ' : ' → '}</span>`}
       <${Chip} key=${at} tone=${error === null ? 'plain' : 'bad'} title=${why}>
         ${provider}${error === null ? '' : ` ${status !== null && status >= 400 ? status : (cause ?? error)}`}
       <//>

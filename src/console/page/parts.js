@@ -11,7 +11,10 @@ export function Empty({ children }) {
   return html`<p class="empty">${children}</p>`
 }
 
-/** A table in a frame that scrolls sideways where it has to. `columns`: texts, or { name, number: true }. */
+/**
+ * A table in a frame that scrolls sideways where it has to. `columns`: texts, or { name, number, sorted, onSort }. Empty
+ * names are columns of buttons.
+ */
 export function Table({ label, columns, children }) {
   return html`
     <div class="frame" role="region" aria-label=${label} tabindex="0">
@@ -19,8 +22,18 @@ export function Table({ label, columns, children }) {
         <thead>
           <tr>
             ${columns.map(column => {
-              const { name, number = false } = typeof column === 'string' ? { name: column } : column
-              return html`<th scope="col" key=${name} class=${number ? 'number' : ''}>${name}</th>`
+              const {
+                name,
+                number = false,
+                sorted = false,
+                onSort,
+              } = typeof column === 'string' ? { name: column } : column
+              if (name === '') return html`<td key="buttons"></td>`
+              return html`
+                <th scope="col" key=${name} class=${number ? 'number' : ''} aria-sort=${sorted ? 'descending' : undefined}>
+                  ${onSort === undefined ? name : html`<button type="button" class="sort" onClick=${onSort}>${name}</button>`}
+                </th>
+              `
             })}
           </tr>
         </thead>
@@ -31,14 +44,19 @@ export function Table({ label, columns, children }) {
 }
 
 /** A figure with its name, for the top of a view. */
-export function Figure({ name, value, title }) {
-  return html`<div class="figure" title=${title}><dt>${name}</dt><dd>${value}</dd></div>`
+export function Figure({ name, value, title, note = '' }) {
+  return html`
+    <div class="figure" title=${title}>
+      <dt>${name}</dt>
+      <dd>${value}${note !== '' && html`<small>${note}</small>`}</dd>
+    </div>
+  `
 }
 
 /** Says why a view has no data, or that it is on its way. */
-export function Waiting({ error }) {
+export function Waiting({ error, once = false }) {
   if (error === null) return html`<p class="empty" role="status">Reading …</p>`
-  return html`<p class="fault" role="alert">${error.message}. It is asked again by itself.</p>`
+  return html`<p class="fault" role="alert">${error.message}${once ? '' : '. It is asked again by itself.'}</p>`
 }
 
 /**
@@ -46,26 +64,43 @@ export function Waiting({ error }) {
  * @returns the last document or null, and the error of the last try or null
  */
 export function useView(calls, name, query = {}, everyMs = 5_000) {
-  const [state, setState] = useState({ document: null, error: null, asked: '' })
   const asked = `${name}?${new URLSearchParams(query)}`
+  return useAsked(signal => calls.view(name, query, signal), [calls, asked, everyMs], everyMs)
+}
+
+/**
+ * The document of a management operation. `version` changes when it has to be asked again; null as `path`: it is not
+ * asked at all.
+ */
+export function useApi(calls, path, query = {}, { version = 0, everyMs = null } = {}) {
+  const asked = path === null ? '' : `${path}?${new URLSearchParams(query)}`
+  const ask = path === null ? null : signal => calls.api('GET', path, { query, signal })
+  return useAsked(ask, [calls, asked, version, everyMs], everyMs)
+}
+
+/** Asks at once, and then each `everyMs`; null: only once. A later answer never stands behind an earlier one. */
+function useAsked(ask, dependencies, everyMs) {
+  const [state, setState] = useState({ document: null, error: null, isAsking: true })
   useEffect(() => {
+    if (ask === null) return undefined
     const leaving = new AbortController()
     let timer
-    const ask = async () => {
+    const once = async () => {
       try {
-        const document = await calls.view(name, query, leaving.signal)
-        if (!leaving.signal.aborted) setState({ document, error: null, asked })
+        setState(before => ({ ...before, isAsking: true }))
+        const document = await ask(leaving.signal)
+        if (!leaving.signal.aborted) setState({ document, error: null, isAsking: false })
       } catch (error) {
-        if (!leaving.signal.aborted) setState(before => ({ ...before, error }))
+        if (!leaving.signal.aborted) setState(before => ({ ...before, error, isAsking: false }))
       }
-      if (!leaving.signal.aborted) timer = setTimeout(ask, everyMs)
+      if (!leaving.signal.aborted && everyMs !== null) timer = setTimeout(once, everyMs)
     }
-    void ask()
+    void once()
     return () => {
       leaving.abort()
       clearTimeout(timer)
     }
-  }, [calls, asked, everyMs])
+  }, dependencies)
   return state
 }
 

@@ -1,6 +1,7 @@
 /** Asks for a management key, and verifies it before anything is shown. */
 import { Calls } from './calls.js'
 import { html, useEffect, useRef, useState } from './html.js'
+import { Wordmark } from './wordmark.js'
 
 export function SignIn({ told, onCalls, onRefused }) {
   const [message, setMessage] = useState(told)
@@ -26,7 +27,7 @@ export function SignIn({ told, onCalls, onRefused }) {
 
   return html`
     <main class="sign-in">
-      <h1>Sluice console</h1>
+      <h1><${Wordmark} /> console</h1>
       <form onSubmit=${send}>
         <label>
           <span>Management key</span>

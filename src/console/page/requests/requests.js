@@ -1,31 +1,43 @@
 /** The live list of requests, its charts, and the details of the selected request. */
-import { Charts } from './charts.js'
-import { Detail } from './detail.js'
-import { clock, count, duration, text, usd } from './format.js'
-import { html, useLayoutEffect, useRef, useState } from './html.js'
-import { Attempts, Status } from './outcome.js'
-import { Chip, Empty, Filter, isTyping } from './parts.js'
+import { Detail } from '../detail.js'
+import { count } from '../format.js'
+import { html, useLayoutEffect, useRef, useState } from '../html.js'
+import { Empty, Filter, isTyping } from '../parts.js'
+import { Charts, Range } from './charts.js'
+import { List } from './list.js'
+import { Search } from './search.js'
 
 /** More rows at once help nobody; the filter finds the others. */
 const SHOWN_MAX = 200
 
-const COLUMNS = [
-  ['Time', ''],
-  ['Status', ''],
-  ['Model', ''],
-  ['Provider', ''],
-  ['First token', 'number'],
-  ['Total', 'number'],
-  ['Tokens', 'number'],
-  ['Cost', 'number'],
-  ['Error', ''],
-]
+/** Two lists: what comes in now, and the whole ledger. */
+export function Requests({ calls, live, memory }) {
+  const [list, setList] = useState(memory.chosen == null ? (memory.requests ?? 'live') : 'live')
+  memory.requests = list
+  const tab = (name, text) => html`
+    <button type="button" aria-pressed=${list === name} onClick=${() => setList(name)}>${text}</button>
+  `
+  return html`
+    <div class="choice" role="group" aria-label="Which requests">
+      ${tab('live', 'Live')} ${tab('search', 'Search the ledger')}
+    </div>
+    ${
+      list === 'live'
+        ? html`<${LiveRequests} calls=${calls} live=${live} memory=${memory} />`
+        : html`<${Search} calls=${calls} memory=${memory} />`
+    }
+  `
+}
 
-export function Requests({ calls, live, tick }) {
+function LiveRequests({ calls, live, memory }) {
+  const [minutes, setMinutes] = useState(memory.minutes ?? 15)
+  memory.minutes = minutes
   const [filter, setFilter] = useState('')
   const [onlyFailures, setOnlyFailures] = useState(false)
   const [held, setHeld] = useState(null)
-  const [chosen, setChosen] = useState(null)
+  // The first view may have chosen one.
+  const [chosen, setChosen] = useState(memory.chosen ?? null)
+  memory.chosen = null
   const list = useRef(null)
   const rows = held ?? live.rows
   const shown = rows.filter(row => isShown(row, filter.trim().toLowerCase(), onlyFailures))
@@ -51,7 +63,7 @@ export function Requests({ calls, live, tick }) {
   return html`
     <div class=${detail === null ? 'requests' : 'requests with-detail'}>
       <section aria-label="Requests">
-        <${Charts} live=${live} tick=${tick} />
+        <${Charts} live=${live} minutes=${minutes} />
         <div class="bar">
           <${Filter} label="Filter" hint="model, provider, status, error" value=${filter} onValue=${setFilter} />
           <label class="check">
@@ -63,14 +75,21 @@ export function Requests({ calls, live, tick }) {
             Failures only
           </label>
           <button type="button" aria-pressed=${held !== null} onClick=${() => setHeld(held === null ? rows : null)}>
-            ${held === null ? 'Hold' : 'Go on'}
+            ${held === null ? 'Pause' : 'Resume'}
           </button>
+          <${Range} minutes=${minutes} onMinutes=${setMinutes} />
           <span class="dim" role="status">${told(shown, rows, live)}</span>
         </div>
         ${
           shown.length === 0
             ? html`<${Nothing} live=${live} isFiltered=${rows.length > 0} />`
-            : html`<${List} list=${list} rows=${shown.slice(0, SHOWN_MAX)} chosen=${detail} onChoose=${setChosen} />`
+            : html`<${List}
+                label="Last requests, newest first"
+                list=${list}
+                rows=${shown.slice(0, SHOWN_MAX)}
+                chosen=${detail}
+                onChoose=${setChosen}
+              />`
         }
       </section>
       ${detail !== null && html`<${Detail} key=${detail.id} calls=${calls} row=${detail} onClose=${close} />`}
@@ -78,58 +97,11 @@ export function Requests({ calls, live, tick }) {
   `
 }
 
-function List({ list, rows, chosen, onChoose }) {
-  return html`
-    <table class="live" aria-label="Last requests, newest first">
-      <thead>
-        <tr>${COLUMNS.map(([name, kind]) => html`<th scope="col" key=${name} class=${kind}>${name}</th>`)}</tr>
-      </thead>
-      <tbody ref=${list}>
-        ${rows.map(row => {
-          const isChosen = chosen?.id === row.id
-          return html`
-            <tr key=${row.id} class=${isChosen ? 'chosen' : ''} onClick=${() => onChoose(row)}>
-              <td class="time">
-                <button
-                  type="button"
-                  class="link"
-                  data-id=${row.id}
-                  aria-expanded=${isChosen}
-                  aria-label=${`${clock(row.at)}, details of ${row.id}`}
-                  onClick=${event => {
-                    event.stopPropagation()
-                    onChoose(row)
-                  }}
-                >
-                  ${clock(row.at)}
-                </button>
-              </td>
-              <td class="status"><${Status} row=${row} /></td>
-              <td class="model">${text(row.model)}${row.isInner && html` <${Chip}>inner<//>`}</td>
-              <td class="provider"><${Attempts} row=${row} /></td>
-              <td class="number first" data-name="first token">${duration(row.firstTokenMs)}</td>
-              <td class="number total" data-name="total">${duration(row.durationMs)}</td>
-              <td class="number tokens" data-name="tokens">${count(row.inputTokens)} → ${count(row.outputTokens)}</td>
-              <td class="number cost" data-name="cost">${usd(row.cost)}</td>
-              <td class="error">${errorOf(row)}</td>
-            </tr>
-          `
-        })}
-      </tbody>
-    </table>
-  `
-}
-
-function errorOf({ error, cause }) {
-  if (error === null) return ''
-  return cause === null ? error : `${error}: ${cause}`
-}
-
 function Nothing({ live, isFiltered }) {
   if (isFiltered) return html`<${Empty}>No request fits the filter.<//>`
   if (live.state === 'connecting') return html`<${Empty}>Reading …<//>`
   return html`<${Empty}>
-    No requests yet. Send one to the public port, or open <a href="#/try">Try it</a>: it is listed here within a second.
+    No requests yet. Send one to the public port, or open the <a href="#/playground">playground</a>: it is listed here within a second.
   <//>`
 }
 

@@ -1,0 +1,85 @@
+/**
+ * Figures by model for the last 15 minutes: requests, failures, cost and time to the first token, in minutes. Bounded,
+ * whatever the rate and the number of models. Pure.
+ */
+import { isFailure, type RequestRow } from './request-row.ts'
+import { percentile } from './series.ts'
+
+/** Seconds, USD, milliseconds. */
+export interface ModelFigures {
+  /** Null: requests for no known model, and those of models beyond MODELS_MAX. */
+  readonly model: string | null
+  readonly requests: number
+  readonly failed: number
+  readonly cost: number
+  readonly p50: number | null
+  readonly p95: number | null
+}
+
+const MINUTE_SECONDS = 60
+export const MINUTES_MAX = 15
+/** Of one minute: a table that people read. */
+const MODELS_MAX = 40
+/** Of a model and minute. */
+const SAMPLES_MAX = 64
+
+interface Sums {
+  requests: number
+  failed: number
+  cost: number
+  samples: number
+  readonly firstTokenMs: number[]
+}
+
+export class FiguresByModel {
+  /** By minute, then by model; '' stands for null. */
+  readonly #minutes = new Map<number, Map<string, Sums>>()
+
+  /** Counts a request in the minute in which it ended. */
+  add(row: RequestRow, nowMs: number): void {
+    const { at, durationMs, model, cost, firstTokenMs } = row
+    const nowSeconds = nowMs / 1000
+    const seconds = Math.min((Date.parse(at) + durationMs) / 1000, nowSeconds)
+    const minute = Math.floor(seconds / MINUTE_SECONDS)
+    const oldest = nowSeconds / MINUTE_SECONDS - MINUTES_MAX
+    if (!(minute > oldest)) return
+    let models = this.#minutes.get(minute)
+    if (models === undefined) {
+      for (const old of this.#minutes.keys()) if (old <= oldest) this.#minutes.delete(old)
+      models = new Map()
+      this.#minutes.set(minute, models)
+    }
+    const name = model !== null && (models.has(model) || models.size < MODELS_MAX) ? model : ''
+    const sums = models.get(name) ?? { requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [] }
+    models.set(name, sums)
+    sums.cost += cost ?? 0
+    if (row.isInner) return
+    sums.requests++
+    if (isFailure(row)) sums.failed++
+    if (firstTokenMs !== null) sums.firstTokenMs[sums.samples++ % SAMPLES_MAX] = firstTokenMs
+  }
+
+  /** The busiest first. */
+  all(nowMs: number): ModelFigures[] {
+    const oldest = nowMs / 1000 / MINUTE_SECONDS - MINUTES_MAX
+    const all = new Map<string, Sums>()
+    for (const [minute, models] of this.#minutes) {
+      if (minute <= oldest) continue
+      for (const [model, { requests, failed, cost, firstTokenMs }] of models) {
+        const sums = all.get(model) ?? { requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [] }
+        sums.requests += requests
+        sums.failed += failed
+        sums.cost += cost
+        sums.firstTokenMs.push(...firstTokenMs)
+        all.set(model, sums)
+      }
+    }
+    return [...all]
+      .map(([model, { requests, failed, cost, firstTokenMs }]) => {
+        const sorted = firstTokenMs.toSorted((one, other) => one - other)
+        const [p50, p95] = [percentile(sorted, 0.5), percentile(sorted, 0.95)]
+        return { model: model === '' ? null : model, requests, failed, cost, p50, p95 }
+      })
+      .toSorted((one, other) => other.requests - one.requests)
+  }
+}

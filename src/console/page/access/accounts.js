@@ -1,0 +1,68 @@
+/** Credits, API keys, workspaces, own credentials and end users: to see and to change. All by the management API. */
+import { count, usd } from '../format.js'
+import { Field, FormDialog } from '../forms.js'
+import { html, useState } from '../html.js'
+import { useNames } from '../names.js'
+import { Figure, useView, Waiting } from '../parts.js'
+import { Credentials } from './credentials.js'
+import { EndUsers } from './end-users.js'
+import { Keys } from './keys.js'
+import { Workspaces } from './workspaces.js'
+
+/** Sums over the ledger: once in a while is enough. */
+const EVERY_MS = 10_000
+
+export function Accounts({ calls }) {
+  // Changes when something was changed here: lists are read again.
+  const [version, setVersion] = useState(0)
+  const names = useNames(calls, version)
+  const changed = () => setVersion(now => now + 1)
+  const given = { calls, names, version, onChanged: changed }
+  return html`
+    <${Credits} calls=${calls} />
+    <${Keys} ...${given} />
+    <${Workspaces} ...${given} />
+    <${Credentials} ...${given} />
+    <${EndUsers} ...${given} />
+  `
+}
+
+function Credits({ calls }) {
+  const { document, error } = useView(calls, 'credits', {}, EVERY_MS)
+  const [isOpen, setOpen] = useState(false)
+  if (document === null) return html`<${Waiting} error=${error} />`
+  const { total_credits: total, total_usage: used, today } = document.data
+  const add = async ({ amount, note }) => {
+    await calls.api('POST', 'credits', { body: { amount: Number(amount), ...(note === '' ? {} : { note }) } })
+    setOpen(false)
+  }
+  return html`
+    <section aria-labelledby="credits-heading">
+      <div class="bar">
+        <h2 id="credits-heading">Credits</h2>
+        <button type="button" onClick=${() => setOpen(true)}>Add credits</button>
+      </div>
+      <dl class="figures">
+        <${Figure} name="Spent today" value=${usd(today.usage)} />
+        <${Figure} name="Requests today" value=${count(today.requests)} />
+        <${Figure} name="Used in all" value=${usd(used)} />
+        ${
+          total !== 0 &&
+          html`
+            <${Figure} name="Credits" value=${usd(total)} />
+            <${Figure} name="Left" value=${usd(total - used)} title="Counts only where credits.enforced is true" />
+          `
+        }
+      </dl>
+      ${
+        isOpen &&
+        html`
+          <${FormDialog} title="Add credits" send="Add" onSend=${add} onClose=${() => setOpen(false)}>
+            <${Field} label="Amount in USD" name="amount" type="number" step="0.000001" required hint="Negative takes back" />
+            <${Field} label="Note" name="note" maxlength="1000" />
+          <//>
+        `
+      }
+    </section>
+  `
+}

@@ -1,0 +1,183 @@
+/** Own provider credentials of a workspace (BYOK): added, changed, disabled and deleted here. A key is never shown. */
+import { dateTime, text } from '../format.js'
+import { Check, Confirm, Field, FormDialog, listOrNull, Select } from '../forms.js'
+import { html, useState } from '../html.js'
+import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+
+const PAGE = 50
+const COLUMNS = ['Provider', 'Key', 'Name', 'State', 'For', 'Since', '']
+
+export function Credentials({ calls, names, version, onChanged }) {
+  const [offset, setOffset] = useState(0)
+  const [chosen, setChosen] = useState('')
+  const [open, setOpen] = useState(null)
+  const workspaces = [...names.workspaces.values()]
+  const workspace = chosen !== '' ? chosen : (workspaces.find(each => each.is_default) ?? workspaces[0])?.id
+  const query = { offset, limit: PAGE, ...(workspace === undefined ? {} : { workspace_id: workspace }) }
+  const { document, error } = useApi(calls, workspace === undefined ? null : 'byok', query, { version })
+  const close = () => setOpen(null)
+  const done = () => {
+    onChanged()
+    close()
+  }
+  const remove = async () => {
+    await calls.api('DELETE', `byok/${open.credential.id}`)
+    done()
+  }
+  return html`
+    <section aria-labelledby="credentials-heading">
+      <div class="bar">
+        <h2 id="credentials-heading">Own provider credentials</h2>
+        <label>
+          <span class="dim">Workspace </span>
+          <${Select}
+            value=${workspace}
+            options=${workspaces.map(({ id, name }) => [id, name])}
+            onChange=${event => setChosen(event.currentTarget.value)}
+          />
+        </label>
+        <button type="button" disabled=${workspace === undefined} onClick=${() => setOpen({ what: 'edit' })}>
+          New credential
+        </button>
+      </div>
+      ${
+        document === null
+          ? html`<${Waiting} error=${error} once />`
+          : html`
+              <${CredentialTable} credentials=${document.data} onOpen=${setOpen} />
+              <${Pages}
+                label="credentials"
+                offset=${offset}
+                limit=${PAGE}
+                total=${document.total_count}
+                onOffset=${setOffset}
+              />
+            `
+      }
+      ${
+        open?.what === 'edit' &&
+        html`<${CredentialForm} calls=${calls} workspace=${workspace} record=${open.credential} onDone=${done} onClose=${close} />`
+      }
+      ${
+        open?.what === 'delete' &&
+        html`
+          <${Confirm} title="Delete the credential?" send="Delete" onSend=${remove} onClose=${close}>
+            The key of ${open.credential.provider} is overwritten. Requests then use other credentials, or those of the
+            gateway.
+          <//>
+        `
+      }
+    </section>
+  `
+}
+
+function CredentialTable({ credentials, onOpen }) {
+  if (credentials.length === 0) {
+    return html`<${Empty}>No own credentials here: requests use those of the gateway, and it bills them.<//>`
+  }
+  return html`
+    <${Table} label="Own provider credentials" columns=${COLUMNS}>
+      ${credentials.map(credential => {
+        const called = credential.name ?? credential.label
+        return html`
+          <tr key=${credential.id}>
+            <td>${credential.provider}</td>
+            <td class="mono">${credential.label}</td>
+            <td>${text(credential.name)}</td>
+            <td>
+              <${Chip} tone=${credential.disabled ? 'warn' : 'good'}>${credential.disabled ? 'disabled' : 'active'}<//>
+              ${credential.is_required && html` <${Chip}>required<//>`}
+              ${credential.is_fallback && html` <${Chip}>fallback<//>`}
+              ${credential.is_byok_only && html` <${Chip}>own only<//>`}
+            </td>
+            <td>${restrictionOf(credential)}</td>
+            <td>${dateTime(credential.created_at)}</td>
+            <td class="actions">
+              <button
+                type="button"
+                aria-label=${`Change credential ${called}`}
+                onClick=${() => onOpen({ what: 'edit', credential })}
+              >
+                Change
+              </button>
+              <button
+                type="button"
+                aria-label=${`Delete credential ${called}`}
+                onClick=${() => onOpen({ what: 'delete', credential })}
+              >
+                Delete
+              </button>
+            </td>
+          </tr>
+        `
+      })}
+    <//>
+  `
+}
+
+function restrictionOf({ allowed_models: models, allowed_api_key_hashes: keys, allowed_user_ids: users }) {
+  const parts = [
+    models == null ? '' : models.join(', '),
+    keys == null ? '' : `${keys.length} keys`,
+    users == null ? '' : `${users.length} end users`,
+  ].filter(part => part !== '')
+  return parts.length === 0 ? 'all requests' : parts.join('; ')
+}
+
+function CredentialForm({ calls, workspace, record, onDone, onClose }) {
+  const isNew = record === undefined
+  const { document: providers } = useApi(calls, isNew ? 'providers' : null)
+  const save = async values => {
+    const settings = {
+      name: values.name === '' ? null : values.name,
+      allowed_models: listOrNull(values.allowed_models),
+      disabled: values.disabled,
+      is_required: values.is_required,
+      is_fallback: values.is_fallback,
+      is_byok_only: values.is_byok_only,
+      ...(values.key === '' ? {} : { key: values.key }),
+    }
+    await (isNew
+      ? calls.api('POST', 'byok', {
+          body: { ...settings, provider: values.provider, workspace_id: workspace },
+        })
+      : calls.api('PATCH', `byok/${record.id}`, { body: settings }))
+    onDone()
+  }
+  return html`
+    <${FormDialog}
+      title=${isNew ? 'New credential' : `Change the credential ${record.name ?? record.label}`}
+      send=${isNew ? 'Add' : 'Save'}
+      onSend=${save}
+      onClose=${onClose}
+    >
+      ${
+        isNew &&
+        html`
+          <${Field} label="Provider" name="provider" required list="provider-slugs" />
+          <datalist id="provider-slugs">
+            ${(providers?.data ?? []).map(({ slug, name }) => html`<option key=${slug} value=${slug}>${name}</option>`)}
+          </datalist>
+        `
+      }
+      <${Field}
+        label=${isNew ? 'Key' : 'New key'}
+        name="key"
+        type="password"
+        required=${isNew}
+        hint=${isNew ? 'It is sealed, and never shown again' : 'Empty: the key stays'}
+      />
+      <${Field} label="Name" name="name" maxlength="200" value=${record?.name ?? ''} />
+      <${Field}
+        label="Only for these models"
+        name="allowed_models"
+        value=${(record?.allowed_models ?? []).join(', ')}
+        hint="With commas. Empty: for all"
+      />
+      <${Check} label="Required: no other credential is used" name="is_required" checked=${record?.is_required ?? false} />
+      <${Check} label="Fallback: only when others fail" name="is_fallback" checked=${record?.is_fallback ?? false} />
+      <${Check} label="Own only: never those of the gateway" name="is_byok_only" checked=${record?.is_byok_only ?? false} />
+      <${Check} label="Disabled" name="disabled" checked=${record?.disabled ?? false} />
+    <//>
+  `
+}

@@ -1,0 +1,97 @@
+/** The form of a new or a changed API key, with all fields of POST and PATCH /keys. */
+import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
+import { html } from '../html.js'
+
+const RESETS = [
+  ['', 'in total'],
+  ['daily', 'each day'],
+  ['weekly', 'each week'],
+  ['monthly', 'each month'],
+]
+
+/** @param record the key to change; undefined: a new one. `onDone` gets what is to be shown next. */
+export function KeyForm({ calls, names, record, onDone, onClose }) {
+  const isNew = record === undefined
+  const save = async values => {
+    const settings = {
+      name: values.name,
+      limit: numberOrNull(values.limit),
+      limit_reset: values.limit_reset === '' ? null : values.limit_reset,
+      include_byok_in_limit: values.include_byok_in_limit,
+      expires_at: instantOf(values.expires_at),
+    }
+    if (!isNew) {
+      await calls.api('PATCH', `keys/${record.hash}`, { body: changesOf(record, settings) })
+      return onDone()
+    }
+    const { key, data } = await calls.api('POST', 'keys', {
+      body: {
+        ...settings,
+        ...(values.workspace_id === '' ? {} : { workspace_id: values.workspace_id }),
+        ...(values.creator_user_id === '' ? {} : { creator_user_id: values.creator_user_id }),
+      },
+    })
+    onDone({ what: 'secret', title: `The new key ${data.name}`, secret: key })
+  }
+  const workspaces = [...names.workspaces.values()].map(({ id, name }) => [id, name])
+  return html`
+    <${FormDialog}
+      title=${isNew ? 'New API key' : `Change ${record.name}`}
+      send=${isNew ? 'Create' : 'Save'}
+      onSend=${save}
+      onClose=${onClose}
+    >
+      <${Field} label="Name" name="name" required maxlength="200" value=${record?.name ?? ''} />
+      <${Field}
+        label="Limit in USD"
+        name="limit"
+        type="number"
+        min="0"
+        step="0.000001"
+        value=${record?.limit ?? ''}
+        hint="Empty: no limit"
+      />
+      <${Field} label="Limit holds"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
+      <${Check}
+        label="Requests on own credentials count too"
+        name="include_byok_in_limit"
+        checked=${record?.include_byok_in_limit ?? false}
+      />
+      <${Field}
+        label="Expires"
+        name="expires_at"
+        type="datetime-local"
+        step="1"
+        value=${localOf(record?.expires_at ?? null)}
+        hint="In the time zone of this browser. Empty: never"
+      />
+      ${
+        isNew &&
+        html`
+          <${Field} label="Workspace">
+            <${Select} name="workspace_id" value="" options=${[['', 'the default one'], ...workspaces]} />
+          <//>
+          <${Field} label="Member" name="creator_user_id" maxlength="256" hint="Whose key it is: for budgets of members" />
+        `
+      }
+    <//>
+  `
+}
+
+/** The fields that differ: a key must not even name its own limits. */
+function changesOf(record, settings) {
+  const same = (name, value) =>
+    name === 'expires_at' ? localOf(record.expires_at) === localOf(value) : record[name] === value
+  return Object.fromEntries(Object.entries(settings).filter(([name, value]) => !same(name, value)))
+}
+
+function instantOf(local) {
+  return local === '' ? null : new Date(local).toISOString()
+}
+
+/** As an input for times has it: 2026-11-23T12:34:56. */
+function localOf(instant) {
+  if (instant === null) return ''
+  const date = new Date(instant)
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+}

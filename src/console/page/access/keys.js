@@ -1,0 +1,144 @@
+/** API keys: made, limited, disabled and deleted here. Only a new key is shown, and only once. */
+import { dateTime, percent, usd } from '../format.js'
+import { Confirm, Secret } from '../forms.js'
+import { html, useState } from '../html.js'
+import { workspaceName } from '../names.js'
+import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+import { KeyForm } from './key-form.js'
+
+const PAGE = 50
+const EVERY_MS = 10_000
+
+const COLUMNS = [
+  'Name',
+  'Key',
+  'State',
+  'Workspace',
+  { name: 'Today', number: true },
+  { name: 'This month', number: true },
+  { name: 'In all', number: true },
+  'Limit',
+  'Expires',
+  '',
+]
+
+export function Keys({ calls, names, version, onChanged }) {
+  const [offset, setOffset] = useState(0)
+  const [open, setOpen] = useState(null)
+  const query = { offset, limit: PAGE, include_disabled: true }
+  const { document, error } = useApi(calls, 'keys', query, { version, everyMs: EVERY_MS })
+  const close = () => setOpen(null)
+  const done = next => {
+    onChanged()
+    setOpen(next ?? null)
+  }
+  const act = (method, key, body) => async () => {
+    await calls.api(method, `keys/${key.hash}`, { body })
+    done()
+  }
+  return html`
+    <section aria-labelledby="keys-heading">
+      <div class="bar">
+        <h2 id="keys-heading">API keys</h2>
+        <button type="button" class="main" onClick=${() => setOpen({ what: 'create' })}>New key</button>
+      </div>
+      ${
+        document === null
+          ? html`<${Waiting} error=${error} />`
+          : html`
+              <${KeyTable} keys=${document.data} names=${names} onOpen=${setOpen} />
+              <${Pages} label="keys" offset=${offset} limit=${PAGE} total=${document.total_count} onOffset=${setOffset} />
+            `
+      }
+      ${(open?.what === 'create' || open?.what === 'edit') && html`<${KeyForm} calls=${calls} names=${names} record=${open.key} onDone=${done} onClose=${close} />`}
+      ${open?.what === 'secret' && html`<${Secret} title=${open.title} secret=${open.secret} onClose=${close} />`}
+      ${
+        open?.what === 'disable' &&
+        html`
+          <${Confirm}
+            title=${`Disable ${open.key.name}?`}
+            send="Disable"
+            onSend=${act('PATCH', open.key, { disabled: true })}
+            onClose=${close}
+          >
+            Its requests get 401 within a second, running ones too get no further answer. It can be enabled again.
+          <//>
+        `
+      }
+      ${
+        open?.what === 'enable' &&
+        html`
+          <${Confirm}
+            title=${`Enable ${open.key.name}?`}
+            send="Enable"
+            onSend=${act('PATCH', open.key, { disabled: false })}
+            onClose=${close}
+          >
+            Its holder can send requests again at once.
+          <//>
+        `
+      }
+      ${
+        open?.what === 'delete' &&
+        html`
+          <${Confirm}
+            title=${`Delete ${open.key.name}?`}
+            send="Delete"
+            onSend=${act('DELETE', open.key)}
+            onClose=${close}
+          >
+            The key never works again. What it used stays in the ledger.
+          <//>
+        `
+      }
+    </section>
+  `
+}
+
+function KeyTable({ keys, names, onOpen }) {
+  if (keys.length === 0) return html`<${Empty}>No keys yet. "New key" makes one.<//>`
+  return html`
+    <${Table} label="API keys" columns=${COLUMNS}>
+      ${keys.map(key => {
+        const open = what => () => onOpen({ what, key })
+        const toggle = key.disabled ? 'enable' : 'disable'
+        return html`
+          <tr key=${key.hash}>
+            <th scope="row">${key.name}</th>
+            <td class="mono">${key.label}</td>
+            <td>
+              <${Chip} tone=${key.disabled ? 'warn' : 'good'}>${key.disabled ? 'disabled' : 'active'}<//>
+              ${key.is_management_key && html` <${Chip}>management<//>`}
+            </td>
+            <td>${workspaceName(names, key.workspace_id)}</td>
+            <td class="number">${usd(key.usage_daily)}</td>
+            <td class="number">${usd(key.usage_monthly)}</td>
+            <td class="number">${usd(key.usage)}</td>
+            <td><${Limit} record=${key} /></td>
+            <td>${key.expires_at === null ? 'never' : dateTime(key.expires_at)}</td>
+            <td class="actions">
+              <button type="button" aria-label=${`Change ${key.name}`} onClick=${open('edit')}>Change</button>
+              <button type="button" aria-label=${`${toggle} ${key.name}`} onClick=${open(toggle)}>
+                ${key.disabled ? 'Enable' : 'Disable'}
+              </button>
+              <button type="button" aria-label=${`Delete ${key.name}`} onClick=${open('delete')}>Delete</button>
+            </td>
+          </tr>
+        `
+      })}
+    <//>
+  `
+}
+
+/** The state of a spending limit: how much of it is used. */
+export function Limit({ record: { limit, limit_reset: reset, limit_remaining: left } }) {
+  if (limit === null) return 'none'
+  const share = limit === 0 ? 1 : Math.min(1, Math.max(0, 1 - left / limit))
+  const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'good'
+  return html`
+    <span class="budget">
+      <meter min="0" max="1" value=${share} class=${tone} aria-label="Used of the limit"></meter>
+      ${' '}${percent(share)} of ${usd(limit)}${reset === null ? '' : ` ${reset}`}
+    </span>
+  `
+}

@@ -1,0 +1,130 @@
+/** Workspaces: made, changed and deleted here. */
+import { dateTime, text } from '../format.js'
+import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
+import { html, useState } from '../html.js'
+import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+
+const PAGE = 50
+const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Since', '']
+
+export function Workspaces({ calls, version, onChanged }) {
+  const [offset, setOffset] = useState(0)
+  const [open, setOpen] = useState(null)
+  const { document, error } = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
+  const close = () => setOpen(null)
+  const save = async ({ name, slug, description, disabled_server_tools: tools }) => {
+    const body = {
+      name,
+      slug,
+      description: description === '' ? null : description,
+      disabled_server_tools: listOrNull(tools),
+    }
+    const id = open.workspace?.id
+    await (id === undefined
+      ? calls.api('POST', 'workspaces', { body })
+      : calls.api('PATCH', `workspaces/${encodeURIComponent(id)}`, { body }))
+    onChanged()
+    close()
+  }
+  const remove = async () => {
+    await calls.api('DELETE', `workspaces/${encodeURIComponent(open.workspace.id)}`)
+    onChanged()
+    close()
+  }
+  const { workspace } = open ?? {}
+  return html`
+    <section aria-labelledby="workspaces-heading">
+      <div class="bar">
+        <h2 id="workspaces-heading">Workspaces</h2>
+        <button type="button" onClick=${() => setOpen({ what: 'edit' })}>New workspace</button>
+      </div>
+      ${
+        document === null
+          ? html`<${Waiting} error=${error} once />`
+          : html`
+              <${WorkspaceTable} workspaces=${document.data} onOpen=${setOpen} />
+              <${Pages}
+                label="workspaces"
+                offset=${offset}
+                limit=${PAGE}
+                total=${document.total_count}
+                onOffset=${setOffset}
+              />
+            `
+      }
+      ${
+        open?.what === 'edit' &&
+        html`
+          <${FormDialog}
+            title=${workspace === undefined ? 'New workspace' : `Change ${workspace.name}`}
+            send=${workspace === undefined ? 'Create' : 'Save'}
+            onSend=${save}
+            onClose=${close}
+          >
+            <${Field} label="Name" name="name" required maxlength="100" value=${workspace?.name ?? ''} />
+            <${Field}
+              label="Slug"
+              name="slug"
+              required
+              maxlength="50"
+              pattern="[a-z0-9]+(-[a-z0-9]+)*"
+              value=${workspace?.slug ?? ''}
+              hint="Small letters, digits, single hyphens"
+            />
+            <${Field} label="Description" name="description" maxlength="500" value=${workspace?.description ?? ''} />
+            <${Field}
+              label="Server tools that are off"
+              name="disabled_server_tools"
+              value=${(workspace?.disabled_server_tools ?? []).join(', ')}
+              hint="With commas, for example gateway:web_search"
+            />
+          <//>
+        `
+      }
+      ${
+        open?.what === 'delete' &&
+        html`
+          <${Confirm} title=${`Delete ${workspace.name}?`} send="Delete" onSend=${remove} onClose=${close}>
+            Its API keys are disabled for good, its own credentials are wiped, its guardrails and files are deleted. What
+            it used stays in the ledger.
+          <//>
+        `
+      }
+    </section>
+  `
+}
+
+function WorkspaceTable({ workspaces, onOpen }) {
+  if (workspaces.length === 0) return html`<${Empty}>No workspaces. Keys need one.<//>`
+  return html`
+    <${Table} label="Workspaces" columns=${COLUMNS}>
+      ${workspaces.map(
+        workspace => html`
+          <tr key=${workspace.id}>
+            <td><b>${workspace.name}</b>${workspace.is_default && html` <${Chip}>default<//>`}</td>
+            <td class="mono">${workspace.slug}</td>
+            <td>${text(workspace.description)}</td>
+            <td>${text((workspace.disabled_server_tools ?? []).join(', '))}</td>
+            <td>${dateTime(workspace.created_at)}</td>
+            <td class="actions">
+              <button
+                type="button"
+                aria-label=${`Change workspace ${workspace.name}`}
+                onClick=${() => onOpen({ what: 'edit', workspace })}
+              >
+                Change
+              </button>
+              <button
+                type="button"
+                aria-label=${`Delete workspace ${workspace.name}`}
+                onClick=${() => onOpen({ what: 'delete', workspace })}
+              >
+                Delete
+              </button>
+            </td>
+          </tr>
+        `,
+      )}
+    <//>
+  `
+}

@@ -1,0 +1,20 @@
+/** Colours of things that have a name: the same thing has the same colour in every chart of this tab. */
+
+/** Variables of the style, told apart by people who see few colours too. */
+const PALETTE = ['--c1', '--c2', '--c3', '--c4', '--c5', '--c6', '--c7', '--c8']
+/** More things than that are told by their colour alone nowhere. */
+const NAMES_MAX = 1_000
+const given = new Map()
+
+/** The variable of a thing, such as a model; those that come first have colours of their own. */
+export function colourOf(kind, name) {
+  if (name === null) return '--c0'
+  const key = `${kind} ${name}`
+  let colour = given.get(key)
+  if (colour === undefined) {
+    const ofKind = [...given.keys()].filter(each => each.startsWith(`${kind} `)).length
+    colour = PALETTE[ofKind % PALETTE.length]
+    if (given.size < NAMES_MAX) given.set(key, colour)
+  }
+  return colour
+}

@@ -1,0 +1,139 @@
+/** Forms in dialogs: fields, faults that the gateway names, and questions before something is lost. */
+import { html, useEffect, useRef, useState } from './html.js'
+
+/**
+ * A dialog with a form. `onSend` gets the values by the names of the fields, and may throw; its message is shown. `done`
+ * is called when it has worked.
+ */
+export function FormDialog({ title, send, tone = 'main', onSend, onClose, children }) {
+  const dialog = useRef(null)
+  const [fault, setFault] = useState('')
+  const [busy, setBusy] = useState(false)
+  useEffect(() => {
+    dialog.current.showModal()
+  }, [])
+  const submit = async event => {
+    event.preventDefault()
+    setBusy(true)
+    setFault('')
+    try {
+      await onSend(valuesOf(event.currentTarget))
+    } catch (error) {
+      setFault(error.message)
+      setBusy(false)
+    }
+  }
+  return html`
+    <dialog ref=${dialog} class="form" aria-label=${title} onClose=${onClose}>
+      <form onSubmit=${submit}>
+        <h2>${title}</h2>
+        ${children}
+        ${fault !== '' && html`<p class="fault" role="alert">${fault}</p>`}
+        <p class="buttons">
+          <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
+          <button type="submit" class=${tone} disabled=${busy}>${send}</button>
+        </p>
+      </form>
+    </dialog>
+  `
+}
+
+/** The texts of all named fields; true or false for checkboxes. */
+function valuesOf(form) {
+  const values = {}
+  for (const field of form.elements) {
+    if (field.name === '' || field.disabled) continue
+    values[field.name] = field.type === 'checkbox' ? field.checked : field.value
+  }
+  return values
+}
+
+/**
+ * A field with its name above it. Further attributes go to the input. Without a listener, `value` is only what it begins
+ * with: the view may be drawn anew while somebody types.
+ */
+export function Field({ label, hint, children, value, ...rest }) {
+  const isOwn = rest.onInput === undefined && rest.onChange === undefined
+  const begin = isOwn ? { defaultValue: value } : { value }
+  const hintId = hint === undefined ? undefined : `hint-${label.replaceAll(/\W+/g, '-')}`
+  return html`
+    <div class="field">
+      <label>
+        <span>${label}</span>
+        ${children ?? html`<input autocomplete="off" spellcheck=${false} aria-describedby=${hintId} ...${begin} ...${rest} />`}
+      </label>
+      ${hint !== undefined && html`<small id=${hintId} class="dim">${hint}</small>`}
+    </div>
+  `
+}
+
+/** `options`: texts, or pairs of value and text. */
+export function Select({ name, value, options, ...rest }) {
+  return html`
+    <select name=${name} ...${rest}>
+      ${options.map(option => {
+        const [own, text] = Array.isArray(option) ? option : [option, option]
+        return html`<option key=${own} value=${own} selected=${own === value}>${text}</option>`
+      })}
+    </select>
+  `
+}
+
+export function Check({ label, checked, ...rest }) {
+  const begin = rest.onChange === undefined ? { defaultChecked: checked } : { checked }
+  return html`<label class="check"><input type="checkbox" ...${begin} ...${rest} /> ${label}</label>`
+}
+
+/** Asks before something is lost. */
+export function Confirm({ title, send, children, onSend, onClose }) {
+  return html`
+    <${FormDialog} title=${title} send=${send} tone="danger" onSend=${onSend} onClose=${onClose}>
+      <p>${children}</p>
+    <//>
+  `
+}
+
+/** Shows a secret this once, with a button that copies it. */
+export function Secret({ title, secret, onClose }) {
+  const dialog = useRef(null)
+  const [copied, setCopied] = useState('')
+  useEffect(() => {
+    dialog.current.showModal()
+  }, [])
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(secret)
+      setCopied('Copied')
+    } catch {
+      // Pages that came without TLS from another machine have no clipboard.
+      getSelection().selectAllChildren(dialog.current.querySelector('output'))
+      setCopied('Selected: copy it by the keyboard')
+    }
+  }
+  return html`
+    <dialog ref=${dialog} class="form" aria-label=${title} onClose=${onClose}>
+      <h2>${title}</h2>
+      <p>Copy the key now. It is shown this once, and only its hash is kept.</p>
+      <output class="secret mono">${secret}</output>
+      <p role="status" class="dim">${copied}</p>
+      <p class="buttons">
+        <button type="button" class="main" onClick=${copy}>Copy</button>
+        <button type="button" onClick=${() => dialog.current.close()}>Close</button>
+      </p>
+    </dialog>
+  `
+}
+
+/** A number of a field, or null where it is empty. */
+export function numberOrNull(text) {
+  return text.trim() === '' ? null : Number(text)
+}
+
+/** Lines or words with commas as a list, or null where there are none. */
+export function listOrNull(text) {
+  const items = text
+    .split(/[\n,]/)
+    .map(item => item.trim())
+    .filter(item => item !== '')
+  return items.length === 0 ? null : items
+}

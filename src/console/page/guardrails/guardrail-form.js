@@ -1,0 +1,174 @@
+/** The form of a new or a changed guardrail: detectors, own patterns, budget, models and providers. */
+import { Field, FormDialog, listOrNull, numberOrNull, Select } from '../forms.js'
+import { html } from '../html.js'
+
+const DETECTORS = [
+  'email',
+  'phone',
+  'ssn',
+  'credit-card',
+  'ip-address',
+  'secrets',
+  'person-name',
+  'address',
+  'regex-prompt-injection',
+]
+const ACTIONS = [
+  ['', 'off'],
+  ['flag', 'flag'],
+  ['redact', 'redact'],
+  ['block', 'block'],
+]
+const RESETS = [
+  ['', 'no budget'],
+  ['daily', 'each day'],
+  ['weekly', 'each week'],
+  ['monthly', 'each month'],
+]
+const FAIL_MODES = [
+  ['closed', 'refuse the request'],
+  ['open', 'let it pass'],
+]
+
+export function GuardrailForm({ calls, names, record, onDone, onClose }) {
+  const isNew = record === undefined
+  const save = async values => {
+    const body = {
+      ...(record?.is_workspace_default === true ? {} : { name: values.name }),
+      ...(isNew && values.workspace_id !== '' ? { workspace_id: values.workspace_id } : {}),
+      content_filter_builtins: builtinsOf(values, 'in', record?.content_filter_builtins),
+      content_filters: patternsOf(values.patterns, record?.content_filters),
+      output: outputOf(values, record?.output ?? null),
+      limit_usd: numberOrNull(values.limit_usd),
+      reset_interval: values.reset_interval === '' ? null : values.reset_interval,
+      allowed_models: listOrNull(values.allowed_models),
+      ignored_providers: listOrNull(values.ignored_providers),
+      fail_mode: values.fail_mode,
+    }
+    await (isNew
+      ? calls.api('POST', 'guardrails', { body })
+      : calls.api('PATCH', `guardrails/${record.id}`, { body }))
+    onDone()
+  }
+  const workspaces = [...names.workspaces.values()].map(({ id, name }) => [id, name])
+  return html`
+    <${FormDialog}
+      title=${isNew ? 'New guardrail' : `Change ${record.name}`}
+      send=${isNew ? 'Create' : 'Save'}
+      onSend=${save}
+      onClose=${onClose}
+    >
+      <${Field}
+        label="Name"
+        name="name"
+        required
+        maxlength="200"
+        value=${record?.name ?? ''}
+        disabled=${record?.is_workspace_default ?? false}
+      />
+      ${
+        isNew &&
+        html`
+          <${Field} label="Workspace" hint="It takes effect once it is assigned to keys or members">
+            <${Select} name="workspace_id" value="" options=${[['', 'all'], ...workspaces]} />
+          <//>
+        `
+      }
+      <fieldset>
+        <legend>Detectors</legend>
+        <table class="plain" aria-label="Detectors">
+          <thead><tr><th scope="col">Detector</th><th scope="col">Requests</th><th scope="col">Replies</th></tr></thead>
+          <tbody>
+            ${DETECTORS.map(
+              slug => html`
+                <tr key=${slug}>
+                  <th scope="row">${slug}</th>
+                  <td><${Action} side="in" slug=${slug} of=${record} label=${`${slug} in requests`} /></td>
+                  <td><${Action} side="out" slug=${slug} of=${record?.output} label=${`${slug} in replies`} /></td>
+                </tr>
+              `,
+            )}
+          </tbody>
+        </table>
+      </fieldset>
+      <${Field} label="Own patterns in requests" hint="One a line: flag, redact or block, a space, and a pattern in RE2 syntax">
+        <textarea
+          name="patterns"
+          rows="3"
+          spellcheck=${false}
+          placeholder="redact \\bACME-[0-9]{6}\\b"
+          defaultValue=${linesOf(record?.content_filters)}
+        ></textarea>
+      <//>
+      <${Field} label="Own patterns in replies">
+        <textarea
+          name="out_patterns"
+          rows="2"
+          spellcheck=${false}
+          defaultValue=${linesOf(record?.output?.content_filters)}
+        ></textarea>
+      <//>
+      <${Field} label="Budget of each key in USD" name="limit_usd" type="number" min="0" step="0.000001" value=${record?.limit_usd ?? ''} />
+      <${Field} label="Budget holds"><${Select} name="reset_interval" value=${record?.reset_interval ?? ''} options=${RESETS} /><//>
+      <${Field}
+        label="Allowed models"
+        name="allowed_models"
+        value=${(record?.allowed_models ?? []).join(', ')}
+        hint="With commas. Empty: all"
+      />
+      <${Field}
+        label="Providers that are left out"
+        name="ignored_providers"
+        value=${(record?.ignored_providers ?? []).join(', ')}
+      />
+      <${Field} label="If content cannot be checked">
+        <${Select} name="fail_mode" value=${record?.fail_mode ?? 'closed'} options=${FAIL_MODES} />
+      <//>
+    <//>
+  `
+}
+
+function Action({ side, slug, of, label }) {
+  const action = (of?.content_filter_builtins ?? []).find(each => each.slug === slug)?.action ?? ''
+  return html`<${Select} name=${`${side} ${slug}`} aria-label=${label} value=${action} options=${ACTIONS} />`
+}
+
+/** Detectors that are on. Other settings of theirs, such as a scope, stay. */
+function builtinsOf(values, side, before) {
+  return DETECTORS.flatMap(slug => {
+    const action = values[`${side} ${slug}`]
+    if (action === '') return []
+    const scope = (before ?? []).find(each => each.slug === slug)?.scan_scope
+    return [{ slug, action, ...(side === 'in' && scope != null ? { scan_scope: scope } : {}) }]
+  })
+}
+
+function outputOf(values, before) {
+  const builtins = builtinsOf(values, 'out')
+  const filters = patternsOf(values.out_patterns, before?.content_filters)
+  if (builtins.length === 0 && filters === null) return null
+  const { window_bytes, overlap_bytes } = before ?? {}
+  return {
+    content_filter_builtins: builtins,
+    content_filters: filters,
+    ...(window_bytes === undefined ? {} : { window_bytes, overlap_bytes }),
+  }
+}
+
+function linesOf(filters) {
+  return (filters ?? []).map(({ action, pattern }) => `${action} ${pattern}`).join('\n')
+}
+
+/** @throws Error that names the line; labels of patterns that stay, stay too */
+function patternsOf(text, before) {
+  const lines = text.split('\n').filter(line => line.trim() !== '')
+  if (lines.length === 0) return null
+  return lines.map((line, at) => {
+    const [, action, pattern] = /^\s*(flag|redact|block)\s(.+)$/.exec(line) ?? []
+    if (pattern === undefined) {
+      throw new Error(`Line ${at + 1} of the patterns must begin with flag, redact or block, and a space`)
+    }
+    const label = (before ?? []).find(each => each.pattern === pattern)?.label
+    return { action, pattern, ...(label == null ? {} : { label }) }
+  })
+}

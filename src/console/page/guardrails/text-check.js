@@ -1,0 +1,98 @@
+/** Tries a text against a guardrail, and shows what is found in it. */
+import { Field, Select } from '../forms.js'
+import { html, useState } from '../html.js'
+import { Chip } from '../parts.js'
+
+const TONES = { flag: 'plain', redact: 'warn', block: 'bad' }
+const SIDES = [
+  ['input', 'a request'],
+  ['output', 'a reply'],
+]
+const TEXT_MAX = 20_000
+
+export function TextCheck({ calls, guardrails }) {
+  const [id, setId] = useState(guardrails[0].id)
+  const [text, setText] = useState('')
+  const [side, setSide] = useState('input')
+  const [found, setFound] = useState(null)
+  const [fault, setFault] = useState('')
+  const check = async event => {
+    event.preventDefault()
+    setFault('')
+    try {
+      const { data } = await calls.api('POST', `guardrails/${id}/check`, { body: { text, side } })
+      setFound({ ...data, text })
+    } catch (error) {
+      setFound(null)
+      setFault(error.message)
+    }
+  }
+  return html`
+    <section aria-labelledby="check-heading">
+      <h2 id="check-heading">Try a text</h2>
+      <form class="controls" onSubmit=${check}>
+        <${Field} label="Guardrail">
+          <${Select}
+            value=${id}
+            options=${guardrails.map(each => [each.id, each.name])}
+            onChange=${event => setId(event.currentTarget.value)}
+          />
+        <//>
+        <${Field} label="As">
+          <${Select} value=${side} options=${SIDES} onChange=${event => setSide(event.currentTarget.value)} />
+        <//>
+        <${Field} label="Text">
+          <textarea
+            required
+            rows="4"
+            maxlength=${TEXT_MAX}
+            value=${text}
+            onInput=${event => setText(event.currentTarget.value)}
+          ></textarea>
+        <//>
+        <button type="submit" class="main">Check</button>
+      </form>
+      ${fault !== '' && html`<p class="fault" role="alert">${fault}</p>`}
+      ${found !== null && html`<${Found} found=${found} />`}
+    </section>
+  `
+}
+
+function Found({ found: { text, action, redacted, findings } }) {
+  if (action === null) return html`<p role="status">Nothing was found: the text passes as it is.</p>`
+  return html`
+    <p role="status">
+      <${Chip} tone=${TONES[action]}>${action}<//>
+      ${action === 'block' ? ' The request would be refused.' : action === 'redact' ? ' It would go on as below.' : ' It would go on unchanged.'}
+    </p>
+    <p class="reply text" aria-label="The text with what was found">
+      ${marked(text, findings).map(({ part, finding }, at) =>
+        finding === null
+          ? part
+          : html`<mark key=${at} class=${TONES[finding.action]} title=${`${finding.detector}: ${finding.action}`}>${part}</mark>`,
+      )}
+    </p>
+    ${action === 'redact' && html`<p class="reply text" aria-label="The text as it goes on">${redacted}</p>`}
+    <ul>
+      ${findings.slice(0, 50).map(
+        ({ detector, pattern, action: own, start, end }, at) => html`
+          <li key=${at}>${detector === 'custom' ? pattern : detector}: ${own}, characters ${start + 1} to ${end}</li>
+        `,
+      )}
+    </ul>
+  `
+}
+
+/** The text in parts; where findings overlap, the first one marks. */
+function marked(text, findings) {
+  const parts = []
+  let from = 0
+  for (const finding of findings) {
+    if (finding.start < from) continue
+    parts.push({ part: text.slice(from, finding.start), finding: null })
+    parts.push({ part: text.slice(finding.start, finding.end), finding })
+    from = finding.end
+  }
+  parts.push({ part: text.slice(from), finding: null })
+  return parts
+}

@@ -1,0 +1,62 @@
+/** The health in one line: what is wrong now, each with the way to the view that shows it. */
+import { percent, usd } from '../format.js'
+import { html } from '../html.js'
+
+/** A limit that is used so far is worth a look. */
+const NEARLY = 0.9
+const NAMED_MAX = 3
+
+/** @param keys API keys with their limits @param live the live list @param error of the last question, or null */
+export function Health({ problems, keys, live, error }) {
+  const all = [...ofThisPage(live, error), ...problems, ...ofLimits(keys)]
+  if (all.length === 0)
+    return html`<p class="health good" role="status"><b>All is well.</b> Nothing is wrong now.</p>`
+  const isBad = all.some(({ is_serious: isSerious }) => isSerious)
+  return html`
+    <div class=${`health ${isBad ? 'bad' : 'warn'}`} role="status">
+      <ul aria-label="What is wrong now">
+        ${all.map(
+          ({ text, view }) => html`
+            <li key=${text}>${text}${' '}${view !== 'home' && html`<a href=${`#/${view}`}>Look</a>`}</li>
+          `,
+        )}
+      </ul>
+    </div>
+  `
+}
+
+function ofThisPage(live, error) {
+  if (error !== null || live.state === 'lost') {
+    return [
+      {
+        text: 'The gateway does not answer this page. It is asked again by itself.',
+        view: 'home',
+        is_serious: true,
+      },
+    ]
+  }
+  return []
+}
+
+function ofLimits(keys) {
+  const near = keys.filter(
+    ({ limit, limit_remaining: left, disabled }) =>
+      !disabled && limit !== null && left <= limit * (1 - NEARLY),
+  )
+  const named = near.slice(0, NAMED_MAX).map(({ name, limit, limit_remaining: left }) => {
+    const used = limit === 0 ? 1 : Math.min(1, 1 - left / limit)
+    return {
+      text: `Key ${name} has used ${percent(used)} of ${usd(limit)}.`,
+      view: 'accounts',
+      is_serious: false,
+    }
+  })
+  if (near.length > NAMED_MAX) {
+    named.push({
+      text: `${near.length - NAMED_MAX} more keys are near their limits.`,
+      view: 'accounts',
+      is_serious: false,
+    })
+  }
+  return named
+}

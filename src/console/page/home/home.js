@@ -1,0 +1,89 @@
+/** The first view: what is wrong now, money, first token and errors by model, and the latest requests. */
+import { count, duration, percent, usd } from '../format.js'
+import { html, useState } from '../html.js'
+import { Empty, Figure, Table, useApi, useView, Waiting } from '../parts.js'
+import { Charts, Range } from '../requests/charts.js'
+import { List } from '../requests/list.js'
+import { Health } from './health.js'
+
+const EVERY_MS = 3_000
+/** Limits are seldom near their end. */
+const KEYS_EVERY_MS = 30_000
+const LATEST = 12
+
+export function Home({ calls, live, memory }) {
+  const { document, error } = useView(calls, 'summary', {}, EVERY_MS)
+  const keys = useApi(calls, 'keys', { limit: 100 }, { everyMs: KEYS_EVERY_MS }).document?.data ?? []
+  const [minutes, setMinutes] = useState(memory.minutes ?? 15)
+  memory.minutes = minutes
+  if (document === null) return html`<${Waiting} error=${error} />`
+  const { money, requests, failed, first_token_ms: first } = document
+  return html`
+    <${Health} problems=${document.problems} keys=${keys} live=${live} error=${error} />
+    <dl class="figures wide">
+      <${Figure} name="Today (UTC)" value=${usd(money.today)} />
+      <${Figure}
+        name="This month"
+        value=${usd(money.month)}
+        note=${money.month_at_this_pace === null ? '' : `${usd(money.month_at_this_pace)} at this pace`}
+      />
+      ${money.credits_left !== null && html`<${Figure} name="Credits left" value=${usd(money.credits_left)} />`}
+      <${Figure} name="Requests" value=${count(requests)} note="last 15 minutes" />
+      <${Figure} name="Failed" value=${requests === 0 ? '–' : percent(failed / requests)} note="last 15 minutes" />
+      <${Figure} name="First token" value=${duration(first.p50)} note=${`p95 ${duration(first.p95)}`} />
+      <${Figure} name="Running now" value=${count(document.in_flight)} note=${`${count(document.open_streams)} streams`} />
+    </dl>
+    <div class="bar"><${Range} minutes=${minutes} onMinutes=${setMinutes} /></div>
+    <${Charts} live=${live} minutes=${minutes} />
+    <div class="halves">
+      <section aria-labelledby="models-heading">
+        <h2 id="models-heading">Models, last 15 minutes</h2>
+        <${ModelTable} models=${document.models} />
+      </section>
+      <section aria-labelledby="latest-heading">
+        <h2 id="latest-heading">Latest requests</h2>
+        ${
+          live.rows.length === 0
+            ? html`<${Empty}>No requests yet. The <a href="#/playground">playground</a> sends one.<//>`
+            : html`<${List}
+                label="Latest requests"
+                rows=${live.rows.slice(0, LATEST)}
+                chosen=${null}
+                onChoose=${row => {
+                  memory.chosen = row
+                  location.hash = '#/requests'
+                }}
+              />`
+        }
+      </section>
+    </div>
+  `
+}
+
+function ModelTable({ models }) {
+  if (models.length === 0) return html`<${Empty}>Nothing was asked in the last 15 minutes.<//>`
+  const columns = [
+    'Model',
+    { name: 'Requests', number: true },
+    { name: 'Failed', number: true },
+    { name: 'First token p50', number: true },
+    { name: 'p95', number: true },
+    { name: 'Cost', number: true },
+  ]
+  return html`
+    <${Table} label="Models of the last 15 minutes" columns=${columns}>
+      ${models.map(
+        ({ model, requests, failed, cost, first_token_ms: first }) => html`
+          <tr key=${model}>
+            <th scope="row">${model ?? 'no model, or others'}</th>
+            <td class="number">${count(requests)}</td>
+            <td class=${`number ${failed > 0 ? 'bad' : ''}`}>${failed === 0 ? '0' : `${count(failed)} (${percent(failed / requests)})`}</td>
+            <td class="number">${duration(first.p50)}</td>
+            <td class="number">${duration(first.p95)}</td>
+            <td class="number">${usd(cost)}</td>
+          </tr>
+        `,
+      )}
+    <//>
+  `
+}

@@ -1,0 +1,82 @@
+/** One question of the playground: its body, and its answer as it streams in. */
+import { messageOf, readEvents } from '../calls.js'
+
+export const START = {
+  state: 'idle',
+  text: '',
+  reasoning: '',
+  told: '',
+  id: null,
+  firstMs: null,
+  totalMs: null,
+  usage: null,
+  response: null,
+}
+/** A page should not grow without end because a model does not stop. */
+const TEXT_MAX = 200_000
+/** People do not read faster, and a long text is drawn anew each time. */
+const SHOW_MS = 100
+
+/** The body of POST /responses; fields that are empty are left out. */
+export function bodyOf({ system, input, max, temperature, top, effort }, model) {
+  return {
+    model,
+    ...(system === '' ? {} : { instructions: system }),
+    input,
+    stream: true,
+    max_output_tokens: Number(max),
+    ...(temperature === '' ? {} : { temperature: Number(temperature) }),
+    ...(top === '' ? {} : { top_p: Number(top) }),
+    ...(effort === '' ? {} : { reasoning: { effort } }),
+  }
+}
+
+/** Calls `change` with functions from the answer so far to what has changed. Never throws. */
+export async function ask(calls, apiKey, body, signal, change) {
+  const beganMs = performance.now()
+  const waiting = { text: '', reasoning: '', firstMs: null, timer: null }
+  const show = () => {
+    clearTimeout(waiting.timer)
+    waiting.timer = null
+    const { text, reasoning, firstMs } = waiting
+    waiting.text = ''
+    waiting.reasoning = ''
+    change(answer => ({
+      firstMs: answer.firstMs ?? firstMs,
+      text: (answer.text + text).slice(0, TEXT_MAX),
+      reasoning: (answer.reasoning + reasoning).slice(0, TEXT_MAX),
+    }))
+  }
+  const add = (field, delta) => {
+    waiting.firstMs ??= performance.now() - beganMs
+    waiting[field] += delta
+    waiting.timer ??= setTimeout(show, SHOW_MS)
+  }
+  try {
+    const reply = await calls.trial(apiKey, body, signal)
+    if (!reply.ok) throw new Error(`${reply.status}: ${await messageOf(reply)}`)
+    const id = reply.headers.get('x-generation-id')
+    change(() => ({ id }))
+    await readEvents(reply, (name, data) => {
+      if (name === 'response.output_text.delta') add('text', JSON.parse(data).delta)
+      else if (/^response\.reasoning(?:_summary_text|_text)?\.delta$/.test(name))
+        add('reasoning', JSON.parse(data).delta)
+      else if (/^response\.(?:completed|incomplete|failed)$/.test(name)) {
+        const { response } = JSON.parse(data)
+        show()
+        change(() => ({
+          response,
+          usage: response.usage ?? null,
+          told: response.error?.message ?? response.incomplete_details?.reason ?? '',
+          state: response.status === 'failed' ? 'failed' : 'done',
+        }))
+      }
+    })
+    show()
+    change(({ state }) => ({ state: state === 'running' ? 'done' : state }))
+  } catch (error) {
+    show()
+    change(() => (signal.aborted ? { state: 'stopped' } : { state: 'failed', told: error.message }))
+  }
+  change(() => ({ totalMs: performance.now() - beganMs }))
+}

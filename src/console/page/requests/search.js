@@ -1,0 +1,148 @@
+/** A search over the whole ledger: by id, key, model, end user, session, outcome, cost and time. */
+import { Detail } from '../detail.js'
+import { dateTime } from '../format.js'
+import { Field, Select } from '../forms.js'
+import { html, useEffect, useRef, useState } from '../html.js'
+import { keyName, useNames } from '../names.js'
+import { Empty } from '../parts.js'
+import { rowOfGeneration } from './generation-row.js'
+import { List } from './list.js'
+
+const PAGE = 50
+/** More rows at once help nobody: filters are better. */
+const ROWS_MAX = 1_000
+
+const OUTCOMES = [
+  ['', 'all'],
+  ['failed,aborted,incomplete', 'not completed'],
+  ['completed', 'completed'],
+  ['failed', 'failed'],
+  ['aborted', 'left by the client'],
+  ['incomplete', 'cut short'],
+]
+
+const EMPTY = {
+  id: '',
+  api_key_hash: '',
+  model: '',
+  provider: '',
+  user_id: '',
+  session_id: '',
+  outcome: '',
+  min_cost: '',
+  created_after: '',
+  created_before: '',
+}
+const NOTHING = { rows: null, lastId: null, error: null, isAsking: false }
+
+export function Search({ calls, memory }) {
+  const [fields, setFields] = useState(memory.search ?? EMPTY)
+  const [found, setFound] = useState(NOTHING)
+  const [chosen, setChosen] = useState(null)
+  const asking = useRef(null)
+  const list = useRef(null)
+  const names = useNames(calls)
+  memory.search = fields
+
+  const search = async (after = undefined) => {
+    asking.current?.abort()
+    const leaving = new AbortController()
+    asking.current = leaving
+    const before = after === undefined ? [] : (found.rows ?? [])
+    setFound({ ...found, error: null, isAsking: true })
+    try {
+      const { data, last_id: lastId = null } = await ask(calls, fields, after, leaving.signal)
+      setFound({ rows: [...before, ...data.map(rowOfGeneration)], lastId, error: null, isAsking: false })
+    } catch (error) {
+      if (!leaving.signal.aborted) setFound({ ...found, error, isAsking: false })
+    }
+  }
+  useEffect(() => {
+    void search()
+    return () => asking.current?.abort()
+  }, [calls])
+
+  const set = name => event => setFields({ ...fields, [name]: event.currentTarget.value })
+  const text = (name, label, rest = {}) =>
+    html`<${Field} label=${label} type="search" value=${fields[name]} onInput=${set(name)} ...${rest} />`
+  const keys = [...names.keys.keys()].map(hash => [hash, keyName(names, hash)])
+  const close = () => {
+    setChosen(null)
+    list.current?.querySelector(`[data-id="${CSS.escape(chosen.id)}"]`)?.focus()
+  }
+  return html`
+    <div class=${chosen === null ? 'requests' : 'requests with-detail'}>
+      <section aria-label="Search the ledger">
+        <form
+          class="controls"
+          onSubmit=${event => {
+            event.preventDefault()
+            void search()
+          }}
+        >
+          ${text('id', 'Id', { placeholder: 'gen-…', 'data-filter': true })}
+          <${Field} label="Key">
+            <${Select} value=${fields.api_key_hash} options=${[['', 'All keys'], ...keys]} onChange=${set('api_key_hash')} />
+          <//>
+          ${text('model', 'Model')} ${text('provider', 'Provider')} ${text('user_id', 'End user')}
+          ${text('session_id', 'Session')}
+          <${Field} label="Outcome"><${Select} value=${fields.outcome} options=${OUTCOMES} onChange=${set('outcome')} /><//>
+          ${text('min_cost', 'Cost from, USD', { type: 'number', min: '0', step: 'any' })}
+          ${text('created_after', 'From', { type: 'datetime-local', step: '1' })}
+          ${text('created_before', 'Before', { type: 'datetime-local', step: '1' })}
+          <button type="submit" class="main">Search</button>
+          <button type="button" onClick=${() => setFields(EMPTY)}>Clear</button>
+        </form>
+        ${found.error !== null && html`<p class="fault" role="alert">${found.error.message}</p>`}
+        <p class="dim" role="status">${told(found)}</p>
+        ${
+          found.rows !== null &&
+          (found.rows.length === 0
+            ? html`<${Empty}>No record fits${found.lastId === null ? '' : ' so far'}.<//>`
+            : html`<${List}
+                label="Found requests, newest first"
+                list=${list}
+                rows=${found.rows}
+                chosen=${chosen}
+                onChoose=${setChosen}
+                when=${dateTime}
+              />`)
+        }
+        ${
+          found.lastId !== null &&
+          found.rows.length < ROWS_MAX &&
+          html`
+            <button type="button" disabled=${found.isAsking} onClick=${() => void search(found.lastId)}>
+              Search older records
+            </button>
+          `
+        }
+      </section>
+      ${chosen !== null && html`<${Detail} key=${chosen.id} calls=${calls} row=${chosen} onClose=${close} />`}
+    </div>
+  `
+}
+
+async function ask(calls, { id, ...filters }, after, signal) {
+  if (id.trim() !== '') {
+    const { data } = await calls.api('GET', 'generation', { query: { id: id.trim() }, signal })
+    return { data: [data] }
+  }
+  const instant = local => (local === '' ? '' : new Date(local).toISOString())
+  const query = {
+    ...Object.fromEntries(Object.entries(filters).map(([name, value]) => [name, value.trim()])),
+    created_after: instant(filters.created_after),
+    created_before: instant(filters.created_before),
+    limit: PAGE,
+    after,
+  }
+  return await calls.api('GET', 'generations', { query, signal })
+}
+
+function told({ rows, lastId, isAsking }) {
+  if (isAsking) return 'Searching …'
+  if (rows === null) return ''
+  if (lastId === null) return `${rows.length} requests, all that fit`
+  const oldest = rows.at(-1)
+  return oldest === undefined ? 'None yet' : `${rows.length} requests, back to ${dateTime(oldest.at)}`
+}

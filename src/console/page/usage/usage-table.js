@@ -1,0 +1,90 @@
+/** Usage as a table, and the same as a file. */
+import { csvOf, download } from '../csv.js'
+import { count } from '../format.js'
+import { html, useState } from '../html.js'
+import { Empty, Table } from '../parts.js'
+import { DIMENSIONS, FIGURES } from './dimensions.js'
+
+/** More rows at once help nobody; the file has all. */
+const SHOWN_MAX = 200
+
+export function UsageTable({ rows, chosen: { columns }, names, days, onChange }) {
+  const [order, setOrder] = useState(null)
+  if (rows.length === 0) {
+    return html`<${Empty}>
+      Nothing was used in these days${columns.includes('session') || columns.includes('agent') ? ' with a name of that kind' : ''}.
+      Requests are here a second after their answer.
+    <//>`
+  }
+  const sorted = order === null ? rows : rows.toSorted((one, other) => other[order] - one[order])
+  // The columns of the last answer, while the next one is on its way.
+  const known = columns.filter(column => DIMENSIONS[column].value(rows[0]) !== undefined)
+  const save = () => download(`usage-${days.from}-${days.to}.csv`, csvOf(tableOf(rows, known, names)))
+  return html`
+    <div class="bar">
+      <button type="button" onClick=${save}>Download CSV</button>
+      <span class="dim" role="status">${told(rows)}</span>
+      ${
+        (columns.includes('session') || columns.includes('agent')) &&
+        html`<span class="dim">Only requests that name one, and whose records are still kept.</span>`
+      }
+    </div>
+    <${Table}
+      label="Usage"
+      columns=${[
+        ...known.map(column => DIMENSIONS[column].name),
+        ...Object.entries(FIGURES).map(([field, { name }]) => ({
+          name,
+          number: true,
+          sorted: order === field,
+          onSort: () => setOrder(order === field ? null : field),
+        })),
+      ]}
+    >
+      ${sorted.slice(0, SHOWN_MAX).map(
+        (row, at) => html`
+          <tr key=${at}>
+            ${known.map(column => html`<${Cell} key=${column} column=${column} row=${row} names=${names} onChange=${onChange} />`)}
+            ${Object.entries(FIGURES).map(([field, { show }]) => html`<td key=${field} class="number">${show(row[field])}</td>`)}
+          </tr>
+        `,
+      )}
+    <//>
+  `
+}
+
+function Cell({ column, row, names, onChange }) {
+  const { value, show, filter } = DIMENSIONS[column]
+  const own = value(row)
+  if (filter === undefined || own === null) return html`<td>${show(own, names)}</td>`
+  return html`
+    <td>
+      <button type="button" class="link" title="Only this one" onClick=${() => onChange({ [filter]: own })}>
+        ${show(own, names)}
+      </button>
+    </td>
+  `
+}
+
+function told(rows) {
+  return rows.length <= SHOWN_MAX
+    ? `${rows.length} rows`
+    : `The first ${SHOWN_MAX} of ${count(rows.length)} rows; the file has all`
+}
+
+/** Ids and names, and all figures. */
+function tableOf(rows, columns, names) {
+  const isNamed = column => column === 'key' || column === 'workspace'
+  const head = columns.flatMap(column => (isNamed(column) ? [column, `${column}_name`] : [column]))
+  return [
+    [...head, ...Object.keys(FIGURES)],
+    ...rows.map(row => [
+      ...columns.flatMap(column => {
+        const { value, show } = DIMENSIONS[column]
+        const own = value(row)
+        return isNamed(column) ? [own, show(own, names)] : [own]
+      }),
+      ...Object.keys(FIGURES).map(field => row[field]),
+    ]),
+  ]
+}

@@ -1,0 +1,85 @@
+/** Usage by day, model, key, workspace, provider or session, over any range that the ledger has: chart, table, CSV. */
+import { html, useState } from '../html.js'
+import { useNames } from '../names.js'
+import { useApi, Waiting } from '../parts.js'
+import { UsageChart } from './usage-chart.js'
+import { UsageControls } from './usage-controls.js'
+import { UsageTable } from './usage-table.js'
+
+const DAY_MS = 86_400_000
+
+const START = {
+  range: '30',
+  from: '',
+  to: '',
+  by: 'model',
+  measure: 'usage',
+  columns: ['day', 'model'],
+  model: '',
+  provider: '',
+  api_key_hash: '',
+  workspace_id: '',
+  user_id: '',
+}
+
+export function Usage({ calls, memory }) {
+  const [chosen, setChosen] = useState(memory.usage ?? START)
+  const [version, setVersion] = useState(0)
+  const names = useNames(calls)
+  memory.usage = chosen
+  const change = changes => setChosen(now => ({ ...now, ...changes }))
+
+  const { model, provider, api_key_hash, workspace_id, user_id } = chosen
+  const filters = Object.entries({ model, provider, api_key_hash, workspace_id, user_id })
+  const { from, to } = daysOf(chosen)
+  const query = {
+    start_date: from,
+    end_date: to,
+    ...Object.fromEntries(filters.filter(([, value]) => value !== '')),
+  }
+  const isReady = from !== '' && to !== ''
+  const ask = dimensions =>
+    useApi(calls, isReady ? 'activity' : null, { ...query, dimensions: dimensions.join(',') }, { version })
+  const drawn = ask(['day', chosen.by])
+  const listed = ask(chosen.columns)
+
+  return html`
+    <section aria-labelledby="usage-heading">
+      <h2 id="usage-heading">Usage</h2>
+      <${UsageControls}
+        chosen=${chosen}
+        names=${names}
+        days=${{ from, to }}
+        onChange=${change}
+        onAgain=${() => setVersion(now => now + 1)}
+      />
+      ${
+        drawn.document === null
+          ? html`<${Waiting} error=${drawn.error} once />`
+          : html`<${UsageChart} rows=${drawn.document.data} chosen=${chosen} names=${names} from=${from} to=${to} />`
+      }
+      ${drawn.document !== null && drawn.error !== null && html`<p class="fault" role="alert">${drawn.error.message}</p>`}
+      ${
+        listed.document === null
+          ? html`<${Waiting} error=${listed.error} once />`
+          : html`<${UsageTable}
+              rows=${listed.document.data}
+              chosen=${chosen}
+              names=${names}
+              days=${{ from, to }}
+              onChange=${change}
+            />`
+      }
+      ${listed.document !== null && listed.error !== null && html`<p class="fault" role="alert">${listed.error.message}</p>`}
+    </section>
+  `
+}
+
+/** The first and the last day (UTC); empty while own days are not chosen. */
+function daysOf({ range, from, to }) {
+  if (range === 'own') return from <= to ? { from, to } : { from: to, to: from }
+  const today = new Date().toISOString().slice(0, 10)
+  if (range === 'month') return { from: `${today.slice(0, 8)}01`, to: today }
+  const first = new Date(Date.parse(today) - (Number(range) - 1) * DAY_MS)
+  return { from: first.toISOString().slice(0, 10), to: today }
+}
