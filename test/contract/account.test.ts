@@ -198,3 +198,46 @@ t.test('a request that was served is counted once it is shipped', async t => {
   const own = await call('GET', '/key', undefined, gateway.apiKey)
   t.equal(own.data['usage_daily'], usage.cost)
 })
+
+t.test('usage by dimensions, over any range of days, and what cannot be asked', async t => {
+  const at = (createdAt: string, fields: Partial<UsageRecord>) => used({ createdAt, cost: 1e12, ...fields })
+  await store.ledger.add([
+    at('2020-02-01T00:00:00.000Z', { model: 'acme/old', sessionId: 's-1' }),
+    at('2020-02-01T23:59:59.999Z', { model: 'acme/old', isByok: true, sessionId: 's-2' }),
+    at('2020-02-02T00:00:00.000Z', { model: 'acme/old', keyHash: 'd'.repeat(64) }),
+    at('2020-02-01T12:00:00.000Z', { model: 'acme/old', organizationId: OTHER_ORGANIZATION }),
+  ])
+  const asked = async (query: string) => (await call('GET', `/activity?${query}`)).list
+  const range = 'start_date=2020-02-01&end_date=2020-02-02'
+  t.match(await asked(`dimensions=day&${range}`), [
+    { date: '2020-02-02', requests: 1, usage: 1 },
+    { date: '2020-02-01', requests: 2, byok_usage_inference: 1 },
+  ])
+  const keys = await asked(`dimensions=key,model,provider&${range}`)
+  const counted = new Map(keys.map(row => [row['api_key_hash'], row['requests']]))
+  t.same([...counted].toSorted(), [
+    [HASH, 2],
+    ['d'.repeat(64), 1],
+  ])
+  t.same(Object.keys(keys[0] ?? {}).slice(0, 4), ['model', 'provider', 'provider_name', 'api_key_hash'])
+  t.equal((await asked(`dimensions=session&${range}`)).length, 2)
+  t.equal((await asked(`dimensions=day&${range}&model=acme/new`)).length, 0)
+  t.equal((await asked(`dimensions=day&start_date=2020-02-02&end_date=2020-02-02`)).length, 1)
+  for (const [query, field] of [
+    ['dimensions=', 'dimensions'],
+    ['dimensions=day,day', 'dimensions'],
+    ['dimensions=hour', 'dimensions'],
+    ['dimensions=day&group_by=workspace', 'group_by'],
+    ['dimensions=day&date=2020-02-01', 'date'],
+    ['dimensions=day&start_date=2020-02-30', 'start_date'],
+    ['dimensions=day&start_date=2020-02-03&end_date=2020-02-02', 'start_date'],
+    ['start_date=2020-02-01', 'start_date'],
+    ['end_date=2020-02-01', 'end_date'],
+    ['dimensions=day&api_key_hash=x', 'api_key_hash'],
+  ] as const)
+    t.match(
+      await call('GET', `/activity?${query}`),
+      { status: 400, message: new RegExp(`^${field}: `) },
+      query,
+    )
+})

@@ -208,7 +208,7 @@ t.test('the command line leaves records too', async t => {
 })
 
 t.test('the latest requests are listed, failed ones with their error', async t => {
-  t.same((await call('GET', '/generations')).document, { data: [], has_more: false })
+  t.same((await call('GET', '/generations')).document, { data: [], has_more: false, last_id: null })
   const ids: string[] = []
   for (const model of ['sim/echo', 'sim/http-500', 'sim/echo']) {
     const reply = await gateway.respond({ model, input: 'Hello' })
@@ -230,7 +230,14 @@ t.test('the latest requests are listed, failed ones with their error', async t =
   t.equal(first.document['has_more'], true)
   t.same(first.list, list.slice(0, 2))
   const rest = await call('GET', `/generations?limit=2&after=${ids[1]}`)
-  t.same(rest.document, { data: list.slice(2), has_more: false })
+  t.same(rest.document, { data: list.slice(2), has_more: false, last_id: null })
+  t.equal(first.document['last_id'], ids[1])
+  const found = async (query: string) => (await call('GET', `/generations?${query}`)).list.map(({ id }) => id)
+  t.same(await found('outcome=failed,aborted&model=sim/http-500'), [ids[1]])
+  t.same(await found('model=sim/echo&provider=sim&limit=1'), [ids[0]])
+  t.same(await found('user_id=nobody'), [])
+  t.same(await found('min_cost=100'), [])
+  t.same(await found('created_before=2020-01-01T00:00:00Z'), [])
   const { key, record } = await managed.addKey('inference', { workspaceId: 'ws_other' })
   t.same((await call('GET', `/generations?api_key_hash=${record.hash}`)).list, [])
   t.equal((await call('GET', '/generations', undefined, gateway.apiKey)).status, 403)
@@ -240,6 +247,12 @@ t.test('the latest requests are listed, failed ones with their error', async t =
     ['limit=0', 'limit'],
     ['limit=101', 'limit'],
     ['api_key_hash=x', 'api_key_hash'],
+    ['outcome=lost', 'outcome'],
+    ['min_cost=0', 'min_cost'],
+    ['min_cost=-1', 'min_cost'],
+    ['created_after=yesterday', 'created_after'],
+    ['model=', 'model'],
+    ['session_id=a&session_id=b', 'session_id'],
   ]) {
     t.match(await call('GET', `/generations?${query}`), { status: 400, message: new RegExp(`^${field}: `) })
   }

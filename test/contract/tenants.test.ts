@@ -145,11 +145,16 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /generations': [
     ids => ({ path: `/generations?after=${ids.generationId}` }),
     ids => ({ path: `/generations?api_key_hash=${ids.keyHash}` }),
+    ids => ({ path: `/generations?workspace_id=${ids.workspaceId}` }),
+    ids => ({ path: `/generations?user_id=${ids.endUser}` }),
   ],
   'GET /activity': [
     ids => ({ path: `/activity?workspace_id=${ids.workspaceId}` }),
     ids => ({ path: `/activity?api_key_hash=${ids.keyHash}` }),
     ids => ({ path: `/activity?user_id=${ids.endUser}` }),
+    ids => ({ path: `/activity?dimensions=day,key&api_key_hash=${ids.keyHash}` }),
+    ids => ({ path: `/activity?dimensions=key,workspace&workspace_id=${ids.workspaceId}` }),
+    ids => ({ path: `/activity?dimensions=session,agent&user_id=${ids.endUser}` }),
   ],
   'POST /end-users': [ids => ({ path: '/end-users', body: { user: ids.endUser } })],
   'GET /end-users': endUserQuery(),
