@@ -17,12 +17,12 @@ const CHARTS = [
     lines: [{ name: 'requests', colour: '--accent', of: (span, seconds) => none(span.requests / seconds) }],
   },
   {
-    name: 'Not 200',
+    name: 'Failed',
     show: percent,
     max: 1,
     lines: [
       {
-        name: 'not 200',
+        name: 'failed',
         colour: '--red',
         of: span => (span.requests === 0 ? null : span.failed / span.requests),
       },
