@@ -39,6 +39,20 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
       { limit: 2.5, limit_reset: 'monthly', include_byok_in_limit: true, creator_user_id: 'ada' },
     )
 
+    await t.test('it is rotated: the new secret is shown once, the old one ends', async t => {
+      await row(MARKUP)
+        .getByRole('button', { name: /^Rotate/ })
+        .click()
+      await dialog.getByLabel('The secrets of today work for').selectOption('3600')
+      await dialog.getByRole('button', { name: 'Rotate' }).click()
+      const rotated = String(await dialog.locator('output').textContent())
+      t.match(rotated, /^sk-gw-v1-[0-9a-f]{64}$/)
+      t.not(rotated, key)
+      await dialog.getByRole('button', { name: 'Close' }).click()
+      for (const secret of [key, rotated])
+        t.equal((await respond({ model: 'sim/echo', input: 'x' }, secret)).status, 200)
+    })
+
     await t.test('it is changed, disabled, enabled and deleted', async t => {
       await row(MARKUP)
         .getByRole('button', { name: /^Change/ })

@@ -1,11 +1,19 @@
 /** API keys: made, limited, disabled and deleted here. Only a new key is shown, and only once. */
 import { dateTime, percent, usd } from '../format.js'
-import { Confirm, Secret } from '../forms.js'
+import { Confirm, Field, FormDialog, Secret, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { workspaceName } from '../names.js'
 import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
 import { KeyForm } from './key-form.js'
 
+/** Seconds for which the secrets before a rotation go on working. */
+const OVERLAPS = [
+  ['0', 'not at all: it has leaked'],
+  ['3600', 'an hour'],
+  ['86400', 'a day'],
+  ['604800', 'a week'],
+  ['2592000', '30 days'],
+]
 const PAGE = 50
 const EVERY_MS = 10_000
 
@@ -36,6 +44,11 @@ export function Keys({ calls, names, version, onChanged }) {
     await calls.api(method, `keys/${key.hash}`, { body })
     done()
   }
+  const rotate = key => async values => {
+    const body = { overlap_seconds: Number(values.overlap_seconds) }
+    const { key: secret, data } = await calls.api('POST', `keys/${key.hash}/rotate`, { body })
+    done({ what: 'secret', title: `The new secret of ${data.name}`, secret })
+  }
   return html`
     <section aria-labelledby="keys-heading">
       <div class="bar">
@@ -52,6 +65,17 @@ export function Keys({ calls, names, version, onChanged }) {
       }
       ${(open?.what === 'create' || open?.what === 'edit') && html`<${KeyForm} calls=${calls} names=${names} record=${open.key} onDone=${done} onClose=${close} />`}
       ${open?.what === 'secret' && html`<${Secret} title=${open.title} secret=${open.secret} onClose=${close} />`}
+      ${
+        open?.what === 'rotate' &&
+        html`
+          <${FormDialog} title=${`Rotate ${open.key.name}`} send="Rotate" onSend=${rotate(open.key)} onClose=${close}>
+            <p>The key gets a new secret, and keeps its name, limits and spending.</p>
+            <${Field} label="The secrets of today work for">
+              <${Select} name="overlap_seconds" value="86400" options=${OVERLAPS} />
+            <//>
+          <//>
+        `
+      }
       ${
         open?.what === 'disable' &&
         html`
@@ -108,7 +132,7 @@ function KeyTable({ keys, names, onOpen }) {
             <td class="mono">${key.label}</td>
             <td>
               <${Chip} tone=${key.disabled ? 'warn' : 'good'}>${key.disabled ? 'disabled' : 'active'}<//>
-              ${key.is_management_key && html` <${Chip}>management<//>`}
+              ${key.is_management_key && html` <${Chip}>${key.role ?? 'management'}<//>`}
             </td>
             <td>${workspaceName(names, key.workspace_id)}</td>
             <td class="number">${usd(key.usage_daily)}</td>
@@ -118,6 +142,7 @@ function KeyTable({ keys, names, onOpen }) {
             <td>${key.expires_at === null ? 'never' : dateTime(key.expires_at)}</td>
             <td class="actions">
               <button type="button" aria-label=${`Change ${key.name}`} onClick=${open('edit')}>Change</button>
+              <button type="button" aria-label=${`Rotate ${key.name}`} onClick=${open('rotate')}>Rotate</button>
               <button type="button" aria-label=${`${toggle} ${key.name}`} onClick=${open(toggle)}>
                 ${key.disabled ? 'Enable' : 'Disable'}
               </button>
