@@ -309,6 +309,8 @@ const WITHOUT_TOTALS = `
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;
+  drop index usage_by_model; drop index usage_by_end_user; drop index usage_of_session; drop index usage_by_cost;
+  drop index usage_not_completed;
   drop index usage_by_session; alter table usage drop column session_id; alter table usage drop column agent;
   create index usage_by_member on usage (member_id, created_at) where member_id is not null;
 `
