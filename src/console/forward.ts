@@ -16,7 +16,7 @@ export interface PublicPort {
 }
 
 /** A request to the public port. */
-export interface Forwarded {
+export interface ForwardOptions {
   readonly method: string
   /** Below the address of the port, with the query. */
   readonly path: string
@@ -33,7 +33,7 @@ export interface Forwarded {
 export function forward(
   clock: Clock,
   { publicUrl, certificateFile }: PublicPort,
-  { method, path, authorization, body, timeoutMs }: Forwarded,
+  { method, path, authorization, body, timeoutMs }: ForwardOptions,
   response: ServerResponse,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
