@@ -17,10 +17,16 @@ const { provider, settings } = await startLineProvider(t, text => {
   return text === 'held' ? held.promise : {}
 })
 const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
-const gateway = await startGatewayProcess(t, settings, { GATEWAY_MANAGEMENT_KEY: managementKey })
+const MODEL = 'acme/model'
+const OTHER = 'acme/other'
+const models = [...settings.models, { id: OTHER, endpoints: [{ provider: 'acme' }] }]
+const gateway = await startGatewayProcess(
+  t,
+  { ...settings, models },
+  { GATEWAY_MANAGEMENT_KEY: managementKey },
+)
 const openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.apiKey, maxRetries: 0 })
 const anthropic = new Anthropic({ baseURL: gateway.url, apiKey: gateway.apiKey, maxRetries: 0 })
-const MODEL = 'acme/model'
 
 const line = (id: string, content: string, fields: object = {}) =>
   JSON.stringify({
@@ -333,16 +339,33 @@ t.test(
   },
 )
 
-t.test('anthropic: a request of a batch is refused by its path in the form of the client', async t => {
-  const two = await refusal(
+t.test('anthropic: each request of a batch may name another model', async t => {
+  const { id } = await anthropic.messages.batches.create({
+    requests: [
+      { custom_id: 'a', params: messages('one') },
+      { custom_id: 'b', params: { ...messages('two'), model: OTHER } },
+      { custom_id: 'c', params: { ...messages('three'), model: 'nobody/none' } },
+      { custom_id: 'd', params: messages('four') },
+    ],
+  })
+  const batch = await endedMessages(id)
+  t.match(batch.request_counts, { succeeded: 3, errored: 1 })
+  t.match(await resultsOf(id), [
+    { custom_id: 'a', result: { message: { model: MODEL } } },
+    { custom_id: 'b', result: { message: { model: OTHER } } },
+    { custom_id: 'c', result: { type: 'errored', error: { error: { type: 'not_found_error' } } } },
+    { custom_id: 'd', result: { message: { model: MODEL } } },
+  ])
+  t.match(await openai.batches.retrieve(id), { model: MODEL })
+  const unknown = await refusal(
     anthropic.messages.batches.create({
-      requests: [
-        { custom_id: 'a', params: messages('x') },
-        { custom_id: 'b', params: { ...messages('x'), model: 'acme/other' } },
-      ],
+      requests: [{ custom_id: 'a', params: { ...messages('x'), model: 'nobody/none' } }],
     }),
   )
-  t.match((two as Error).message, /requests\[1\]\.params\.model: must be the same in the whole batch/)
+  t.ok(unknown instanceof MessagesNotFound, 'that of the first request is checked at once')
+})
+
+t.test('anthropic: a request of a batch is refused by its path in the form of the client', async t => {
   const none = await refusal(anthropic.messages.batches.create({ requests: [{ custom_id: 'a' }] } as never))
   t.match((none as Error).message, /requests\[0\]\.params: is required/)
   const field = await refusal(

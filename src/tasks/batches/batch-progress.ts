@@ -63,7 +63,7 @@ export function fileStart(fields: Readonly<Record<string, unknown>>): BatchProgr
 }
 
 /**
- * The one model of a batch that was read to its end.
+ * The model of a batch that was read to its end: of its first request, where each may have another one.
  * @throws BatchFault when there is none, or another one
  */
 export function modelOf({ form, fields, model, withoutModel }: BatchProgress): string {

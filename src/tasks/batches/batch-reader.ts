@@ -327,7 +327,7 @@ export class BatchReader {
     const number = this.#number
     if (model === null) this.#withoutModel ??= number
     else if (this.#model === null) this.#model = { name: model, number }
-    else if (model !== this.#model.name) throw otherModel(this.#formName, number)
+    else if (model !== this.#model.name && !this.#form.mixesModels) throw otherModel(this.#formName, number)
   }
 
   // Parts of both

@@ -10,6 +10,8 @@ export interface RequestForm {
   readonly more: readonly ('method' | 'url')[]
   /** The bytes are the requests themselves, one a line; otherwise a document with a list of them. */
   readonly isLines: boolean
+  /** Each request may name another model. */
+  readonly mixesModels: boolean
   /** The fields of the document beside `requests`. */
   readonly fields: ReadonlySet<string>
 }
@@ -19,9 +21,15 @@ export interface RequestForm {
  * takes them.
  */
 export const REQUEST_FORMS = {
-  requests: { body: 'body', more: [], isLines: false, fields: BATCH_FIELDS },
-  lines: { body: 'body', more: ['method', 'url'], isLines: true, fields: BATCH_FIELDS },
-  params: { body: 'params', more: [], isLines: false, fields: new Set<string>() },
+  requests: { body: 'body', more: [], isLines: false, mixesModels: false, fields: BATCH_FIELDS },
+  lines: {
+    body: 'body',
+    more: ['method', 'url'],
+    isLines: true,
+    mixesModels: false,
+    fields: BATCH_FIELDS,
+  },
+  params: { body: 'params', more: [], isLines: false, mixesModels: true, fields: new Set<string>() },
 } as const satisfies Readonly<Record<string, RequestForm>>
 export type RequestFormName = keyof typeof REQUEST_FORMS
 
