@@ -222,6 +222,46 @@ export const CLIENTS: readonly Client[] = [
     ],
     notes: () => NONE,
   },
+  {
+    name: 'langchain',
+    title: 'LangChain',
+    api: 'chat completions',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
+      'npm install --no-save @langchain/openai @langchain/core',
+      `node --input-type=module -e "import { ChatOpenAI } from '@langchain/openai'; console.log((await new ChatOpenAI({ model: '${model.id}', configuration: { baseURL: process.env.OPENAI_BASE_URL } }).invoke('Hello')).content)"`,
+    ],
+    notes: () => [
+      'With useResponsesApi: true it calls by Responses. In Python: ChatOpenAI(base_url=…, api_key=…).',
+    ],
+  },
+  {
+    name: 'openai-agents',
+    title: 'OpenAI Agents SDK',
+    api: 'Responses',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY OPENAI_AGENTS_DISABLE_TRACING=1`,
+      'npm install --no-save @openai/agents zod',
+      `node --input-type=module -e "import { Agent, run } from '@openai/agents'; console.log((await run(new Agent({ name: 'Helper', model: '${model.id}' }), 'Hello')).finalOutput)"`,
+    ],
+    notes: () => [
+      'It would send its traces to OpenAI, with the key of the gateway: the variable turns that off.',
+    ],
+  },
+  {
+    name: 'ai-sdk',
+    title: 'AI SDK',
+    api: 'chat completions',
+    place: 'shell',
+    lines: ({ url, model }) => [
+      `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
+      'npm install --no-save ai @ai-sdk/openai-compatible zod',
+      `node --input-type=module -e "import { generateText } from 'ai'; import { createOpenAICompatible } from '@ai-sdk/openai-compatible'; const sluice = createOpenAICompatible({ name: 'sluice', baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY }); console.log((await generateText({ model: sluice('${model.id}'), prompt: 'Hello' })).text)"`,
+    ],
+    notes: () => NONE,
+  },
 ]
 
 function limitOf({ contextLength, maxOutputTokens }: ConnectModel): object {
