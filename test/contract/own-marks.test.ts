@@ -42,6 +42,13 @@ const gateway = await startGateway({
   models: [
     { id: 'acme/cached', endpoints: [{ provider: 'claudes', pricing }] },
     { id: 'acme/rock', endpoints: [{ provider: 'rocks', upstreamModel: 'anthropic.claude-x', pricing }] },
+    { id: 'acme/nova', endpoints: [{ provider: 'rocks', upstreamModel: 'amazon.nova-x', pricing }] },
+    { id: 'acme/model-off', promptCaching: 'off', endpoints: [{ provider: 'claudes', pricing }] },
+    {
+      id: 'acme/rock-off',
+      promptCaching: 'off',
+      endpoints: [{ provider: 'rocks', upstreamModel: 'anthropic.claude-x', pricing }],
+    },
     { id: 'acme/off', endpoints: [{ provider: 'unmarked', pricing }] },
     { id: 'acme/uncached', endpoints: [{ provider: 'claudes', pricing: { prompt: '0.000003' } }] },
   ],
@@ -121,6 +128,34 @@ t.test('Bedrock gets points, where its model takes them', async t => {
   })
   const single = await post('/chat/completions', { model: 'acme/rock', messages: LOOP.slice(0, 2) })
   t.notMatch(JSON.stringify(single), 'cachePoint')
+  const nova = await post('/chat/completions', { model: 'acme/nova', messages: LOOP, tools: CHAT_TOOLS })
+  t.match(nova, { system: [{}, POINT], messages: [{ content: [{}, POINT] }, {}, { content: [{}, POINT] }] })
+  t.notMatch(JSON.stringify(nova['toolConfig']), 'cachePoint', 'Nova has none on tools')
+  const off = await post('/chat/completions', { model: 'acme/rock-off', messages: LOOP, tools: CHAT_TOOLS })
+  t.notMatch(JSON.stringify(off), 'cachePoint')
+})
+
+t.test('at Bedrock each call of a loop begins with what the call before had a point behind', async t => {
+  const POINT = ',{"cachePoint":{"type":"default"}}'
+  const sent: string[] = []
+  const conversation = [...LOOP]
+  for (let turn = 2; turn < 6; turn++) {
+    const body = await post('/chat/completions', {
+      model: 'acme/rock',
+      messages: conversation,
+      tools: CHAT_TOOLS,
+    })
+    const text = JSON.stringify([body['toolConfig'], body['system'], body['messages']])
+    t.equal(text.split(POINT).length - 1, 4, 'as many as it takes')
+    sent.push(text.replaceAll(POINT, ''))
+    const call = { id: `call_${turn}`, type: 'function', function: { name: 'look', arguments: '{}' } }
+    conversation.push(
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: call.id, content: `Tea ${turn}` },
+    )
+  }
+  for (const [at, text] of sent.entries())
+    if (at > 0) t.ok(text.startsWith((sent[at - 1] ?? '').slice(0, -2)), `call ${at}`)
 })
 
 t.test('each call of a loop begins with what the call before has marked', async t => {
@@ -154,7 +189,7 @@ t.test(
   async t => {
     const single = { model: 'acme/cached', messages: LOOP.slice(0, 2), tools: CHAT_TOOLS }
     t.equal(marks(await post('/chat/completions', single)), 0, 'one question')
-    for (const model of ['acme/uncached', 'acme/off'])
+    for (const model of ['acme/uncached', 'acme/off', 'acme/model-off'])
       t.equal(marks(await post('/chat/completions', { model, messages: LOOP, tools: CHAT_TOOLS })), 0, model)
     const own = {
       model: 'acme/cached',

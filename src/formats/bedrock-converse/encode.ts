@@ -8,14 +8,14 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { generation } from '../anthropic-messages/generation.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { recordOrEmpty } from '../json.ts'
+import { recordOrEmpty, records } from '../json.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
 import { JSON_HINT } from '../outgoing.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
-import { type Family, familyOf, modelPath, takesCachePoints } from './model.ts'
+import { type Family, familyOf, modelPath, takesAllPoints, takesCachePoints } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** Service tiers by the caller's name. */
@@ -52,9 +52,10 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   const tier = TIERS.get(request.service_tier ?? '')
   put('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
-  const given = withTakenPoints(body)
+  const taken = withTakenPoints(body)
+  const given = takesAllPoints(family) ? taken : withShortPoints(taken)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
-  return { path, body: isMarked ? withOwnPoints(given, model.isSeen) : given }
+  return { path, body: isMarked ? withOwnPoints(given, takesAllPoints(family), model.isSeen) : given }
 }
 
 /** Features of the Messages API that Bedrock has too, by the beginnings of their names. It refuses all others. */
@@ -87,6 +88,16 @@ function withTakenPoints(body: ConverseBlock): ConverseBlock {
     ...(system === undefined ? {} : { system }),
     ...(tools === undefined ? {} : { toolConfig: { ...config, tools } }),
   }
+}
+
+/** The body with points for the usual time alone. */
+function withShortPoints(body: ConverseBlock): ConverseBlock {
+  const short = (blocks: unknown): unknown =>
+    records(blocks).map(block =>
+      block['cachePoint'] === undefined ? block : { cachePoint: { type: 'default' } },
+    )
+  const messages = records(body['messages']).map(each => ({ ...each, content: short(each['content']) }))
+  return { ...body, messages, ...(body['system'] === undefined ? {} : { system: short(body['system']) }) }
 }
 
 /** A cache mark on the whole request holds for everything up to its end. */

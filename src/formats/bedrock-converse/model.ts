@@ -15,6 +15,11 @@ export function takesCachePoints(family: Family): boolean {
   return family === 'claude' || family === 'nova'
 }
 
+/** True if it has them on tools too, and for an hour. Others refuse these. */
+export function takesAllPoints(family: Family): boolean {
+  return family === 'claude'
+}
+
 /**
  * The path of a model. Its name, or the ARN of a profile, is one segment.
  * @throws GatewayError `unprocessable` for a name that could leave it

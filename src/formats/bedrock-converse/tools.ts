@@ -7,7 +7,7 @@ import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
 import { listOrEmpty, recordOrEmpty } from '../json.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
-import { type Family, takesCachePoints } from './model.ts'
+import { type Family, takesAllPoints } from './model.ts'
 
 interface EncodedTools {
   /** `toolConfig`; null: none. */
@@ -65,7 +65,7 @@ function toolBlocks(tool: Tool, index: number, family: Family): readonly Convers
   }
   if (tool.description != null && tool.description !== '') spec['description'] = tool.description
   if (tool.strict === true && family === 'claude') spec['strict'] = true
-  const point = takesCachePoints(family) ? cachePoint(tool as Parameters<typeof cachePoint>[0]) : null
+  const point = takesAllPoints(family) ? cachePoint(tool as Parameters<typeof cachePoint>[0]) : null
   return point === null ? [{ toolSpec: spec }] : [{ toolSpec: spec }, point]
 }
 

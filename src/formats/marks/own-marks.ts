@@ -90,8 +90,15 @@ function never(): boolean {
 
 const POINT = { cachePoint: { type: 'default' } }
 
-/** The same of a body for Converse: points of its own stand behind what they cover. */
-export function withOwnPoints<Body extends Json>(body: Body, isSeen: () => boolean = never): Body {
+/**
+ * The same of a body for Converse: points of its own stand behind what they cover. `onTools`: the model takes them there
+ * too.
+ */
+export function withOwnPoints<Body extends Json>(
+  body: Body,
+  onTools: boolean,
+  isSeen: () => boolean = never,
+): Body {
   const messages = records(body['messages'])
   const config = recordOrEmpty(body['toolConfig'])
   const [tools, system] = [records(config['tools']), records(body['system'])]
@@ -112,6 +119,6 @@ export function withOwnPoints<Body extends Json>(body: Body, isSeen: () => boole
     ...body,
     messages: marked.toReversed(),
     ...(system.length === 0 ? {} : { system: [...system, POINT] }),
-    ...(tools.length === 0 ? {} : { toolConfig: { ...config, tools: [...tools, POINT] } }),
+    ...(tools.length === 0 || !onTools ? {} : { toolConfig: { ...config, tools: [...tools, POINT] } }),
   }
 }
