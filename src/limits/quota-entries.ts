@@ -198,14 +198,13 @@ function ofDay(reset: string | null): { readonly metadata?: { readonly limit_win
 }
 
 /** The error for a request that a limit has money for, once requests that still run have ended. */
-export function busyError(limit: SpendingRule): GatewayError {
-  return new GatewayError(
-    'rate_limit_exceeded',
-    limit.kind === 'credits'
-      ? 'The remaining credits are reserved for requests that are still running'
-      : `${nameOf(limit)} is reserved for requests that are still running`,
-    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
-  )
+export class BusyError extends GatewayError {
+  constructor(limit: SpendingRule) {
+    const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
+    super('rate_limit_exceeded', `${what} reserved for requests that are still running`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+    })
+  }
 }
 
 /** The error for a request that does not fit into its minute. */

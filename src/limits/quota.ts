@@ -6,14 +6,15 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
+import type { RateRoom } from '../protocol/rate.ts'
 import type { Budget, Caller, Reservation } from '../protocol/records.ts'
 import { isPending, whenReady } from '../ready.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
 import {
   amountOf,
+  BusyError,
   budgetEntry,
-  busyError,
   counts,
   creditEntry,
   type EntryLimit,
@@ -31,6 +32,7 @@ import {
 import { CounterReservation } from './reservation.ts'
 
 export type { Demand } from './demand.ts'
+export { BusyError } from './quota-entries.ts'
 
 export interface QuotaOptions {
   readonly counters: Counters
@@ -56,7 +58,7 @@ export interface Quota {
    * Reserves what the request may come to; a promise only when budgets or counters have to be loaded or asked. Of an
    * offer that is dearer than what is left unspent, so many tokens are reserved as can be paid.
    * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
-   * (for money too, while running requests reserve it), or `service_unavailable` when the spending so far is unknown.
+   * (a `BusyError` for money that running requests reserve), or `service_unavailable` when the spending so far is unknown.
    */
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
@@ -182,7 +184,17 @@ class Admission {
 
   #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
     const limits: EntryLimit[] = [...this.#money, ...this.#minutes].map(({ limit }) => limit)
-    return new CounterReservation(this.#options.counters, entries, limits, rooms)
+    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#tokens(rooms))
+  }
+
+  /** The tokens that the minute has left; null: there is no limit. */
+  #tokens(rooms: Taking['rooms']): RateRoom | null {
+    const [minute] = this.#minutes
+    const room = rooms[this.#money.length]
+    if (minute === undefined || room === undefined) return null
+    const { amount, endsMs } = minute.entry
+    const remaining = Math.max(0, room.ceiling - room.total - amount)
+    return { limit: room.ceiling, remaining, resetMs: endsMs }
   }
 
   /** The amount reserved of each offer if not all of it fits into the unspent money. */
@@ -231,7 +243,7 @@ class Admission {
 
   #busy(exceeded: number): GatewayError {
     const limit = this.#money[exceeded]?.limit
-    return busyError(limit ?? { kind: 'credits' })
+    return new BusyError(limit ?? { kind: 'credits' })
   }
 }
 

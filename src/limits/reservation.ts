@@ -1,5 +1,6 @@
 /** The reservation of one request: how it starts, grows while the request runs, and ends. */
 import type { PicoUsd } from '../money.ts'
+import type { RateRoom } from '../protocol/rate.ts'
 import type { Allowance, Reservation, Spent } from '../protocol/records.ts'
 import { isPending } from '../ready.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
@@ -7,6 +8,7 @@ import { counts, type EntryLimit, restOf, usedAmount } from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {
+  readonly tokens: RateRoom | null
   readonly #counters: Counters
   readonly #entries: readonly CounterEntry[]
   /** Of each entry. */
@@ -25,7 +27,9 @@ export class CounterReservation implements Reservation, Allowance {
     entries: readonly CounterEntry[],
     limits: readonly EntryLimit[],
     rooms: readonly CounterRoom[],
+    tokens: RateRoom | null = null,
   ) {
+    this.tokens = tokens
     this.#counters = counters
     this.#entries = entries
     this.#limits = limits

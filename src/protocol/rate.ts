@@ -7,6 +7,14 @@ export interface RateRoom {
   readonly resetMs: number
 }
 
+/** Takes what an answer may tell of limits. What comes after the head of the answer has left is not told. */
+export interface RateTeller {
+  /** A limit of the gateway. */
+  tellRate(kind: RateKind, room: RateRoom, nowMs: number): void
+  /** Headers of a provider about its own limits; ours of the same name win. */
+  tellProviderRates(headers: Readonly<Record<string, string>>): void
+}
+
 /** The limits that there are, by what they count. */
 export type RateKind = 'requests' | 'tokens'
 

@@ -1,5 +1,6 @@
 /** Small shared records of the public interface. Pure. */
 import type { MicroUsd, PicoUsd } from '../money.ts'
+import type { RateRoom } from './rate.ts'
 
 /** The caller of a request, as far as the pipeline needs it. */
 export interface Caller {
@@ -63,6 +64,8 @@ export interface Allowance {
 export interface Reservation {
   /** Null: no limit of money holds for the caller. */
   readonly allowance: Allowance | null
+  /** Tokens that are left in the minute; null or absent: there is no limit. */
+  readonly tokens?: RateRoom | null
   /**
    * Counts what was spent so far and gives the rest back, while other requests of the same caller run for this one;
    * `cover` then reserves anew. Absent, or without effect, where nothing can be given back. Never throws.

@@ -296,7 +296,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   #takeBody(operation: KeyedOperation, known: Known, room: RateRoom | undefined): void | Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    if (room !== undefined) this.reply.rate(room, clock.nowMs())
+    if (room !== undefined) this.reply.tellRate('requests', room, clock.nowMs())
     const nowMs = clock.monotonicMs()
     this.#admission.watch.enter('upload', nowMs)
     const body = this.#body

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
-import { type RateRoom, rateHeaders } from '../protocol/rate.ts'
+import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
@@ -12,7 +12,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -96,10 +96,22 @@ export class HttpReply implements Reply {
     this.#headers.push(name, safeHeaderValue(value))
   }
 
-  /** Tells what is left of the requests per minute, in headers. */
-  rate(room: RateRoom, nowMs: number): void {
-    const tell = this.#owner.dialect?.rateHeaders ?? rateHeaders
-    for (const [name, value] of Object.entries(tell('requests', room, nowMs))) this.header(name, value)
+  tellRate(kind: RateKind, room: RateRoom, nowMs: number): void {
+    if (this.started) return
+    const told = (this.#owner.dialect?.rateHeaders ?? rateHeaders)(kind, room, nowMs)
+    for (const [name, value] of Object.entries(told)) this.header(name, value)
+  }
+
+  tellProviderRates(headers: Readonly<Record<string, string>>): void {
+    if (!this.started) this.#addUntold(headers)
+  }
+
+  /** Adds those that the answer does not have already. */
+  #addUntold(headers: Readonly<Record<string, string>>): void {
+    const told = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
+    for (const [name, value] of Object.entries(headers)) {
+      if (!told.has(name.toLowerCase())) this.header(name, value)
+    }
   }
 
   json(status: number, document: unknown): void {
@@ -123,11 +135,11 @@ export class HttpReply implements Reply {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
       this.header('Retry-After', String(Math.ceil(error.retryAfterSeconds)))
-    for (const [name, value] of Object.entries(error.headers ?? {})) this.header(name, value)
+    if (error.headers !== undefined) this.#addUntold(error.headers)
     this.error = error
     const { dialect, id } = this.#owner
     const more = dialect?.failureHeaders?.(error) ?? {}
-    for (const [name, value] of Object.entries(more)) this.header(name, value)
+    this.#addUntold(more)
     this.json(
       error.status,
       dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, ...context }),

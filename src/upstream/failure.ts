@@ -24,6 +24,8 @@ export interface Refusal {
   readonly providerName: string
   /** The owner of the key that was sent, in words of ours, e.g. `the gateway's key`. */
   readonly keyOwner: string
+  /** It is the caller's own, who may know its limits. Absent: it is not. */
+  readonly isOwnKey?: boolean
   readonly clock: Clock
 }
 
@@ -57,8 +59,10 @@ export function upstreamFailure(refusal: Refusal): GatewayError {
   // For others `Retry-After` would mislead.
   if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
+  const rates = refusal.isOwnKey === true ? providerRates(refusal.headers) : null
   return new GatewayError(code, message, {
     metadata,
+    ...(rates === null ? undefined : { headers: rates }),
     ...(seconds === null ? undefined : { retryAfterSeconds: seconds }),
   })
 }
@@ -170,4 +174,26 @@ function resetSeconds(value: string, clock: Clock): number | null {
 
 function clamp(seconds: number): number {
   return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
+}
+
+/** Names of providers' headers about limits; all of them end in the same few words, in any order. */
+const PROVIDER_RATE = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
+/** Numbers, durations, points in time. */
+const RATE_VALUE = /^[A-Za-z0-9:.+-]{1,64}$/
+const PROVIDER_RATES_MAX = 32
+
+/** The headers of a provider's reply that tell of its limits; null: none do. `headers`: with lower-case names. */
+export function providerRates(
+  headers: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> | null {
+  let found: Record<string, string> | null = null
+  let count = 0
+  for (const name in headers) {
+    const value = headers[name] ?? ''
+    if (!PROVIDER_RATE.test(name) || !RATE_VALUE.test(value)) continue
+    found ??= {}
+    found[name] = value
+    if (++count === PROVIDER_RATES_MAX) break
+  }
+  return found
 }

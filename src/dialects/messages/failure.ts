@@ -49,9 +49,27 @@ type Metadata = Readonly<Record<string, unknown>>
 const TOLD: ReadonlySet<number> = new Set([400, 413, 422, 429])
 
 /** Waiting does not help: a client that tries again only waits. */
-export function failureHeaders({ status, metadata }: GatewayError): Readonly<Record<string, string>> {
+export function failureHeaders({
+  status,
+  metadata,
+  headers,
+}: GatewayError): Readonly<Record<string, string>> {
   const told = metadata?.['provider_status']
-  return isFinal(status) || isFinal(told) ? FINAL : NONE
+  if (isFinal(status) || isFinal(told)) return FINAL
+  return status === 429 && headers !== undefined ? refusedRates(headers) : NONE
+}
+
+/** The limit per minute that has refused a request, in the words of the API. */
+function refusedRates(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const resetMs = Number(headers['X-RateLimit-Reset'])
+  if (!Number.isSafeInteger(resetMs)) return NONE
+  for (const kind of ['requests', 'tokens'] as const) {
+    const limit = headers[`x-ratelimit-limit-${kind}`]
+    const remaining = headers[`x-ratelimit-remaining-${kind}`]
+    if (limit !== undefined && remaining !== undefined)
+      return rateHeaders(kind, { limit: Number(limit), remaining: Number(remaining), resetMs })
+  }
+  return NONE
 }
 
 /** A limit per minute in the words of the API. */

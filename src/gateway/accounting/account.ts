@@ -4,11 +4,13 @@ import type { GatewayError } from '../../errors.ts'
 import type { Bill } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
-import type { Demand, Quota } from '../../limits/quota.ts'
+import { BusyError, type Demand, type Quota } from '../../limits/quota.ts'
+import type { ReservationWait } from '../../limits/reservation-wait.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { Reservation } from '../../protocol/records.ts'
 import { isPending } from '../../ready.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
@@ -27,17 +29,43 @@ export type { UsageEstimates } from './plausible.ts'
 export { VisibleStreams } from './visible-streams.ts'
 export { quartersIn } from './weigh.ts'
 
+export interface ReserveDeps {
+  readonly clock: Clock
+  readonly quota: Quota
+  /** Absent: no request waits for those that have reserved what is left. */
+  readonly reservationWait?: ReservationWait | undefined
+}
+
 /**
  * Reserves what the request may come to.
  * @throws GatewayError of Quota.admit; the exchange leaves no usage record then.
  */
-export async function reserve(quota: Quota, exchange: Exchange, demand: Demand): Promise<void> {
+export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Demand): Promise<void> {
+  const { caller, rates } = exchange
   try {
-    const reserved = quota.admit(exchange.caller, demand)
+    const reserved = deps.quota.admit(caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved
   } catch (refused) {
+    exchange.reservation = await reserveLater(deps, exchange, demand, refused)
+  }
+  const { tokens } = exchange.reservation
+  if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())
+}
+
+/** Lines of batches have a way to wait of their own. */
+async function reserveLater(
+  { quota, reservationWait }: ReserveDeps,
+  exchange: Exchange,
+  demand: Demand,
+  refused: unknown,
+): Promise<Reservation> {
+  const { batch, caller, signal } = exchange
+  try {
+    if (!(refused instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refused
+    return await reservationWait.reserve(() => quota.admit(caller, demand), caller, signal, refused)
+  } catch (last) {
     exchange.overLimit = true
-    throw refused
+    throw last
   }
 }
 
