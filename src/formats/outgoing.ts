@@ -11,6 +11,7 @@ import { hostedTools } from '../protocol/tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
 import { isRecord, type Json, parseJson } from './json.ts'
+import { knownChoice, knownFunction } from './known-tools.ts'
 import { withAnsweredCalls } from './open-calls.ts'
 
 // Fields
@@ -172,7 +173,7 @@ function withoutNative(request: ResponsesRequest): ResponsesRequest {
   const cleaned = {
     input: typeof input === 'string' ? input : mapped(input, cleanItem),
     tools: tools == null ? tools : mapped(tools, cleanTool),
-    tool_choice: typeof choice === 'object' ? cleanPart(choice as Fields) : choice,
+    tool_choice: typeof choice === 'object' ? cleanChoice(choice as Fields, tools ?? []) : choice,
     reasoning: reasoning == null ? reasoning : without(reasoning, 'thinking'),
   }
   const isSame = (Object.keys(cleaned) as (keyof typeof cleaned)[]).every(
@@ -210,9 +211,15 @@ function cleanPart(part: Fields): Fields {
   return without(part, 'native')
 }
 
+function cleanChoice(choice: Fields, tools: readonly unknown[]): Fields {
+  return knownChoice(choice, tools) ?? cleanPart(choice)
+}
+
 /** A tool without a form that other providers know says its own type. */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
+  const known = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null
+  if (known !== null) return known
   const isOwn = OWN_TOOL.test(String(tool['type']))
   if (isOwn || (isRecord(native) && typeof native['type'] === 'string' && !KNOWN_TOOLS.has(tool['type'])))
     throw inexpressible(`tools[${index}]`, 'this provider has no tool of this type')

@@ -236,7 +236,7 @@ t.test('other names of the body are translated too', async t => {
     if (format === 'anthropic-messages') continue
     const bash = await ask({
       model: `parrot/${format}`,
-      tools: [tool, { type: 'bash_20250124', name: 'bash' }],
+      tools: [tool, { type: 'web_fetch_20250910', name: 'web_fetch' }],
     })
     t.equal(bash.status, 422, format)
     t.match(bash.told.error, { type: 'invalid_request_error', param: 'tools[1]' })

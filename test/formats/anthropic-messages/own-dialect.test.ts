@@ -411,12 +411,27 @@ t.test('providers of other APIs get what they know, and never the words of this 
 })
 
 t.test('a tool that no other API has is refused there by its path', async t => {
-  const tools = [TOOL, { type: 'bash_20250124', name: 'bash' }]
+  const tools = [TOOL, { type: 'web_fetch_20250910', name: 'web_fetch' }]
   const parsed = dialect.parse({ model: 'm', max_tokens: 5, messages: SAY, tools })
   for (const name of Object.keys(FORMATS) as FormatName[]) {
     const out = () => outgoingRequest(parsed, FORMATS[name], 'messages')
     if (FORMATS[name].dialect === 'messages') t.doesNotThrow(out)
     else t.throws(out, { code: 'unprocessable', message: /^tools\[1\]/ }, name)
+  }
+})
+
+t.test('a tool of it that the client runs is a function there', async t => {
+  const tools = [TOOL, { type: 'bash_20250124', name: 'bash', ...MARK }]
+  const choice = { type: 'tool', name: 'bash' }
+  const parsed = dialect.parse({ model: 'm', max_tokens: 5, messages: SAY, tools, tool_choice: choice })
+  for (const name of Object.keys(FORMATS) as FormatName[]) {
+    const request = outgoingRequest(parsed, FORMATS[name], 'messages')
+    if (FORMATS[name].dialect === 'messages') t.match(request.tools?.[1], { native: tools[1] })
+    else {
+      t.match(request.tools?.[1], { type: 'function', name: 'bash', parameters: { type: 'object' }, ...MARK })
+      t.same(request.tool_choice, { type: 'function', name: 'bash' })
+      t.notMatch(JSON.stringify(request), 'native')
+    }
   }
 })
 

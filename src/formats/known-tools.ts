@@ -1,0 +1,161 @@
+/**
+ * Tools of the Messages API that the client runs (`bash_*`, `text_editor_*`, `memory_*`, `computer_*`), as functions for
+ * providers of other APIs. Models of Anthropic know their arguments; others are told, so that the client finds in each
+ * call what it expects. Pure. Data.
+ */
+import { isRecord, type Json, recordOrEmpty, wholeNumber } from './json.ts'
+
+interface KnownTool {
+  readonly description: string
+  readonly properties: Readonly<Record<string, Json>>
+  readonly required: readonly string[]
+}
+
+const DATE = /_(\d{8})$/
+/** As all APIs take names of functions. */
+const NAME = /^[A-Za-z0-9_-]{1,64}$/
+
+const text = (description: string): Json => ({ type: 'string', description })
+const number = (description: string): Json => ({ type: 'integer', description })
+const point = (description: string): Json => ({
+  type: 'array',
+  items: { type: 'integer' },
+  description,
+})
+const oneOf = (description: string, words: readonly string[]): Json => ({
+  type: 'string',
+  enum: words,
+  description,
+})
+
+const BASH: KnownTool = {
+  description:
+    'Runs a command in a bash session that lasts from call to call. The result is what the command wrote. Give either command or restart.',
+  properties: {
+    command: text('The command to run'),
+    restart: { type: 'boolean', description: 'True: start a new session in place of the old one' },
+  },
+  required: [],
+}
+
+/** Since when the text of `insert` has a name of its own, and edits are not undone. */
+const NEWER_EDITOR = 20250429
+
+function editor(version: number): KnownTool {
+  const isNewer = version >= NEWER_EDITOR
+  const commands = ['view', 'create', 'str_replace', 'insert', ...(isNewer ? [] : ['undo_edit'])]
+  const inserted = isNewer ? 'insert_text' : 'new_str'
+  return {
+    description: `Views and edits text files. view shows a file with line numbers, or lists a directory; create writes a file; str_replace replaces a text that occurs exactly once; insert puts ${inserted} after a line${isNewer ? '' : '; undo_edit takes back the last edit of the file'}.`,
+    properties: {
+      command: oneOf('What to do', commands),
+      path: text('Absolute path of the file or directory'),
+      view_range: point('view: the first and the last line, from 1; -1 as the last one: to the end'),
+      file_text: text('create: the whole text of the file'),
+      old_str: text('str_replace: the text to replace, exactly as it is in the file'),
+      new_str: text(
+        isNewer ? 'str_replace: the new text' : 'str_replace: the new text; insert: the text to insert',
+      ),
+      insert_line: number('insert: the number of the line after which to insert; 0: at the beginning'),
+      ...(isNewer ? { insert_text: text('insert: the text to insert') } : {}),
+    },
+    required: ['command', 'path'],
+  }
+}
+
+const MEMORY: KnownTool = {
+  description:
+    'Keeps notes in files below /memories, which last from one conversation to the next. Look there first. view shows a file or lists a directory; create writes a file; str_replace replaces a text that occurs exactly once; insert inserts after a line; delete and rename work on files and directories.',
+  properties: {
+    command: oneOf('What to do', ['view', 'create', 'str_replace', 'insert', 'delete', 'rename']),
+    path: text('Path that begins with /memories; for all commands but rename'),
+    view_range: point('view: the first and the last line, from 1'),
+    file_text: text('create: the whole text of the file'),
+    old_str: text('str_replace: the text to replace'),
+    new_str: text('str_replace: the new text'),
+    insert_line: number('insert: the number of the line after which to insert; 0: at the beginning'),
+    insert_text: text('insert: the text to insert'),
+    old_path: text('rename: the path now'),
+    new_path: text('rename: the new path'),
+  },
+  required: ['command'],
+}
+
+const FIRST_ACTIONS = [
+  'key',
+  'type',
+  'mouse_move',
+  'left_click',
+  'left_click_drag',
+  'right_click',
+  'middle_click',
+  'double_click',
+  'screenshot',
+  'cursor_position',
+]
+const LATER_ACTIONS = ['left_mouse_down', 'left_mouse_up', 'triple_click', 'scroll', 'hold_key', 'wait']
+const LATER_COMPUTER = 20250124
+
+function computer(version: number, tool: Json): KnownTool {
+  const isLater = version >= LATER_COMPUTER
+  const zooms = tool['enable_zoom'] === true
+  const [width, height] = ['display_width_px', 'display_height_px'].map(name => wholeNumber(tool[name]))
+  const size = width == null || height == null ? '' : ` The screen has ${width} by ${height} pixels.`
+  return {
+    description: `Uses the screen, the mouse and the keyboard of a computer. Take a screenshot to see what an action did.${size}`,
+    properties: {
+      action: oneOf('What to do', [
+        ...FIRST_ACTIONS,
+        ...(isLater ? LATER_ACTIONS : []),
+        ...(zooms ? ['zoom'] : []),
+      ]),
+      coordinate: point('The point [x, y] of a mouse action, in pixels from the left and from the top'),
+      text: text('type: the text; key, hold_key: the key or the keys, such as ctrl+s'),
+      ...(isLater
+        ? {
+            start_coordinate: point('left_click_drag: the point [x, y] at which the drag begins'),
+            scroll_direction: oneOf('scroll: where to', ['up', 'down', 'left', 'right']),
+            scroll_amount: number('scroll: how many clicks of the wheel'),
+            duration: { type: 'number', description: 'wait, hold_key: seconds' },
+          }
+        : {}),
+      ...(zooms ? { region: point('zoom: the part [x0, y0, x1, y1] of the screen') } : {}),
+    },
+    required: ['action'],
+  }
+}
+
+const KNOWN: ReadonlyMap<string, (version: number, tool: Json) => KnownTool> = new Map([
+  ['bash', () => BASH],
+  ['text_editor', editor],
+  ['memory', () => MEMORY],
+  ['computer', computer],
+])
+
+/** The function that stands for a client tool of the Messages API; null: it is none that is known. */
+export function knownFunction(native: Json): Json | null {
+  const { type, name, cache_control: mark } = native
+  if (typeof type !== 'string' || typeof name !== 'string' || !NAME.test(name)) return null
+  const version = Number(DATE.exec(type)?.[1] ?? Number.NaN)
+  const make = Number.isNaN(version) ? undefined : KNOWN.get(type.replace(DATE, ''))
+  if (make === undefined) return null
+  const { description, properties, required } = make(version, native)
+  return {
+    type: 'function',
+    name,
+    description,
+    parameters: { type: 'object', properties, required },
+    ...(isRecord(mark) && mark['type'] === 'ephemeral' ? { cache_control: mark } : {}),
+  }
+}
+
+/** The choice of such a tool as that of its function; null: it is none. */
+export function knownChoice(choice: Json, tools: readonly unknown[]): Json | null {
+  const { name } = recordOrEmpty(choice['native'])
+  if (typeof name !== 'string') return null
+  const chosen = tools.some(tool => {
+    const native = recordOrEmpty(recordOrEmpty(tool)['native'])
+    return native['name'] === name && knownFunction(native) !== null
+  })
+  return chosen ? { type: 'function', name } : null
+}
