@@ -10,6 +10,7 @@ import type { Endpoint, OutgoingKey, Provider } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import type { DeclaredRegion } from '../storage/store.ts'
 import type { Credential } from './catalog.ts'
+import type { FailedTargets } from './failed-targets.ts'
 import type { OpenedKeys } from './opened.ts'
 import type { AwsKey } from './parse/aws-key.ts'
 import { type AzureDeployment, type AzureKey, type AzureResource, azureTargets } from './parse/azure-key.ts'
@@ -29,6 +30,8 @@ export interface KeySchemes {
     account: Pick<VertexKey, 'clientEmail' | 'privateKey' | 'privateKeyId'>,
     place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
   ) => string | Promise<string>
+  /** Absent: the first resource of a key is asked, whatever happens. */
+  readonly failedTargets?: FailedTargets
 }
 
 /** Part of an endpoint that decides how a key is used. */
@@ -52,8 +55,9 @@ export class OutgoingKeys {
    * the endpoint cannot be called with.
    */
   own(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
+    const { name } = endpoint.provider
     return whenReady(this.#keys.open(credential), key =>
-      toOutgoingKey(key, endpoint, this.#schemes, `Your ${endpoint.provider.name} credential`),
+      toOutgoingKey(key, endpoint, this.#schemes, `Your ${name} credential`, credential.id),
     )
   }
 
@@ -106,7 +110,7 @@ export function sharedKeyProblem(provider: Provider): string | null {
 }
 
 /**
- * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message.
+ * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message; `keyId`: tells keys apart.
  * @throws (or rejects with) GatewayError `provider_unavailable`
  */
 export function toOutgoingKey(
@@ -114,6 +118,7 @@ export function toOutgoingKey(
   endpoint: KeyedEndpoint,
   schemes: KeySchemes,
   whose = 'The key',
+  keyId = `shared ${endpoint.provider.slug}`,
 ): OutgoingKey | Promise<OutgoingKey> {
   const { provider } = endpoint
   const { secrets } = key
@@ -139,7 +144,7 @@ export function toOutgoingKey(
         ...addressOf(endpoint, { region: key.awsRegion }),
       }
     case 'azure':
-      return azureKey(key, endpoint, whose)
+      return azureKey(key, endpoint, whose, keyId, schemes.failedTargets)
     case 'vertex': {
       const { tokenUrl, egress } = provider
       if (tokenUrl === undefined)
@@ -194,8 +199,32 @@ const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azu
 /** The ends of the addresses of deployments. */
 const CALL_PATHS = Object.values(API_OF_FORMAT).flatMap(({ deploymentPath }) => deploymentPath ?? [])
 
-function azureKey(key: AzureKey, endpoint: KeyedEndpoint, whose: string): OutgoingKey {
-  const targets = azureTargets(key, endpoint.modelId)
+function azureKey(
+  key: AzureKey,
+  endpoint: KeyedEndpoint,
+  whose: string,
+  keyId: string,
+  failed: FailedTargets | undefined,
+): OutgoingKey {
+  const given = azureTargets(key, endpoint.modelId)
+  if (failed === undefined || given.length < 2) return azureTarget(key, given, endpoint, whose)
+  const hosts = given.map(hostOfTarget)
+  const order = failed.order(keyId, hosts)
+  const targets = given.toSorted((a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)))
+  const first = order[0] ?? ''
+  const made = azureTarget(key, targets, endpoint, whose)
+  // The address of the row is the same for all of them.
+  if (made.baseUrl === undefined) return made
+  const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
+  return { ...made, resources }
+}
+
+function azureTarget(
+  key: AzureKey,
+  targets: readonly (AzureDeployment | AzureResource)[],
+  endpoint: KeyedEndpoint,
+  whose: string,
+): OutgoingKey {
   const { secrets } = key
   const row = baseUrlFor(endpoint.provider, endpoint.format)
   const isFixed = row !== null && gapsOf(row).length === 0

@@ -39,6 +39,8 @@ export interface Unanswered {
   readonly isLast?: boolean
   /** The other attempt of a race brought content first. */
   readonly isOutrun?: true
+  /** Another resource of the same key may be asked. */
+  readonly hasAnother?: true
 }
 
 export type Result = ModelReply | Unanswered

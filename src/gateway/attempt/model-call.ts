@@ -45,6 +45,7 @@ import {
 import { asGatewayError, withProvider } from './provider-failure.ts'
 import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
+import { hasAnotherResource } from './resources.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */
@@ -158,11 +159,11 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   }
 
   /** The candidate to try after this one, if there is one. @throws its failure, where nobody else may be asked */
-  #next({ asked, error, isLast }: Unanswered): RouteCandidate | undefined {
+  #next({ asked, error, isLast, hasAnother }: Unanswered): RouteCandidate | undefined {
     if (error === null) return isLast === true ? undefined : this.#passOver(asked)
     if (error.code === 'client_closed' || this.isSeen()) throw error
     this.drop()
-    return this.#after(asked, error)
+    return hasAnother === true ? asked : this.#after(asked, error)
   }
 
   /** Runs an attempt that races with another one, to its end. Never rejects. */
@@ -279,12 +280,14 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
     const nowMs = deps.clock.monotonicMs()
-    noteHealth(exchange, record, figures, nowMs, deps.metrics)
+    const hasAnother = hasAnotherResource(record, error, exchange, this.from)
+    if (hasAnother) record.health?.ended('none', nowMs)
+    else noteHealth(exchange, record, figures, nowMs, deps.metrics)
     const { genAi } = deps.metrics
     if (genAi !== null) countGenAi(genAi, exchange, record, null, nowMs)
     settle(exchange, record, figures, this.estimates)
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
-    return { asked: candidate, error }
+    return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
 
   /** The candidate is not asked. */
