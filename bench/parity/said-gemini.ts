@@ -44,7 +44,7 @@ function candidateOf(chunk: Fields): Fields {
 function tokens(usage: Fields): [number, number, number] {
   const count = (name: string): number => Number(usage[name] ?? 0)
   const output = count('candidatesTokenCount') + count('thoughtsTokenCount')
-  return [count('promptTokenCount'), output, count('totalTokenCount')]
+  return [count('promptTokenCount') + count('toolUsePromptTokenCount'), output, count('totalTokenCount')]
 }
 
 const FINISHES: Readonly<Record<string, Said['finish']>> = { MAX_TOKENS: 'length', '': 'none' }

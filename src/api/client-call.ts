@@ -27,6 +27,7 @@ export function failureDetails(
 export function factsOf(
   request: ApiRequest,
   dataRegionOf: DataRegionOf,
+  reply: Reply,
 ): Omit<ClientRequest, 'dialect' | 'request'> {
   return {
     id: request.id,
@@ -37,6 +38,7 @@ export function factsOf(
     held: request.held,
     signal: request.signal,
     client: clientOf(request.headers, request.body),
+    rates: reply,
     callerContext: request.callerContext,
     trace: request.trace,
   }

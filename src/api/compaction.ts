@@ -9,6 +9,7 @@ import type { ClientRequest } from '../exchange/exchange.ts'
 import { echoRequest, FinalSink, type Outcome } from '../gateway/answer/answer.ts'
 import {
   keptMessages,
+  providerSummaryIn,
   type SummaryItem,
   sealSummary,
   summaryIn,
@@ -19,6 +20,7 @@ import type { Summaries } from '../gateway/summaries.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { HostedItem } from '../protocol/items.ts'
 import { isObject } from '../protocol/json/schema.ts'
+import { COMPACTS } from '../protocol/request-notes.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
@@ -52,12 +54,16 @@ type Result =
 
 async function compact({ gateway, summaries }: CompactionDeps, call: ClientRequest): Promise<Result> {
   const sink = new FinalSink()
-  const outcome = await gateway.respond({ ...call, request: summaryRequest(call.request) }, sink)
+  // A provider that makes summaries itself is not sent the task.
+  const request = { ...summaryRequest(call.request), [COMPACTS]: { threshold: null } }
+  const outcome = await gateway.respond({ ...call, request }, sink)
   if (!outcome.answered) return { error: outcome.error, outcome }
   const { response } = sink
   try {
     if (response === null) throw outcome.refused ?? new Error('no answer')
-    const item = sealSummary(summaries.seal, call.caller, { text: summaryIn(response), replaces: false })
+    const item =
+      providerSummaryIn(response) ??
+      sealSummary(summaries.seal, call.caller, { text: summaryIn(response), replaces: false })
     return { compacted: { item, response }, outcome }
   } catch (thrown) {
     const error = toGatewayError(thrown)
@@ -149,7 +155,7 @@ export function compactConversation(dialect: Dialect, deps: CompactionDeps): Han
   return async (request, reply) => {
     const parsed = parseBody(dialect, request, reply)
     const call: ClientRequest = {
-      ...factsOf(request, deps.dataRegionOf),
+      ...factsOf(request, deps.dataRegionOf, reply),
       dialect: dialect.name,
       request: { ...parsed, stream: false },
     }

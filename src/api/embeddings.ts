@@ -16,7 +16,7 @@ export function createEmbeddingsHandler(
   return (request, reply) => {
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const body = bodyOf === null ? request.body : bodyOf(request)
-    const facts = factsOf(request, deps.dataRegionOf)
+    const facts = factsOf(request, deps.dataRegionOf, reply)
     const call = { ...facts, ...parseBody(dialect, request, reply, body), dialect: dialect.name }
     const waiting = request.waitForPlace(call.request)
     if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))

@@ -104,7 +104,7 @@ function openCompaction(
   reply: Reply,
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, withoutTrigger(request.body))
-  return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
+  return { ...factsOf(request, dataRegionOf, reply), dialect: dialect.name, request: parsed }
 }
 
 /** Answers a request that asks for nothing: no model is called, and nothing is counted but the request. */
@@ -202,5 +202,5 @@ export function openCall(
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, body)
   carryList(request.body, parsed)
-  return { ...factsOf(request, dataRegionOf), dialect: dialect.name, request: parsed }
+  return { ...factsOf(request, dataRegionOf, reply), dialect: dialect.name, request: parsed }
 }

@@ -3,7 +3,7 @@
  * docs/configuration.md (`npm run docs:config`) derive from them. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { ABORT_POLICIES, PROMPT_CACHING } from '../providers/provider.ts'
+import { ABORT_POLICIES, COMPACTION_MODES, PROMPT_CACHING } from '../providers/provider.ts'
 import { ModelSchema, ProviderSchema } from '../providers/row-schemas.ts'
 import {
   Address,
@@ -308,6 +308,11 @@ export const Settings = group({
     oneOf(PROMPT_CACHING),
     '`auto`: if a provider caches only up to cache marks, and cached tokens cost less than the prompt, a conversation that ends in a tool result gets [cache marks from the gateway](messages.md#cache-marks-of-the-gateway) unless its caller sets some',
     { default: 'auto' },
+  ),
+  compaction: setting(
+    oneOf(COMPACTION_MODES),
+    '`provider`: providers of the format `openai-responses` [sum conversations up themselves](inference.md#compaction), and others where their row says so; `own`: the model of the request is asked for a summary',
+    { default: 'own' },
   ),
   region: setting(
     Type.String({ pattern: '^[\\x20-\\x7e]{1,64}$', expected: '1 to 64 printable characters' }),

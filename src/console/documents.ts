@@ -57,6 +57,14 @@ class DocumentReply implements Reply {
     // Nobody would read it.
   }
 
+  tellRate(): void {
+    // Nobody would read it.
+  }
+
+  tellProviderRates(): void {
+    // Nobody would read it.
+  }
+
   json(status: number, document: unknown): void {
     this.status = status
     this.document = document

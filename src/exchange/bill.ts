@@ -156,12 +156,14 @@ export class Bill {
 
 function together(a: Charge, b: Charge): Charge {
   const hour = (a.usage.cacheWrite1hTokens ?? 0) + (b.usage.cacheWrite1hTokens ?? 0)
+  const tools = (a.usage.toolPromptTokens ?? 0) + (b.usage.toolPromptTokens ?? 0)
   return {
     usage: {
       inputTokens: a.usage.inputTokens + b.usage.inputTokens,
       cachedTokens: a.usage.cachedTokens + b.usage.cachedTokens,
       cacheWriteTokens: a.usage.cacheWriteTokens + b.usage.cacheWriteTokens,
       ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
+      ...(tools === 0 ? undefined : { toolPromptTokens: tools }),
       outputTokens: a.usage.outputTokens + b.usage.outputTokens,
       reasoningTokens: a.usage.reasoningTokens + b.usage.reasoningTokens,
       webSearchRequests: a.usage.webSearchRequests + b.usage.webSearchRequests,

@@ -1,4 +1,6 @@
 /** The wire format of Anthropic's Messages API. Its parts are the files in `anthropic-messages/`. Pure. */
+import { encodeInCloud, inCloud, VERTEX } from './anthropic-messages/clouds.ts'
+import { encodeCompacting } from './anthropic-messages/compact.ts'
 import { actionOf, COMPUTER } from './anthropic-messages/computer.ts'
 import { MessageDecoder } from './anthropic-messages/decode.ts'
 import { encodeMessages } from './anthropic-messages/encode.ts'
@@ -16,8 +18,22 @@ export const anthropicMessages: Format = {
   customTools: false,
   computer: { name: COMPUTER, action: actionOf },
   counting: MESSAGES_COUNTING,
-  encode: encodeMessages,
+  encode: (model, endpoint) =>
+    endpoint.provider.quirks.includes('raw-predict')
+      ? encodeInCloud(VERTEX, model, endpoint)
+      : encodeMessages(model, endpoint),
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: (emit, _, takeMessage) => new MessageDecoder(emit, takeMessage),
   failure: messagesFailure,
+  compaction: {
+    bySetting: false,
+    format: threshold => ({
+      ...anthropicMessages,
+      encode: (model, endpoint) => {
+        const wire = encodeCompacting(model, endpoint, threshold)
+        const isVertex = endpoint.provider.quirks.includes('raw-predict')
+        return isVertex ? inCloud(VERTEX, wire, endpoint, model.stream) : wire
+      },
+    }),
+  },
 }

@@ -2,6 +2,7 @@
 import { ConverseDecoder } from './bedrock-converse/decode.ts'
 import { encodeConverse } from './bedrock-converse/encode.ts'
 import { converseFailure } from './bedrock-converse/failure.ts'
+import { INVOKE_MODEL, needsInvoke } from './bedrock-converse/invoke.ts'
 import { CONVERSE_COUNTING } from './counting.ts'
 import type { Format } from './format.ts'
 
@@ -17,4 +18,6 @@ export const bedrockConverse: Format = {
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, endpoint) => new ConverseDecoder(emit, endpoint),
   failure: converseFailure,
+  variant: (request, dialect, endpoint) =>
+    needsInvoke(request, dialect, endpoint) ? { name: 'bedrock-converse', ...INVOKE_MODEL } : null,
 }

@@ -1,6 +1,7 @@
 /**
  * How providers count the tokens of a request before it is sent: the counting call of each format that has one. Pure.
  */
+import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
 import { count, type Json, recordOrEmpty } from './json.ts'
 
@@ -21,12 +22,16 @@ const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([
 
 /** `POST /messages/count_tokens` of the Messages API. */
 export const MESSAGES_COUNTING: TokenCounting = {
-  request: ({ headers, body, raw }) => ({
-    path: '/messages/count_tokens',
-    ...(headers === undefined ? {} : { headers }),
-    body: only(body, COUNTED_OF_MESSAGE),
-    ...(raw == null ? {} : { raw }),
-  }),
+  request({ headers, body, raw }, { provider, upstreamModel }) {
+    const isVertex = provider.quirks.includes('raw-predict')
+    const counted = only(body, COUNTED_OF_MESSAGE)
+    return {
+      path: isVertex ? VERTEX_COUNTING : '/messages/count_tokens',
+      ...(headers === undefined ? {} : { headers }),
+      body: isVertex ? { anthropic_version: VERTEX.version, model: upstreamModel, ...counted } : counted,
+      ...(raw == null ? {} : { raw }),
+    }
+  },
   tokens: reply => count(reply['input_tokens']),
 }
 

@@ -61,6 +61,8 @@ export interface Usage {
   readonly cacheWrite1hTokens?: number
   /** Of the input, those of audio; absent: none. */
   readonly audioTokens?: number
+  /** Of the input, prompts of tools that the provider ran; absent: none, or it does not say. */
+  readonly toolPromptTokens?: number
   /** All tokens that the model wrote, including reasoning. */
   readonly outputTokens: number
   readonly reasoningTokens: number
@@ -198,6 +200,17 @@ export interface TokenCounting {
   tokens(reply: Readonly<Record<string, unknown>>): number | null
 }
 
+/** Summaries of conversations that the providers of a format make themselves. */
+export interface Compaction {
+  /** True: where the setting says so. False: only where a row does. */
+  readonly bySetting: boolean
+  /**
+   * The format of requests for one. `threshold`: input tokens from which on it is made, beside the answer; null: it is
+   * made now, and nothing else is asked.
+   */
+  format(threshold: number | null): Format
+}
+
 /** One wire format. */
 export interface Format {
   readonly name: FormatName
@@ -218,6 +231,13 @@ export interface Format {
   readonly computer?: ComputerUse
   /** Absent: its providers do not count tokens. */
   readonly counting?: TokenCounting
+  /** Absent: its providers make no summaries. */
+  readonly compaction?: Compaction
+  /**
+   * Another way to speak to the same provider, for a request that this one has no form for; null: none is needed. Absent:
+   * there is no other way.
+   */
+  readonly variant?: (request: ResponsesRequest, dialect: DialectName, endpoint: Endpoint) => Format | null
   /** False: the search among them cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
   /** @throws GatewayError `unprocessable` when this format cannot express the request. */

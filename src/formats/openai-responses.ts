@@ -4,6 +4,7 @@
  */
 import type { Endpoint } from '../providers/provider.ts'
 import type { Delta, Format } from './format.ts'
+import { CompactDecoder, encodeCompact, encodeWithThreshold } from './openai-responses/compact.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
@@ -28,4 +29,19 @@ export const openaiResponses = {
       takeMessage,
     ),
   failure: responsesFailure,
+  compaction: { bySetting: true, format: compacting },
 } as const satisfies Format
+
+function compacting(threshold: number | null): Format {
+  if (threshold !== null)
+    return {
+      ...openaiResponses,
+      encode: (model, endpoint) => encodeWithThreshold(model, endpoint, threshold),
+    }
+  return {
+    ...openaiResponses,
+    encode: encodeCompact,
+    framing: () => 'json',
+    decoder: emit => new CompactDecoder(emit),
+  }
+}

@@ -1,7 +1,8 @@
 /**
  * Compaction: the same model summarizes a conversation, and the client stores the summary as an encrypted item that
  * replaces it. The seal is bound to the workspace and to its kind; any node with the same master keys opens it. An
- * opened summary is the message of a user, so that it says nothing with more right than the client itself.
+ * opened summary is the message of a user, so that it says nothing with more right than the client itself. A summary
+ * that a provider makes for itself is sealed with the name of its maker, and goes back to that maker alone.
  */
 import type { TextSeal } from '../credentials/sealed-text.ts'
 import { GatewayError } from '../errors.ts'
@@ -10,6 +11,7 @@ import type { InputItem } from '../protocol/items.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../protocol/request-notes.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 
 /** Seals summaries for the workspaces of callers. */
@@ -30,6 +32,10 @@ interface Summary {
 
 /** Before the sealed text. */
 const MARK = 'gw-summary-v1:'
+/** Before the sealed summary of a provider. */
+const PROVIDER_MARK = 'gw-compaction-v1:'
+/** It binds a seal to summaries of providers, beside workspaces. */
+const OF_PROVIDERS = 'provider'
 /** Summaries that a provider has made for itself are marked by its format. */
 const OF_PROVIDER = /^[a-z]+(?:-[a-z]+)*-v\d+:/
 
@@ -44,12 +50,25 @@ export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary)
   return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${sealed}` }
 }
 
+/** A provider's own summary, as its format has it. */
+interface ProviderSummary extends CompactedBy {
+  readonly content: string
+}
+
+/** The `encrypted_content` of a provider's own summary, for the client. */
+export function sealProviderSummary(seal: SummarySeal, caller: Caller, summary: ProviderSummary): string {
+  const { maker, provider, content } = summary
+  const text = JSON.stringify({ maker, provider, content })
+  return `${PROVIDER_MARK}${seal.seal(text, [...ownerOf(caller), OF_PROVIDERS])}`
+}
+
 function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
   return [organizationId, workspaceId ?? '']
 }
 
 /**
- * The request with messages in the place of sealed summaries; null where it has none.
+ * The request with messages in the place of sealed summaries, and with those of providers as these know them; null where
+ * it has none.
  * @throws GatewayError `invalid_request` for one that does not open
  */
 export function withOpenSummaries(
@@ -61,10 +80,18 @@ export function withOpenSummaries(
   if (typeof input === 'string' || !input.some(({ type }) => type === 'compaction')) return null
   let items: InputItem[] = []
   for (const [at, item] of input.entries()) {
-    const summary =
-      item.type === 'compaction' && !isOfMessages(item)
-        ? openSummary(item.encrypted_content, at, caller, seal)
-        : null
+    if (item.type !== 'compaction' || isOfMessages(item) || isOpen(item)) {
+      items.push(item)
+      continue
+    }
+    const { encrypted_content: content } = item
+    // A provider has failed to make it: all that was said before still stands.
+    if (content === '') continue
+    if (content.startsWith(PROVIDER_MARK)) {
+      items.push(openProviderSummary(item, at, caller, seal))
+      continue
+    }
+    const summary = openSummary(content, at, caller, seal)
     if (summary === null) {
       items.push(item)
       continue
@@ -80,6 +107,11 @@ function isOfMessages(item: InputItem): boolean {
   return isObject((item as { readonly native?: unknown }).native)
 }
 
+/** True for one that an outer exchange has opened. */
+function isOpen(item: InputItem & NotedItem): boolean {
+  return item[COMPACTED_BY] !== undefined
+}
+
 /** Null: a provider has made it, and only that one reads it. */
 function openSummary(content: string, at: number, caller: Caller, seal: SummarySeal): Summary | null {
   const path = `input[${at}].encrypted_content`
@@ -87,18 +119,39 @@ function openSummary(content: string, at: number, caller: Caller, seal: SummaryS
     if (OF_PROVIDER.test(content)) return null
     throw new GatewayError('invalid_request', `${path}: was not made by this gateway`)
   }
-  const sealed = content.slice(MARK.length)
+  return JSON.parse(unsealed(content.slice(MARK.length), path, ownerOf(caller), seal)) as Summary
+}
+
+function openProviderSummary(
+  item: Extract<InputItem, { type: 'compaction' }>,
+  at: number,
+  caller: Caller,
+  seal: SummarySeal,
+): InputItem {
+  const sealed = item.encrypted_content.slice(PROVIDER_MARK.length)
+  const text = unsealed(sealed, `input[${at}].encrypted_content`, [...ownerOf(caller), OF_PROVIDERS], seal)
+  const { maker, provider, content } = JSON.parse(text) as ProviderSummary
+  const opened: InputItem & NotedItem = {
+    ...item,
+    encrypted_content: content,
+    [COMPACTED_BY]: { maker, provider },
+  }
+  return opened
+}
+
+/** @throws GatewayError `invalid_request` */
+function unsealed(sealed: string, path: string, owner: readonly string[], seal: SummarySeal): string {
   if (!seal.knows(sealed)) {
     throw new GatewayError(
       'invalid_request',
       `${path}: its encryption key is no longer in use: compact again`,
     )
   }
-  const text = seal.open(sealed, ownerOf(caller))
+  const text = seal.open(sealed, owner)
   if (text === null) {
     throw new GatewayError('invalid_request', `${path}: was made in another workspace, or was changed`)
   }
-  return JSON.parse(text) as Summary
+  return text
 }
 
 /** Items that hold for the whole conversation, whatever is said in it. */
@@ -142,6 +195,22 @@ export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
     stream: false,
     ...(hasTools ? { tool_choice: 'none' as const } : {}),
   }
+}
+
+/**
+ * The sealed item of a provider's own summary; null: the model was asked for one in words.
+ * @throws GatewayError `provider_unavailable` where the provider has failed
+ */
+export function providerSummaryIn({ output }: ResponseResource): SummaryItem | null {
+  const item = output.find(({ type }) => type === 'compaction') as Partial<SummaryItem> | undefined
+  if (item === undefined) return null
+  const { id = `cmp_${randomText(24)}`, encrypted_content: content = '' } = item
+  if (content === '')
+    throw new GatewayError(
+      'provider_unavailable',
+      'The provider did not finish the summary of the conversation',
+    )
+  return { type: 'compaction', id, encrypted_content: content }
 }
 
 /** The summary that a model has written. @throws GatewayError `provider_unavailable` where it is none */

@@ -10,7 +10,6 @@ import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
 import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
 import type { WireRequest } from '../formats/format.ts'
-import type { Quota } from '../limits/quota.ts'
 import {
   type EmbeddingsRequest,
   type EmbeddingsResult,
@@ -26,6 +25,7 @@ import {
   EMBEDDING_ESTIMATES,
   embeddingDemand,
   type Ledger,
+  type ReserveDeps,
   reserve,
   toResponseUsage,
 } from './accounting/account.ts'
@@ -55,12 +55,11 @@ export type EmbeddingsOutcome = (
   | Extract<Outcome, { answered: false }>
 ) & { readonly summary: ExchangeSummary }
 
-export interface EmbedDeps extends ModelCallDeps, RankDeps {
+export interface EmbedDeps extends ModelCallDeps, Omit<RankDeps, 'quota'>, ReserveDeps {
   readonly clock: Clock
   readonly ledger: Ledger
   readonly byokFeePercent: number
   readonly region: string
-  readonly quota: Quota
   readonly guard: Guard
 }
 
@@ -202,10 +201,10 @@ function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: s
 }
 
 /** Reserves the cost by the limits of the caller. */
-function admit({ quota }: EmbedDeps, exchange: EmbeddingsExchange) {
-  if (!quota.limits(exchange.caller)) return SKIPPED
+function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  if (!deps.quota.limits(exchange.caller)) return SKIPPED
   const { bill, prompt, candidates } = exchange
-  return reserve(quota, exchange, embeddingDemand(prompt, candidates, bill.priceFactor))
+  return reserve(deps, exchange, embeddingDemand(prompt, candidates, bill.priceFactor))
 }
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {

@@ -7,12 +7,11 @@ import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
-import type { Quota } from '../limits/quota.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, demandOf, type Ledger, reserve } from './accounting/account.ts'
+import { account, demandOf, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
 import { noteCalls } from './attempt/call-faults.ts'
 import { collecting } from './attempt/collection.ts'
@@ -54,7 +53,13 @@ export interface Gateway {
   count(call: ClientRequest): Promise<TokenCount>
 }
 
-export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, StoredFilesDeps, SummariesDeps {
+export interface GatewayDeps
+  extends TurnsDeps,
+    ServerToolDeps,
+    ToolWaysDeps,
+    StoredFilesDeps,
+    SummariesDeps,
+    ReserveDeps {
   readonly catalog: Catalog
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
@@ -64,7 +69,6 @@ export interface GatewayDeps extends TurnsDeps, ServerToolDeps, ToolWaysDeps, St
   /** The place of this gateway. */
   readonly region: string
   readonly stickiness: Stickiness
-  readonly quota: Quota
   readonly plugins: PluginChains
   readonly guard: Guard
   /** Absent: every request goes the general way. */
@@ -159,7 +163,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
       // Without their work, but routing must know what they will make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
-      await admit(deps, exchange)
+      await admit({ ...deps, reservationWait: undefined }, exchange)
       return exchange.candidates[0] ?? null
     } finally {
       exchange.reservation?.settle({ cost: 0, isByok: false, tokens: 0 })
@@ -300,12 +304,13 @@ function pin(_: GatewayDeps, exchange: RunningExchange): void {
 }
 
 /** Reserves the estimated cost by the limits of the caller. */
-function admit({ quota, visibleStreams }: GatewayDeps, exchange: RunningExchange) {
+function admit(deps: GatewayDeps, exchange: RunningExchange) {
+  const { quota, visibleStreams } = deps
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
   const { bill, prompt, candidates, plugins } = exchange
   exchange.trust = visibleStreams.trustOf(exchange.caller.keyHash)
   return reserve(
-    quota,
+    deps,
     exchange,
     demandOf(prompt, candidates, exchange.trust, plugins?.maxCalls, bill.priceFactor),
   )

@@ -4,7 +4,17 @@
  */
 
 import type { AskAs } from '../exchange/exchange.ts'
+import type { Format } from '../formats/format.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
+import { COMPACTS } from '../protocol/request-notes.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import {
+  type CompactionMode,
+  type Endpoint,
+  type FormatName,
+  makesEmbeddings,
+  textFormat,
+} from '../providers/provider.ts'
 import {
   newestItems,
   type SummarySeal,
@@ -16,6 +26,7 @@ import {
   withOpenSummaries,
   withoutThreshold,
 } from './compaction.ts'
+import { namedModel } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
 import { SKIPPED } from './stages.ts'
 
@@ -29,6 +40,18 @@ export interface Summaries {
   readonly askAs: AskAs
   /** Tokens of a request, about. */
   readonly inputTokens: (request: ResponsesRequest) => number
+  /** Of providers whose row says nothing. */
+  readonly mode: CompactionMode
+}
+
+type Formats = Readonly<Record<FormatName, Format>>
+
+/** True if the provider of the endpoint sums conversations up itself. */
+export function compactsItself(endpoint: Endpoint, formats: Formats, mode: CompactionMode): boolean {
+  const { compaction } = formats[textFormat(endpoint)]
+  if (compaction === undefined) return false
+  const row = endpoint.compaction ?? endpoint.provider.compaction
+  return row === undefined ? compaction.bySetting && mode === 'provider' : row === 'provider'
 }
 
 /** A long conversation is read and summed up within this time. */
@@ -41,15 +64,25 @@ export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExc
   if (opened !== null) exchange.prompt = opened
 }
 
-/** Puts a summary in the place of a conversation that has become longer than its caller wants. */
+/**
+ * Puts a summary in the place of a conversation that has become longer than its caller wants, or notes the wish for one
+ * where every provider of the model makes it itself.
+ */
 export function sumUpIfLong(
-  { summaries }: SummariesDeps,
+  { summaries, catalog, formats }: SummariesDeps & { readonly catalog: Catalog; readonly formats: Formats },
   exchange: RunningExchange,
 ): typeof SKIPPED | Promise<void> {
   const threshold = summaries === undefined ? null : thresholdOf(exchange.prompt)
   if (summaries === undefined || threshold === null) return SKIPPED
   exchange.prompt = withoutThreshold(exchange.prompt)
   const { prompt } = exchange
+  const model = namedModel(prompt.model ?? prompt.models?.[0] ?? '', catalog, prompt.reasoning?.mode)?.model
+  if (model !== undefined && !makesEmbeddings(model)) {
+    if (model.endpoints.every(endpoint => compactsItself(endpoint, formats, summaries.mode))) {
+      exchange.prompt = { ...prompt, [COMPACTS]: { threshold } } as ResponsesRequest
+      return SKIPPED
+    }
+  }
   const newest = summaries.inputTokens(prompt) <= threshold ? null : newestItems(prompt)
   return newest === null ? SKIPPED : sumUp(summaries, exchange, newest)
 }

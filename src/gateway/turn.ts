@@ -4,6 +4,7 @@ import type { AttemptRecord, Finish } from '../exchange/exchange.ts'
 import type { Format, WireRequest } from '../formats/format.ts'
 import type { PicoUsd } from '../money.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import { COMPACTS, type NotedRequest } from '../protocol/request-notes.ts'
 import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
 import type { ToolPlace } from '../tools/tool.ts'
 import { admitCall, type CallTerms } from './accounting/account.ts'
@@ -19,10 +20,13 @@ import { OutputGuard } from './guard/guard.ts'
 import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/rank.ts'
 import type { RunningExchange } from './running.ts'
+import { compactsItself, type Summaries } from './summaries.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   /** Absent: signatures of calls that clients leave out are lost. */
   readonly callSeals?: CallSeals
+  /** Absent: summaries that providers make leave as they are, and no provider is asked for one. */
+  readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
 }
@@ -201,6 +205,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
       calls,
       fitted,
       learn,
+      summaries: deps.summaries?.seal,
     })
     answer.follow(attempt)
     if (calls !== null) this.answerTarget = target
@@ -222,12 +227,22 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   /** The terms, with the output that the caller's limits allow; null: nothing. */
+  #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
+    const { formats, summaries } = this.deps
+    const wish = prompt[COMPACTS]
+    const usual = formats[textFormat(endpoint)]
+    if (usual.variant !== undefined) return usual.variant(prompt, this.exchange.dialect, endpoint) ?? usual
+    if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
+      return usual
+    return usual.compaction?.format(wish.threshold) ?? usual
+  }
+
   #admit(
     candidate: RouteCandidate,
     prompt: ResponsesRequest,
     calls: ToolCalls | null,
   ): TurnTerms | null | Promise<TurnTerms | null> {
-    const format = this.deps.formats[textFormat(candidate.endpoint)]
+    const format = this.#formatFor(candidate, prompt)
     const allowance = this.exchange.reservation?.allowance ?? null
     // A plain request has no tools, and most have no limit.
     if (allowance === null && this.exchange.plan !== null)
@@ -281,11 +296,11 @@ function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provi
 
 /** Null unless both sides speak a dialect, and the content may pass unread. */
 function lessonsOf(
-  { dialect }: Format,
+  { dialect, framing }: Format,
   relays: DialectName,
   { answer, guarding }: RunningExchange,
   { provider }: Endpoint,
 ): LearnFrame | null {
-  if (guarding?.reply != null || dialect === null || answer.cites) return null
+  if (guarding?.reply != null || dialect === null || answer.cites || framing(true) !== 'sse') return null
   return provider.quirks.includes('no-relay') ? null : lessonsFor(dialect, relays)
 }

@@ -2,7 +2,7 @@
  * Content that only its provider can read: encrypted reasoning, and signatures of thoughts and calls. It is marked with
  * its maker (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other
  * way it is left out, because others refuse it. Content without a mark was not made through this gateway, and goes on
- * as it came. Pure.
+ * as it came, but for signatures of thoughts that no provider can have made. Pure.
  */
 import type { InputItem } from './items.ts'
 import { isObject } from './json/schema.ts'
@@ -66,7 +66,28 @@ export function lastMaker(input: readonly InputItem[]): string | null {
   return null
 }
 
-/** The items as their maker knows them; what others have sealed is left out. The same list where nothing is marked. */
+/**
+ * Providers sign by base64 of some hundred bytes at least. Shorter ones, sealed thoughts of OpenAI, and the words that
+ * clients put in the place of a signature, would have the whole request refused.
+ */
+const SIGNATURE = /^(?!gAAAAA)(?=[A-Za-z0-9+/_=-]{40,}$)/
+
+function isSigned(item: Fields, value: string): boolean {
+  return item['type'] !== 'reasoning' || SIGNATURE.test(value)
+}
+
+/** True if the items are not the same to every provider: something is marked, or signed by nobody. */
+export function holdsSealed(input: readonly InputItem[]): boolean {
+  for (let at = 0; at < input.length; at++) {
+    const item = input[at] as unknown as Fields
+    const { signature, encrypted_content: encrypted } = item
+    if (typeof signature === 'string' && (isMarked(signature) || !isSigned(item, signature))) return true
+    if (typeof encrypted === 'string' && isMarked(encrypted)) return true
+  }
+  return false
+}
+
+/** The items as their maker knows them; what others have sealed is left out. The same list where nothing changes. */
 export function openedFor(input: readonly InputItem[], maker: string): readonly InputItem[] {
   let copy: InputItem[] | null = null
   for (let at = 0; at < input.length; at++) {
@@ -83,7 +104,14 @@ function opensItem(item: Fields, maker: string): Fields {
   let opened = item
   for (const name of SEALS) {
     const value = item[name]
-    if (typeof value !== 'string' || !isMarked(value)) continue
+    if (typeof value !== 'string') continue
+    if (!isMarked(value)) {
+      if (name === 'signature' && !isSigned(item, value)) {
+        const { signature: _, ...unsigned } = opened
+        opened = unsigned
+      }
+      continue
+    }
     const { [name]: _, ...rest } = opened
     if (makerIn(value) !== maker) opened = rest
     else if (value.startsWith(MARK)) opened = { ...rest, [name]: valueIn(value) }

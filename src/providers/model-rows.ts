@@ -65,6 +65,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
     drawsImages: model.outputModalities?.includes('image') ?? false,
     ...(row.thinks === false ? { thinks: false as const } : {}),
     ...(model.promptCaching === undefined ? {} : { promptCaching: model.promptCaching }),
+    ...(model.compaction === undefined ? {} : { compaction: model.compaction }),
     supportedParameters: row.supportedParameters === undefined ? null : new Set(row.supportedParameters),
   }
 }

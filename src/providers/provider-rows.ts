@@ -98,6 +98,7 @@ function providerOf(
       hosts: row.hosts,
       authors: row.authors,
       promptCaching: row.promptCaching,
+      compaction: row.compaction,
       propagateTrace: row.propagateTrace,
     }),
     slug: row.slug,

@@ -92,6 +92,7 @@ export interface DataPolicy {
  * - `no-user`: refuses `user`
  * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
  * - `counts-contents`: counts tokens of the parts of a request, not of a whole one
+ * - `raw-predict`: speaks the Messages API by `rawPredict` and `streamRawPredict` of Vertex
  * - `simulated`: answers of its models are made up; simulated searches are for them alone
  * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
@@ -118,6 +119,7 @@ export const QUIRKS = [
   'no-relay',
   'no-native-tools',
   'counts-contents',
+  'raw-predict',
   'simulated',
   'output-dimension',
   'input-type',
@@ -134,6 +136,10 @@ export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 /** `auto`: the gateway sets cache marks of its own where they pay and the caller sets none. */
 export const PROMPT_CACHING = ['auto', 'off'] as const
 export type PromptCaching = (typeof PROMPT_CACHING)[number]
+
+/** `provider`: where the provider can, it sums a conversation up itself; `own`: its model is asked for a summary. */
+export const COMPACTION_MODES = ['own', 'provider'] as const
+export type CompactionMode = (typeof COMPACTION_MODES)[number]
 
 /** The auth scheme of a format, for providers without one of their own. */
 export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
@@ -213,6 +219,8 @@ export interface Provider {
   readonly onAbort: AbortPolicy
   /** Absent: as the setting says. */
   readonly promptCaching?: PromptCaching
+  /** Absent: as the setting says. */
+  readonly compaction?: CompactionMode
   /** True: it gets the caller's `tracestate`. Absent: false. */
   readonly propagateTrace?: boolean
   /** Absent: directly, unless the environment names a proxy. */
@@ -306,6 +314,8 @@ export interface Endpoint {
   readonly thinks?: false
   /** Absent: as its provider. */
   readonly promptCaching?: PromptCaching
+  /** Absent: as its provider. */
+  readonly compaction?: CompactionMode
   /** Names of supported request parameters; null for all. */
   readonly supportedParameters: ReadonlySet<string> | null
 }
@@ -366,6 +376,11 @@ export interface OutgoingKey {
   readonly upstreamModel?: string
   /** Headers that go with the key; no secrets. */
   readonly headers?: Readonly<Record<string, string>>
+  /**
+   * Of a key with several resources: how many of them there are, and a note that this one has failed, so that another one
+   * is asked next time. Absent: there is one.
+   */
+  readonly resources?: { readonly count: number; failed(): void }
 }
 
 /** The auth scheme for a caller's own key. A provider without auth for the service's requests still accepts one. */

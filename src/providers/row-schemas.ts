@@ -4,6 +4,7 @@ import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '..
 import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
+  COMPACTION_MODES,
   DATA_REGIONS,
   EMBEDDINGS_FORMAT_NAMES,
   FORMAT_NAMES,
@@ -122,6 +123,10 @@ export const ProviderSchema = Type.Object(
       'share of the catalogue price that is charged for requests run by the batch service; default: `"0.5"`',
     ),
     promptCaching: field(oneOf(PROMPT_CACHING), 'overrides the setting `promptCaching` for this provider'),
+    compaction: field(
+      oneOf(COMPACTION_MODES),
+      '`provider`: it [sums conversations up itself](inference.md#compaction), if its format is `openai-responses` or `anthropic-messages`; overrides the setting `compaction` for this provider',
+    ),
     propagateTrace: field(
       Type.Boolean(),
       "true: the caller's `tracestate` goes to the provider beside [`traceparent`](tracing.md); default: false",
@@ -238,6 +243,10 @@ export const ModelSchema = Type.Object(
     promptCaching: field(
       oneOf(PROMPT_CACHING),
       'as the setting `promptCaching`, for this model; default: as its provider',
+    ),
+    compaction: field(
+      oneOf(COMPACTION_MODES),
+      'as `compaction` of a provider, for this model; default: as its provider',
     ),
     endpoints: required(
       Type.Array(EndpointSchema, { minItems: 1 }),

@@ -4,6 +4,7 @@
  * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
  */
 import { isObject } from '../protocol/json/schema.ts'
+import { CONTINUES } from '../protocol/request-notes.ts'
 
 /** Bytes of one socket. */
 export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024
@@ -188,16 +189,19 @@ function itemsOf(input: unknown): readonly unknown[] {
   return input == null ? [] : [{ type: 'message', role: 'user', content: input }]
 }
 
-/** The body with the conversation that it continues before its own items. `parse`: of JSON, within its bounds. */
+/**
+ * The body with the conversation that it continues before its own items, and a note of its id. `parse`: of JSON, within
+ * its bounds.
+ */
 export function withEarlier(
   body: Readonly<Record<string, unknown>>,
-  { parts }: Continued,
+  { id, parts }: Continued,
   parse: (bytes: Uint8Array) => unknown,
 ): Record<string, unknown> {
   const items: unknown[] = []
   for (const part of parts) for (const item of parse(part) as readonly unknown[]) items.push(item)
   for (const item of itemsOf(body['input'])) items.push(item)
-  return { ...body, input: items }
+  return { ...body, input: items, [CONTINUES]: id }
 }
 
 /** The lane that a message names; NO_LANE where it names none, or is no JSON. */

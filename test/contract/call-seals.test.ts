@@ -3,6 +3,9 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
+import { createKey } from '../../src/access/api-key.ts'
+import { systemClock } from '../../src/clock.ts'
+import { openStore } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'
 
 type Fields = Record<string, unknown>
@@ -80,10 +83,10 @@ t.beforeEach(() => {
   away.clear()
 })
 
-async function post(t: Test, path: string, body: Fields): Promise<Response> {
+async function post(t: Test, path: string, body: Fields, apiKey = gateway.apiKey): Promise<Response> {
   const reply = await fetch(`${gateway.url}${path}`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model: 'acme/gem', ...body }),
   })
   t.equal(reply.status, 200, path)
@@ -94,8 +97,8 @@ const PARAMETERS = { type: 'object', properties: {} }
 const TOOLS = [{ type: 'function', function: { name: 'look', parameters: PARAMETERS } }]
 
 /** One turn of a client of the Chat Completions API that keeps calls and nothing else. */
-async function chatTurn(t: Test, messages: Fields[], stream: boolean): Promise<void> {
-  const reply = await post(t, '/chat/completions', { messages, tools: TOOLS, stream })
+async function chatTurn(t: Test, messages: Fields[], stream: boolean, apiKey?: string): Promise<void> {
+  const reply = await post(t, '/chat/completions', { messages, tools: TOOLS, stream }, apiKey)
   const tool_calls: Fields[] = []
   if (stream) {
     for (const line of (await reply.text()).split('\n')) {
@@ -151,6 +154,23 @@ t.test('another account gets the filler, and never the signature', async t => {
   away.add('one')
   await chatTurn(t, messages, false)
   t.equal(asked.at(-1)?.account, 'two')
+  t.same(signaturesIn(asked.at(-1)?.body ?? {}), [FILLER])
+  t.notMatch(JSON.stringify(asked.at(-1)), /-of-one|gwm1/)
+})
+
+t.test('another workspace of the organization gets the filler', async t => {
+  const { key, record } = createKey({
+    kind: 'inference',
+    name: 'other',
+    clock: systemClock,
+    workspaceId: 'ws_other',
+  })
+  const store = await openStore(gateway.storageUrl)
+  await store.keys.add(record)
+  await store.close()
+  const messages: Fields[] = [{ role: 'user', content: 'Look' }]
+  await chatTurn(t, messages, false)
+  await chatTurn(t, messages, false, key)
   t.same(signaturesIn(asked.at(-1)?.body ?? {}), [FILLER])
   t.notMatch(JSON.stringify(asked.at(-1)), /-of-one|gwm1/)
 })

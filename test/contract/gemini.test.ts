@@ -211,7 +211,7 @@ t.test('a real signature of a call goes back to its place', async t => {
     {
       role: 'model',
       parts: [
-        { text: 'Let me see', thoughtSignature: 'dGV4dA==' },
+        { text: 'Let me see', thoughtSignature: `${'dGV4dA'.repeat(10)}==` },
         { functionCall: { name: 'get', args: { a: 1 }, id: 'c1' }, thoughtSignature: 'Y2FsbA==' },
       ],
     },
@@ -301,6 +301,25 @@ t.test('citations and searches of any provider are grounding', async t => {
       `${format} ${name}`,
     )
   }
+})
+
+t.test('prompts of the tools of a provider are told apart, and are part of the whole', async t => {
+  replay.next.push(goldenReply('google-gemini', 'usage-in-every-chunk'))
+  const reply = await post('/v1beta/models/replay/google-gemini:streamGenerateContent', { contents: HELLO })
+  const chunks = (await reply.json()) as { usageMetadata?: Loose }[]
+  t.match(chunks.at(-1)?.usageMetadata, {
+    promptTokenCount: 10,
+    toolUsePromptTokenCount: 4,
+    cachedContentTokenCount: 6,
+    candidatesTokenCount: 3,
+    thoughtsTokenCount: 2,
+    totalTokenCount: 19,
+  })
+  replay.next.push(goldenReply('google-gemini', 'usage-in-every-chunk'))
+  const own = await gateway.respond({ model: 'replay/google-gemini', input: 'Hello', stream: true })
+  const told = await own.text()
+  t.match(told, /"input_tokens":14/)
+  t.notMatch(told, 'toolUse')
 })
 
 t.test('the call of a tool that the gateway ran comes back with the next turn', async t => {

@@ -196,6 +196,40 @@ t.test('signatures in the other dialects go back to their maker alone', async t 
   }
 })
 
+t.test('signatures that no provider can have made are left out, those without a mark too', async t => {
+  const thought = (signature: string) => [
+    { type: 'thinking', thinking: 'Tea, I think.', signature },
+    { type: 'text', text: 'Tea' },
+  ]
+  const REAL = `EqQBCgIYAhIM${'aB3+/'.repeat(20)}==`
+  const ask = async (signature: string) => {
+    const reply = await fetch(`${gateway.url}/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'acme/signing',
+        max_tokens: 3000,
+        messages: [
+          { role: 'user', content: 'Tea?' },
+          { role: 'assistant', content: thought(signature) },
+          { role: 'user', content: 'Sure?' },
+        ],
+      }),
+    })
+    t.equal(reply.status, 200)
+    return JSON.stringify(asked.at(-1)?.body)
+  }
+  t.match(await ask(REAL), `"signature":"${REAL}"`, 'made elsewhere, and may be real')
+  for (const signature of [
+    '',
+    'x',
+    'skip_thought_signature_validator',
+    `gAAAAAB${'a'.repeat(99)}`,
+    'é'.repeat(99),
+  ])
+    t.notMatch(await ask(signature), /thinking|"signature"/, signature)
+})
+
 t.test('a seal that a client has changed is left out or harmless', async t => {
   for (const encrypted_content of [
     'gwm1.',

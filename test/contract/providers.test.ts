@@ -98,6 +98,7 @@ const names = new Set([
   'oauth2.googleapis.com',
   'bedrock-runtime.us-east-1.amazonaws.com',
   'eu.api.openai.com',
+  'spare.services.ai.azure.com',
 ])
 const hosts = await startProviderHosts(t, [...names])
 const modelOf = (slug: string) => `p/${slug.replace('/', '-')}`
@@ -117,6 +118,16 @@ const gateway = await startGateway({
       outputModalities: ['embeddings'],
       endpoints: [{ provider: slug, upstreamModel: 'v-1' }],
     })),
+    {
+      id: 'p/claude-on-vertex',
+      endpoints: [
+        {
+          provider: 'google-vertex',
+          format: 'anthropic-messages' as const,
+          upstreamModel: 'claude@20250929',
+        },
+      ],
+    },
     { id: 'p/deployed', endpoints: [{ provider: 'azure', upstreamModel: 'm-1' }] },
   ],
 })
@@ -230,6 +241,16 @@ t.test('a service account is exchanged once, by an assertion for the address of 
   t.match(decodeJwt(assertion), { iss: ACCOUNT.client_email, aud: 'https://oauth2.googleapis.com/token' })
 })
 
+t.test('Claude on Vertex is asked in the project and the location of the account', async t => {
+  const call = await asked(t, '/responses', { model: 'p/claude-on-vertex', input: 'Hi' })
+  t.equal(
+    call?.url,
+    'https://us-central1-aiplatform.googleapis.com/v1/projects/my-project-1/locations/us-central1/publishers/anthropic/models/claude@20250929:rawPredict',
+  )
+  checkKey(t, 'google-vertex', 'token', call)
+  t.match(JSON.parse(call?.body ?? '{}'), { anthropic_version: 'vertex-2023-10-16', model: undefined })
+})
+
 t.test('a deployment of Azure is asked at its own address, with its own key', async t => {
   const call = await asked(t, '/responses', { model: 'p/deployed', input: 'Hi' })
   t.equal(call?.url, DEPLOYMENT)
@@ -273,6 +294,32 @@ t.test(
     checkKey(t, 'amazon-bedrock', 'bearer', plain)
   },
 )
+
+t.test('of several resources of an Azure key the next one is asked when one fails', async t => {
+  const resource = (resource_name: string) => ({
+    api_key: `key-of-${resource_name}-0123456789`,
+    resource_name,
+    resource_type: 'ai_foundry',
+  })
+  const key = JSON.stringify([resource('mine'), resource('spare')])
+  t.equal((await manage('PATCH', `/byok/${ids.get('azure')}`, { key })).status, 200)
+  const [mine, spare] = ['mine.services.ai.azure.com', 'spare.services.ai.azure.com'] as const
+  const ask = async () => {
+    hosts.calls.length = 0
+    const reply = await gateway.respond({ model: 'p/azure', input: 'Hi' })
+    await reply.text()
+    for (const { url, headers } of hosts.calls)
+      t.match(headers['api-key'], `key-of-${new URL(url).hostname.split('.')[0]}-`)
+    return { status: reply.status, asked: hosts.calls.map(({ url }) => new URL(url).hostname) }
+  }
+  t.same(await ask(), { status: 200, asked: [mine] })
+  hosts.failing.add(mine)
+  t.same(await ask(), { status: 200, asked: [mine, spare] })
+  t.same(await ask(), { status: 200, asked: [spare] }, 'the one that failed is avoided for a while')
+  hosts.failing.add(spare)
+  t.same(await ask(), { status: 429, asked: [spare, mine] }, 'each is asked once')
+  hosts.failing.clear()
+})
 
 t.test("a key of OpenAI with a data region goes to that region's address", async t => {
   const key = JSON.stringify({ api_key: plainKey('openai'), region: 'europe' })

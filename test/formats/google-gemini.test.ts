@@ -217,6 +217,7 @@ function reading(one: Recording) {
       outputTokens: (usage['totalTokenCount'] ?? 0) - read,
       reasoningTokens: usage['thoughtsTokenCount'] ?? 0,
       audioTokens: audioIn(chunks),
+      toolPromptTokens: usage['toolUsePromptTokenCount'] ?? 0,
     },
     model: chunks[0]?.modelVersion ?? null,
     responseId: chunks[0]?.responseId ?? null,
@@ -239,7 +240,7 @@ function facts(deltas: readonly Delta[]) {
   const searches = of('web_search_call').flatMap(item => item.action ?? [])
   const code = of('code_interpreter_call')
   const { webSearchRequests: _searches, cacheWriteTokens: _writes, ...told } = whole.usage ?? {}
-  const usage = whole.usage === null ? {} : { audioTokens: 0, ...told }
+  const usage = whole.usage === null ? {} : { audioTokens: 0, toolPromptTokens: 0, ...told }
   return {
     text: whole.text,
     thoughts: whole.reasoning,

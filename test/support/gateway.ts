@@ -49,6 +49,8 @@ export interface TestGatewayOptions {
   readonly proofKeyFile?: string
   readonly byok?: Config['byok']
   readonly docs?: Config['docs']
+  readonly compaction?: Config['compaction']
+  readonly quotas?: Config['quotas']
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly fusion?: Partial<Config['fusion']>
@@ -117,6 +119,8 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     },
     byok: options.byok ?? defaults.byok,
     docs: options.docs ?? defaults.docs,
+    compaction: options.compaction ?? defaults.compaction,
+    quotas: options.quotas ?? defaults.quotas,
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },

@@ -6,5 +6,6 @@ export const NO_SUMMARIES = {
   summaries: {
     seal: createTextSeal([{ id: 'test', secret: randomBytes(32) }], 'summaries'),
     inputTokens: () => 0,
+    mode: 'own' as const,
   },
 }

@@ -31,6 +31,8 @@ interface ProviderHosts {
   readonly tokenCalls: HostCall[]
   /** True: calls fail, with their own headers and body as the message. */
   isEchoing: boolean
+  /** Names of hosts that are overloaded. */
+  readonly failing: Set<string>
 }
 
 export const TOKEN = 'ya29.token-of-the-test-0123456789'
@@ -67,7 +69,7 @@ const REPLIES: readonly (readonly [RegExp, unknown])[] = [
     },
   ],
   [
-    /\/messages$/,
+    /\/messages$|:rawPredict$/,
     {
       id: 'msg_1',
       type: 'message',
@@ -136,6 +138,10 @@ export async function startProviderHosts(
             .end(JSON.stringify({ message, error: { message } }))
           return
         }
+        if (hosts.failing.has(host ?? '')) {
+          response.writeHead(429, { 'content-type': 'application/json' }).end('{"error":{"message":"busy"}}')
+          return
+        }
         if (path.endsWith('/converse-stream')) {
           response.writeHead(200, { 'content-type': 'application/vnd.amazon.eventstream' }).end(STREAM)
           return
@@ -173,6 +179,7 @@ export async function startProviderHosts(
     calls: [],
     tokenCalls: [],
     isEchoing: false,
+    failing: new Set(),
   }
   return hosts
 }

@@ -1,5 +1,6 @@
 /** Parts of a generateContent reply that are the same in a chunk and in a whole reply. Pure. */
 import type { HostedItem, Logprob, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import { nativeOf, TOOL_PROMPT } from '../../protocol/json/native.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 import { type CallItem, isCall } from '../chat-completions/answer.ts'
@@ -203,8 +204,10 @@ export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
 export function usageMetadata(usage: ResponseUsage): GeminiFields {
   const { input_tokens_details: read, output_tokens_details: written, cost, cost_details, is_byok } = usage
   const thoughts = written.reasoning_tokens
+  const tools = Math.min(Number(nativeOf(usage)?.[TOOL_PROMPT] ?? 0), usage.input_tokens)
   return {
-    promptTokenCount: usage.input_tokens,
+    promptTokenCount: usage.input_tokens - tools,
+    ...(tools === 0 ? {} : { [TOOL_PROMPT]: tools }),
     ...(read.cached_tokens === 0 ? {} : { cachedContentTokenCount: read.cached_tokens }),
     candidatesTokenCount: Math.max(0, usage.output_tokens - thoughts),
     ...(thoughts === 0 ? {} : { thoughtsTokenCount: thoughts }),

@@ -319,7 +319,9 @@ class CompactionBlock implements Block {
 
   stop(): void {
     const block = Object.fromEntries(this.#fields)
-    const fields = withNative({ encrypted_content: sealCompaction(block) }, { blocks: [block] })
+    // Without content it has failed, and stands for nothing.
+    const sealed = block['content'] == null && block['encrypted_content'] == null ? '' : sealCompaction(block)
+    const fields = withNative({ encrypted_content: sealed }, { blocks: [block] })
     this.#output.emit({ kind: 'close', item: this.#item, fields })
   }
 }

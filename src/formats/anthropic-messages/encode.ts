@@ -19,8 +19,8 @@ import { toolbox } from './tools.ts'
 
 /** The latest version of the API, which this format implements. */
 export const API_VERSION = '2023-06-01'
-/** The API accepts compaction blocks in the input only with this flag. */
-const COMPACTION_BETA = 'compact-2026-01-12'
+/** The API accepts compaction blocks, and makes them, only with this flag. */
+export const COMPACTION_BETA = 'compact-2026-01-12'
 
 /** The field with flags for features that are not out yet; they travel in a header. */
 const BETAS = 'betas'

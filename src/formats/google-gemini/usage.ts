@@ -31,6 +31,7 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
     cachedTokens: Math.min(count(metadata['cachedContentTokenCount']) ?? 0, inputTokens),
     cacheWriteTokens: 0,
     ...audioIn(metadata, inputTokens),
+    ...(tools === 0 ? undefined : { toolPromptTokens: Math.min(tools, inputTokens) }),
     outputTokens,
     reasoningTokens: Math.min(thoughts, outputTokens),
     webSearchRequests,

@@ -5,6 +5,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { TOOL_PROMPT, withNative } from '../../protocol/json/native.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
@@ -95,7 +96,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
   const { inputCost, outputCost, cost, isUnpriced } = total
   const charged = atFactor(cost, bill.priceFactor)
   const searches = usage.webSearchRequests + bill.searches
-  return {
+  const told: ResponseUsage = {
     ...inputOf(usage),
     output_tokens: usage.outputTokens,
     output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
@@ -120,6 +121,8 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
         }
       : {}),
   }
+  const prompts = usage.toolPromptTokens
+  return prompts === undefined ? told : withNative(told, { [TOOL_PROMPT]: prompts })
 }
 
 const NOTHING: Charge = {

@@ -59,6 +59,9 @@ export function plausibleUsage(
     cacheWriteTokens: Math.min(usage.cacheWriteTokens, inputTokens - cachedTokens),
     ...(usage.cacheWrite1hTokens === undefined ? {} : { cacheWrite1hTokens: usage.cacheWrite1hTokens }),
     ...(usage.audioTokens === undefined ? {} : { audioTokens: usage.audioTokens }),
+    ...(usage.toolPromptTokens === undefined
+      ? {}
+      : { toolPromptTokens: Math.min(usage.toolPromptTokens, inputTokens) }),
     outputTokens,
     reasoningTokens: Math.min(usage.reasoningTokens, outputTokens),
     webSearchRequests: Math.min(usage.webSearchRequests, SEARCHES),

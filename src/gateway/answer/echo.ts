@@ -3,6 +3,7 @@
  */
 import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { CONTINUES, type NotedRequest } from '../../protocol/request-notes.ts'
 import type {
   GatewayMetadata,
   ResponseErrorCode,
@@ -22,7 +23,10 @@ export interface ResponseFrame {
 }
 
 /** A response in progress, without output and usage. */
-export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): ResponseResource {
+export function echoRequest(
+  request: ResponsesRequest & NotedRequest,
+  frame: ResponseFrame,
+): ResponseResource {
   return {
     id: frame.id,
     object: 'response',
@@ -47,7 +51,7 @@ export function echoRequest(request: ResponsesRequest, frame: ResponseFrame): Re
     max_tool_calls: request.max_tool_calls ?? null,
     metadata: request.metadata ?? null,
     background: false,
-    previous_response_id: null,
+    previous_response_id: request[CONTINUES] ?? null,
     prompt_cache_key: request.prompt_cache_key ?? null,
     reasoning: request.reasoning == null ? null : echoReasoning(request.reasoning),
     safety_identifier: request.safety_identifier ?? null,

@@ -16,6 +16,7 @@ import {
 } from '../answer/answer.ts'
 import { ClientCalls, type FittedRequest } from '../calls/client-tools.ts'
 import type { ToolCalls } from '../calls/tool-calls.ts'
+import { type SummarySeal, sealProviderSummary } from '../compaction.ts'
 import { SealMarks } from '../routing/rank.ts'
 import type { RunningExchange } from '../running.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -23,9 +24,14 @@ import type { ReplyFigures } from './reply-figures.ts'
 
 export interface AnswerTargetDeps {
   readonly clock: Clock
-  readonly exchange: Pick<RunningExchange, 'request' | 'dialect' | 'watch' | 'debug' | 'removedTokens'> & {
+  readonly exchange: Pick<
+    RunningExchange,
+    'request' | 'caller' | 'dialect' | 'watch' | 'debug' | 'removedTokens'
+  > & {
     firstTokenMs: number | null
   }
+  /** Seals summaries that providers make; absent: they leave as they are. */
+  readonly summaries?: SummarySeal | undefined
   readonly answer: Answer
   /** The outcome of the reply. */
   readonly figures: Pick<ReplyFigures, 'usage'>
@@ -101,8 +107,12 @@ export class AnswerTarget implements AttemptTarget {
   }
 
   #mark(delta: Content): Content {
-    const { record, exchange } = this.#deps
-    this.#seals ??= new SealMarks(record, exchange.dialect, exchange.request)
+    const { record, exchange, summaries } = this.#deps
+    this.#seals ??= new SealMarks(
+      record,
+      exchange,
+      summaries === undefined ? null : summary => sealProviderSummary(summaries, exchange.caller, summary),
+    )
     if (delta.kind === 'open') return this.#seals.open(delta) as Content
     return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
   }

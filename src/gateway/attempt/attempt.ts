@@ -11,6 +11,7 @@ import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
+import { providerRates } from '../../upstream/failure.ts'
 import type {
   Transport,
   UpstreamCall,
@@ -172,6 +173,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { watch } = this.#exchange
     const nowMs = clock.monotonicMs()
     this.#record.status = head.status
+    // Limits of the gateway's own account are nobody's business.
+    if (this.#record.credential !== null) this.#tellRates(head)
     const { span } = this.#record
     if (span !== undefined) span.headMs = nowMs
     this.#awaited = span ?? null
@@ -181,6 +184,11 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((nowMs - this.#sentMs) / 1000)
     }
     this.reader.head(head)
+  }
+
+  #tellRates({ status, headers }: UpstreamHead): void {
+    const rates = status < 300 ? providerRates(headers) : null
+    if (rates !== null) this.#exchange.rates?.tellProviderRates(rates)
   }
 
   onData(chunk: Buffer, isLast = false): void {

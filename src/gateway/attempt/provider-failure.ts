@@ -37,6 +37,7 @@ export function refusalIn(
     secrets: secretsOf(record),
     providerName: record.endpoint.provider.name,
     keyOwner: keyOwner(record),
+    isOwnKey: record.credential !== null,
   })
 }
 

@@ -9,9 +9,10 @@ import type { Format, WireRequest } from '../../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { takeList } from '../../protocol/json/raw-list.ts'
-import { lastMaker, openedFor } from '../../protocol/makers.ts'
+import { holdsSealed, openedFor } from '../../protocol/makers.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../../providers/address.ts'
+import { API_OF_FORMAT } from '../../providers/format-apis.ts'
 import {
   type Endpoint,
   type OutgoingKey,
@@ -146,7 +147,7 @@ export class ProviderRequests {
   }
 
   #urlOf({ endpoint, providerKey }: AttemptRecord, path: string): URL {
-    if (providerKey?.callUrl !== undefined) return new URL(providerKey.callUrl)
+    if (providerKey?.callUrl !== undefined) return deploymentUrl(providerKey.callUrl, path, endpoint)
     if (providerKey?.baseUrl !== undefined) return new URL(providerKey.baseUrl + path)
     const known = this.#urls.get(endpoint) ?? new Map<string, URL>()
     let url = known.get(path)
@@ -158,10 +159,18 @@ export class ProviderRequests {
   }
 }
 
+/** Another call of the API than the usual one, whose address the deployment has. */
+function deploymentUrl(address: string, path: string, { format }: Endpoint): URL {
+  const url = new URL(address)
+  const usual = API_OF_FORMAT[format].deploymentPath
+  if (usual !== null && path.startsWith(`${usual}/`)) url.pathname += path.slice(usual.length)
+  return url
+}
+
 /** The prompt as this provider may see it: without what others have sealed. */
 function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
   const { input } = prompt
-  if (typeof input === 'string' || lastMaker(input) === null) return prompt
+  if (typeof input === 'string' || !holdsSealed(input)) return prompt
   return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }
 }
 

@@ -8,6 +8,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { Pins } from '../../pins/pins.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import { isMarked } from '../../protocol/makers.ts'
+import type { Caller } from '../../protocol/records.ts'
 import type { FormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 
@@ -37,7 +38,7 @@ export class CallSeals {
       const { type, call_id, signature } = item
       if (type !== 'function_call' || typeof call_id !== 'string' || typeof signature !== 'string') continue
       if (!isMarked(signature) || signature.length > SEAL_MAX_CHARS) continue
-      this.#pins.set(keyOf(caller.organizationId, call_id), signature, KEPT_MS, caller.keyHash)
+      this.#pins.set(keyOf(caller, call_id), signature, KEPT_MS, caller.keyHash)
     }
   }
 
@@ -52,8 +53,8 @@ export class CallSeals {
       if (id !== null) calls.push(id)
     }
     if (calls.length === 0) return null
-    const { organizationId } = exchange.caller
-    const kept = calls.map(id => this.#pins.get(keyOf(organizationId, id)))
+    const { caller } = exchange
+    const kept = calls.map(id => this.#pins.get(keyOf(caller, id)))
     if (kept.some(isPending))
       return Promise.all(kept).then(seals => this.#fill(exchange, input, calls, seals))
     this.#fill(exchange, input, calls, kept as readonly (string | null)[])
@@ -88,7 +89,7 @@ function unsignedCall({ type, call_id, signature, native }: Fields): string | nu
   return isSigned ? null : call_id
 }
 
-/** Has the organization, so that no two share a signature. */
-function keyOf(organizationId: string, callId: string): string {
-  return hash('sha256', JSON.stringify(['call seal', organizationId, callId]), 'base64')
+/** Has the workspace, so that no two share a signature. */
+function keyOf({ organizationId, workspaceId }: Caller, callId: string): string {
+  return hash('sha256', JSON.stringify(['call seal', organizationId, workspaceId, callId]), 'base64')
 }

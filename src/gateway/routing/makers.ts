@@ -1,10 +1,10 @@
 /** Labels encrypted provider content in a reply with the provider that can read it. One for each attempt. Hot path. */
 import { hash } from 'node:crypto'
-import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import type { Delta } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { marked, SEALED_BY } from '../../protocol/makers.ts'
-import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import type { CompactedBy } from '../../protocol/request-notes.ts'
 
 const TAG_LENGTH = 10
 
@@ -14,14 +14,25 @@ export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | '
   return hash('sha256', `${endpoint.provider.slug}\n${id}`, 'base64url').slice(0, TAG_LENGTH)
 }
 
+/** Seals the content of a provider's own summary. */
+type SealSummary = (summary: CompactedBy & { readonly content: string }) => string
+
 export class SealMarks {
   readonly #record: AttemptRecord
   /** The client may keep nothing of a thought but its seal. */
   readonly #sealsThoughts: boolean
   readonly #thoughts = new Set<number>()
+  /** Seals summaries that providers make; null: the client gets them as its provider's API has them. */
+  readonly #seal: SealSummary | null
+  #summary = -1
 
-  constructor(record: AttemptRecord, dialect: DialectName, { include }: Pick<ResponsesRequest, 'include'>) {
+  constructor(
+    record: AttemptRecord,
+    { dialect, request: { include } }: Pick<Exchange, 'dialect' | 'request'>,
+    seal: SealSummary | null,
+  ) {
     this.#record = record
+    this.#seal = DIALECT_ABILITIES[dialect].compacts ? seal : null
     this.#sealsThoughts =
       DIALECT_ABILITIES[dialect].thoughtsInSeals === true &&
       include?.includes('reasoning.encrypted_content') === true
@@ -30,6 +41,10 @@ export class SealMarks {
   open(delta: Extract<Delta, { kind: 'open' }>): Delta {
     const { start, item } = delta
     if (start.type === 'reasoning') this.#thoughts.add(item)
+    if (start.type === 'hosted' && start.item.type === 'compaction' && this.#seal !== null) {
+      this.#summary = item
+      return { ...delta, start: { ...start, item: { ...start.item, encrypted_content: '' } } }
+    }
     if (start.type !== 'function_call' || start.extra === null) return delta
     const extra = marked(start.extra, makerOf(this.#record))
     return extra === start.extra ? delta : { ...delta, start: { ...start, extra } }
@@ -37,6 +52,7 @@ export class SealMarks {
 
   close(delta: Extract<Delta, { kind: 'close' }>): Delta {
     const { item, fields } = delta
+    if (item === this.#summary && fields !== null) return this.#sealed(delta, fields)
     if (fields === null || !this.#thoughts.has(item)) return delta
     const maker = makerOf(this.#record)
     const { signature, encrypted_content: encrypted } = fields
@@ -44,5 +60,17 @@ export class SealMarks {
       this.#sealsThoughts && typeof signature === 'string' && signature !== '' && encrypted == null
     const told = marked(fields, maker)
     return { ...delta, fields: isWhole ? { ...told, [SEALED_BY]: { maker, signature } } : told }
+  }
+
+  /** A summary that a provider has made: nobody but the workspace can send it, and nobody but the provider reads it. */
+  #sealed(
+    delta: Extract<Delta, { kind: 'close' }>,
+    { native: _, ...fields }: Readonly<Record<string, unknown>>,
+  ): Delta {
+    const { encrypted_content: content } = fields
+    if (this.#seal === null || typeof content !== 'string' || content === '') return { ...delta, fields }
+    const provider = this.#record.endpoint.provider.name
+    const summary = { maker: makerOf(this.#record), provider, content }
+    return { ...delta, fields: { ...fields, encrypted_content: this.#seal(summary) } }
   }
 }

@@ -1,15 +1,18 @@
 /** Ranking: lists the candidates of a request in the order in which they are tried. The door of this room. Hot path. */
 import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
+import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
 import type { Count } from '../../metrics/series.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { InputItem } from '../../protocol/items.ts'
 import { lastMaker } from '../../protocol/makers.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../../protocol/request-notes.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { makesEmbeddings } from '../../providers/provider.ts'
 import { isPending, whenReady } from '../../ready.ts'
@@ -36,6 +39,7 @@ export {
 export { lastError, type RouteCandidate } from './candidate.ts'
 export { namesProvider } from './filters.ts'
 export { makerOf, SealMarks } from './makers.ts'
+export { type NamedModel, namedModel } from './names.ts'
 export { fitRequest, honours, PARAMETER_NAMES } from './parameters.ts'
 export { type Prefix, Prefixes } from './prefixes.ts'
 export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
@@ -139,7 +143,8 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
         ...routing.measures,
       }
       const terms = routing.terms(caller)
-      const { candidates: ranked, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
+      const { candidates: all, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
+      const ranked = readersOnly(all, prompt)
       const found =
         exchange.batch === undefined
           ? deps.stickiness.order(exchange, ranked, terms.nowMs)
@@ -243,6 +248,30 @@ function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequ
   if (reader === undefined) return candidates
   const first = candidates.findIndex(each => areAlike(each, reader))
   return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, reader)
+}
+
+/**
+ * The candidates that can read the summaries of the conversation that a provider has made.
+ * @throws GatewayError `service_unavailable` where none can
+ */
+function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candidates {
+  if (typeof input === 'string') return candidates
+  let left = candidates
+  for (let at = 0; at < input.length; at++) {
+    const item = input[at] as InputItem & NotedItem
+    const made = item.type === 'compaction' ? item[COMPACTED_BY] : undefined
+    if (made === undefined) continue
+    left = left.filter(candidate => makerOf(candidate) === made.maker)
+    if (left.length === 0) throw noReader(at, made)
+  }
+  return left
+}
+
+function noReader(at: number, { provider }: CompactedBy): GatewayError {
+  return new GatewayError(
+    'service_unavailable',
+    `input[${at}].encrypted_content: only ${provider} can read this summary, with the credential that made it, and this request cannot go there. Send the conversation itself, and compact it again`,
+  )
 }
 
 /** Counts why the first candidate is the first. */

@@ -7,6 +7,7 @@ import { ToolPermissions } from '../../access/tool-permissions.ts'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { CredentialCatalog } from '../../credentials/catalog.ts'
+import { FailedTargets } from '../../credentials/failed-targets.ts'
 import { OpenedKeys } from '../../credentials/opened.ts'
 import { OutgoingKeys } from '../../credentials/outgoing-key.ts'
 import { createTextSeal } from '../../credentials/sealed-text.ts'
@@ -38,6 +39,7 @@ import type { Invalidation } from '../../invalidation/bus.ts'
 import type { Counters } from '../../limits/counters.ts'
 import { createQuota, type HoldingQuota } from '../../limits/quota.ts'
 import { RequestRate } from '../../limits/request-rate.ts'
+import { ReservationWait } from '../../limits/reservation-wait.ts'
 import { SharedCounters } from '../../limits/shared-counters.ts'
 import { createSpending } from '../../limits/spending.ts'
 import type { Log } from '../../log/log.ts'
@@ -130,6 +132,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   })
   const summaries: Summaries = {
     seal: createTextSeal(options.vaultKeys, 'summaries'),
+    mode: config.compaction,
     askAs,
     inputTokens: inputTokensOf,
   }
@@ -253,11 +256,13 @@ function sharedDeps(
     providerKeys: new OutgoingKeys(ownKeys, {
       signer: (access, place) => awsSigner(clock, access, place),
       token: (account, place) => base.tokens.token(account, place),
+      failedTargets: new FailedTargets(clock),
     }),
     byokFeePercent: config.byok.feePercent,
     region: config.region,
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins),
+    reservationWait: new ReservationWait(clock),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),
     retries: new RetryBudget(),

@@ -1,0 +1,100 @@
+/**
+ * The Messages API in clouds: Claude on Vertex (`rawPredict`), and by InvokeModel of Bedrock. Each has the model in the
+ * path, a version of its own in the body, and takes only some betas and fields. Pure.
+ */
+import type { Endpoint } from '../../providers/provider.ts'
+import { inexpressible } from '../failure.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { filled } from '../json.ts'
+import { encodeMessages } from './encode.ts'
+
+const BETAS = 'anthropic-beta'
+
+export interface Cloud {
+  /** The value of `anthropic_version`. */
+  readonly version: string
+  /** @throws GatewayError `unprocessable` for a name that cannot be part of a path */
+  path(model: string, stream: boolean): string
+  /** Betas that it takes, by the beginnings of their names. It refuses all others. */
+  readonly betas: readonly string[]
+  /** True: the betas are a list in the body, else a header. */
+  readonly betasInBody: boolean
+  /** Fields that it does not take, beside the model. */
+  readonly without: readonly string[]
+}
+
+/** Fields that the cloud has from here alone. */
+const OWN: ReadonlySet<string> = new Set(['model', 'anthropic_version', 'anthropic_beta'])
+
+/** Betas of both. */
+export const BETAS_OF_BOTH = [
+  'computer-use-',
+  'token-efficient-tools-',
+  'interleaved-thinking-',
+  'output-128k-',
+  'dev-full-thinking-',
+  'context-1m-',
+  'context-management-',
+  'effort-',
+  'fine-grained-tool-streaming-',
+  'tool-search-tool-',
+  'tool-examples-',
+  'compact-',
+]
+
+/** Fields whose features neither has. */
+export const FIELDS_OF_NEITHER = [
+  'service_tier',
+  'mcp_servers',
+  'container',
+  'speed',
+  'inference_geo',
+  'cache_control',
+]
+
+export const VERTEX: Cloud = {
+  version: 'vertex-2023-10-16',
+  path: (model, stream) => `${vertexModel(model)}:${stream ? 'streamRawPredict' : 'rawPredict'}`,
+  betas: [...BETAS_OF_BOTH, 'web-search-'],
+  betasInBody: false,
+  without: FIELDS_OF_NEITHER,
+}
+
+/** The path that counts tokens at Vertex. */
+export const VERTEX_COUNTING = '/models/count-tokens:rawPredict'
+
+/** A version follows an at sign, which is no part of an encoded path. */
+function vertexModel(name: string): string {
+  if (name === '' || name === '.' || name === '..' || !name.isWellFormed()) {
+    throw inexpressible('model', 'the model name cannot be part of a URL')
+  }
+  return `/models/${encodeURIComponent(name).replaceAll('%40', '@')}`
+}
+
+/** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
+export function encodeInCloud(cloud: Cloud, model: ModelRequest, endpoint: Endpoint): WireRequest {
+  return inCloud(cloud, encodeMessages(model, endpoint), endpoint, model.stream)
+}
+
+/** A request of the Messages API as the cloud takes it. */
+export function inCloud(
+  cloud: Cloud,
+  { headers = {}, body }: WireRequest,
+  { upstreamModel }: Endpoint,
+  stream: boolean,
+): WireRequest {
+  const kept = Object.entries(body).filter(([name]) => !OWN.has(name) && !cloud.without.includes(name))
+  const betas = (filled(headers[BETAS]) ?? '')
+    .split(',')
+    .filter(beta => cloud.betas.some(beginning => beta.startsWith(beginning)))
+  const isAsked = betas.length > 0
+  return {
+    path: cloud.path(upstreamModel, stream),
+    ...(isAsked && !cloud.betasInBody ? { headers: { [BETAS]: betas.join(',') } } : {}),
+    body: {
+      anthropic_version: cloud.version,
+      ...Object.fromEntries(kept),
+      ...(isAsked && cloud.betasInBody ? { anthropic_beta: betas } : {}),
+    },
+  }
+}

@@ -1,0 +1,36 @@
+/**
+ * Summaries that a provider of the Messages API makes itself: an edit `compact_20260112`, which needs a beta flag and a
+ * conversation of 50,000 tokens at least. A shorter one is summed up by the model in words, as the request asks. Pure.
+ */
+import type { Endpoint } from '../../providers/provider.ts'
+import type { ModelRequest, WireRequest } from '../format.ts'
+import { filled } from '../json.ts'
+import { COMPACTION_BETA, encodeMessages } from './encode.ts'
+
+/** The API refuses a smaller threshold. */
+const THRESHOLD_MIN = 50_000
+
+/**
+ * @param threshold null: it is made now, and nothing else is answered
+ * @throws GatewayError `unprocessable`
+ */
+export function encodeCompacting(
+  model: ModelRequest,
+  endpoint: Endpoint,
+  threshold: number | null,
+): WireRequest {
+  const wire = encodeMessages(model, endpoint)
+  const value = Math.max(THRESHOLD_MIN, threshold ?? 0)
+  const edit = {
+    type: 'compact_20260112',
+    trigger: { type: 'input_tokens', value },
+    ...(threshold === null ? { pause_after_compaction: true } : {}),
+  }
+  const betas = new Set((filled(wire.headers?.['anthropic-beta']) ?? COMPACTION_BETA).split(','))
+  betas.add(COMPACTION_BETA)
+  return {
+    ...wire,
+    headers: { ...wire.headers, 'anthropic-beta': [...betas].join(',') },
+    body: { ...wire.body, context_management: { edits: [edit] } },
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * InvokeModel of Bedrock, which takes the Messages API for Claude: for requests of clients of that API with what Converse
+ * has no form for. Its stream has the events of that API in messages of AWS. Pure. Hot path.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { BETAS_OF_BOTH, type Cloud, encodeInCloud, FIELDS_OF_NEITHER } from '../anthropic-messages/clouds.ts'
+import { MessageDecoder } from '../anthropic-messages/decode.ts'
+import type { Decoder, Delta, Format } from '../format.ts'
+import { filled, isRecord, parseJson, record } from '../json.ts'
+import type { TakeMessage } from '../whole-message.ts'
+import { converseFailure, streamFailure } from './failure.ts'
+import { familyOf, modelPath } from './model.ts'
+
+const INVOKE: Cloud = {
+  version: 'bedrock-2023-05-31',
+  path: (model, stream) => `${modelPath(model)}/${stream ? 'invoke-with-response-stream' : 'invoke'}`,
+  betas: BETAS_OF_BOTH,
+  betasInBody: true,
+  // The path says whether it is a stream.
+  without: [...FIELDS_OF_NEITHER, 'stream', 'metadata'],
+}
+
+/** Tools of the Messages API that the model knows without a schema. */
+const OWN_TOOL = /^(?:bash|text_editor|memory|computer)_\d{8}$/
+
+/** True for a request that only the model's own API can say. */
+export function needsInvoke(
+  request: ResponsesRequest,
+  dialect: DialectName,
+  { upstreamModel }: Pick<Endpoint, 'upstreamModel'>,
+): boolean {
+  if (dialect !== 'messages' || familyOf(upstreamModel) !== 'claude') return false
+  if ((request as { readonly context_management?: unknown }).context_management != null) return true
+  return request.tools?.some(({ type }) => OWN_TOOL.test(type)) === true
+}
+
+/** Begins the name of an exception, in the place of an event's type. */
+const EXCEPTION = 'exception:'
+
+class InvokeDecoder implements Decoder {
+  readonly #message: MessageDecoder
+
+  constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null) {
+    this.#message = new MessageDecoder(emit, takeMessage)
+  }
+
+  frame(event: string, data: string): void {
+    if (event === '') {
+      this.#message.frame('', data)
+      return
+    }
+    const frame = record(parseJson(data))
+    if (frame === null) throw unknown()
+    if (event.startsWith(EXCEPTION)) throw streamFailure(event.slice(EXCEPTION.length), frame)
+    // Other events are not documented.
+    const bytes = event === 'chunk' ? filled(frame['bytes']) : null
+    if (bytes === null) return
+    const text = Buffer.from(bytes, 'base64').toString('utf8')
+    const message = parseJson(text)
+    if (!isRecord(message)) throw unknown()
+    this.#message.frame(filled(message['type']) ?? '', text)
+  }
+
+  end(): void {
+    this.#message.end()
+  }
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
+}
+
+/** Stands in the place of Converse for such a request. */
+export const INVOKE_MODEL: Omit<Format, 'name'> = {
+  dialect: 'messages',
+  filesByLink: false,
+  truncates: false,
+  hosts: new Set(),
+  customTools: false,
+  encode: (model, endpoint) => encodeInCloud(INVOKE, model, endpoint),
+  framing: stream => (stream ? 'aws-events' : 'json'),
+  decoder: (emit, _, takeMessage = null) => new InvokeDecoder(emit, takeMessage),
+  failure: converseFailure,
+}

@@ -1,0 +1,58 @@
+/**
+ * Summaries that a provider of the Responses format makes itself: POST /responses/compact, and `context_management` of
+ * a request. Its summary is an item `compaction`, which only this provider reads. Pure.
+ */
+import { GatewayError } from '../../errors.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import type { Decoder, Delta, ModelRequest, WireRequest } from '../format.ts'
+import { parseFrame, recordOrEmpty, records } from '../json.ts'
+import { ResponsesDecoder } from './decode.ts'
+import { encodeResponses } from './encode.ts'
+import { failureOf, tellsError } from './failure.ts'
+
+/** The fields that the operation knows. */
+const FIELDS = ['model', 'input', 'instructions', 'prompt_cache_key', 'prompt_cache_options', 'service_tier']
+
+/**
+ * The request for a summary now. The gateway's own wish for one, the last item, is left out.
+ * @throws GatewayError `unprocessable`
+ */
+export function encodeCompact(model: ModelRequest, endpoint: Endpoint): WireRequest {
+  const { input } = model.request
+  const said = typeof input === 'string' ? input : input.slice(0, -1)
+  const { body } = encodeResponses({ ...model, request: { ...model.request, input: said } }, endpoint)
+  return {
+    path: '/responses/compact',
+    body: Object.fromEntries(FIELDS.flatMap(name => (body[name] === undefined ? [] : [[name, body[name]]]))),
+  }
+}
+
+/** A request whose answer has a summary where its input is longer. */
+export function encodeWithThreshold(model: ModelRequest, endpoint: Endpoint, threshold: number): WireRequest {
+  const wire = encodeResponses(model, endpoint)
+  const management = [{ type: 'compaction', compact_threshold: threshold }]
+  return { ...wire, body: { ...wire.body, context_management: management } }
+}
+
+/** Decodes a reply to `encodeCompact`. Messages that the provider keeps beside its summary are those of the request. */
+export class CompactDecoder implements Decoder {
+  readonly #response: ResponsesDecoder
+
+  constructor(emit: (delta: Delta) => void) {
+    this.#response = new ResponsesDecoder(emit, null)
+  }
+
+  frame(_event: string, data: string): void {
+    const body = recordOrEmpty(parseFrame(data))
+    if (tellsError(body)) throw failureOf(body, null)
+    const output = records(body['output']).filter(({ type }) => type === 'compaction')
+    if (output.length !== 1) {
+      throw new GatewayError('provider_unavailable', 'The provider sent no summary of the conversation')
+    }
+    this.#response.frame('', JSON.stringify({ ...body, object: 'response', status: 'completed', output }))
+  }
+
+  end(): void {
+    this.#response.end()
+  }
+}
