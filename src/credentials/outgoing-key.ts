@@ -110,7 +110,8 @@ export function sharedKeyProblem(provider: Provider): string | null {
 }
 
 /**
- * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message; `keyId`: tells keys apart.
+ * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message; `keyId`: tells keys
+ * apart.
  * @throws (or rejects with) GatewayError `provider_unavailable`
  */
 export function toOutgoingKey(

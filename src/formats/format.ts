@@ -234,8 +234,8 @@ export interface Format {
   /** Absent: its providers make no summaries. */
   readonly compaction?: Compaction
   /**
-   * Another way to speak to the same provider, for a request that this one has no form for; null: none is needed. Absent:
-   * there is no other way.
+   * Another way to speak to the same provider, for a request that this one has no form for; null: none is needed.
+   * Absent: there is no other way.
    */
   readonly variant?: (request: ResponsesRequest, dialect: DialectName, endpoint: Endpoint) => Format | null
   /** False: the search among them cannot be limited to domains. Default: true. */

@@ -8,10 +8,10 @@ import type { TextSeal } from '../credentials/sealed-text.ts'
 import { GatewayError } from '../errors.ts'
 import { randomText } from '../ids.ts'
 import type { InputItem } from '../protocol/items.ts'
+import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../protocol/request-notes.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 
 /** Seals summaries for the workspaces of callers. */
@@ -67,8 +67,8 @@ function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
 }
 
 /**
- * The request with messages in the place of sealed summaries, and with those of providers as these know them; null where
- * it has none.
+ * The request with messages in the place of sealed summaries, and with those of providers as these know them; null
+ * where it has none.
  * @throws GatewayError `invalid_request` for one that does not open
  */
 export function withOpenSummaries(

@@ -5,8 +5,8 @@
 
 import type { AskAs } from '../exchange/exchange.ts'
 import type { Format } from '../formats/format.ts'
+import { COMPACTS } from '../protocol/json/request-notes.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { COMPACTS } from '../protocol/request-notes.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import {
   type CompactionMode,

@@ -58,7 +58,8 @@ export interface Quota {
    * Reserves what the request may come to; a promise only when budgets or counters have to be loaded or asked. Of an
    * offer that is dearer than what is left unspent, so many tokens are reserved as can be paid.
    * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
-   * (a `BusyError` for money that running requests reserve), or `service_unavailable` when the spending so far is unknown.
+   * (a `BusyError` for money that running requests reserve), or `service_unavailable` when the spending so far is
+   * unknown.
    */
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }

@@ -377,8 +377,8 @@ export interface OutgoingKey {
   /** Headers that go with the key; no secrets. */
   readonly headers?: Readonly<Record<string, string>>
   /**
-   * Of a key with several resources: how many of them there are, and a note that this one has failed, so that another one
-   * is asked next time. Absent: there is one.
+   * Of a key with several resources: how many of them there are, and a note that this one has failed, so that another
+   * one is asked next time. Absent: there is one.
    */
   readonly resources?: { readonly count: number; failed(): void }
 }

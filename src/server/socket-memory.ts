@@ -3,8 +3,9 @@
  * request can refer to it and send only its new items. A cache in memory: bounded for a socket, for a key and for the
  * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
  */
+
+import { CONTINUES } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
-import { CONTINUES } from '../protocol/request-notes.ts'
 
 /** Bytes of one socket. */
 export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024

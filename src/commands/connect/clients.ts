@@ -230,7 +230,7 @@ export const CLIENTS: readonly Client[] = [
     lines: ({ url, model }) => [
       `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
       'npm install --no-save @langchain/openai @langchain/core',
-      `node --input-type=module -e "import { ChatOpenAI } from '@langchain/openai'; console.log((await new ChatOpenAI({ model: '${model.id}', configuration: { baseURL: process.env.OPENAI_BASE_URL } }).invoke('Hello')).content)"`,
+      `node --input-type=module -e "import { env } from 'node:process'; import { ChatOpenAI } from '@langchain/openai'; console.log((await new ChatOpenAI({ model: '${model.id}', configuration: { baseURL: env.OPENAI_BASE_URL } }).invoke('Hello')).content)"`,
     ],
     notes: () => [
       'With useResponsesApi: true it calls by Responses. In Python: ChatOpenAI(base_url=…, api_key=…).',
@@ -258,7 +258,7 @@ export const CLIENTS: readonly Client[] = [
     lines: ({ url, model }) => [
       `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
       'npm install --no-save ai @ai-sdk/openai-compatible zod',
-      `node --input-type=module -e "import { generateText } from 'ai'; import { createOpenAICompatible } from '@ai-sdk/openai-compatible'; const sluice = createOpenAICompatible({ name: 'sluice', baseURL: process.env.OPENAI_BASE_URL, apiKey: process.env.OPENAI_API_KEY }); console.log((await generateText({ model: sluice('${model.id}'), prompt: 'Hello' })).text)"`,
+      `node --input-type=module -e "import { env } from 'node:process'; import { generateText } from 'ai'; import { createOpenAICompatible } from '@ai-sdk/openai-compatible'; const sluice = createOpenAICompatible({ name: 'sluice', baseURL: env.OPENAI_BASE_URL, apiKey: env.OPENAI_API_KEY }); console.log((await generateText({ model: sluice('${model.id}'), prompt: 'Hello' })).text)"`,
     ],
     notes: () => NONE,
   },

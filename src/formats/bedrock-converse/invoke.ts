@@ -1,6 +1,6 @@
 /**
- * InvokeModel of Bedrock, which takes the Messages API for Claude: for requests of clients of that API with what Converse
- * has no form for. Its stream has the events of that API in messages of AWS. Pure. Hot path.
+ * InvokeModel of Bedrock, which takes the Messages API for Claude: for requests of clients of that API with what
+ * Converse has no form for. Its stream has the events of that API in messages of AWS. Pure. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
@@ -31,7 +31,7 @@ export function needsInvoke(
   dialect: DialectName,
   { upstreamModel }: Pick<Endpoint, 'upstreamModel'>,
 ): boolean {
-  if (dialect !== 'messages' || familyOf(upstreamModel) !== 'claude') return false
+  if (dialect !== INVOKE_MODEL.dialect || familyOf(upstreamModel) !== 'claude') return false
   if ((request as { readonly context_management?: unknown }).context_management != null) return true
   return request.tools?.some(({ type }) => OWN_TOOL.test(type)) === true
 }

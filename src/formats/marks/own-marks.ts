@@ -91,8 +91,8 @@ function never(): boolean {
 const POINT = { cachePoint: { type: 'default' } }
 
 /**
- * The same of a body for Converse: points of its own stand behind what they cover. `onTools`: the model takes them there
- * too.
+ * The same of a body for Converse: points of its own stand behind what they cover. `onTools`: the model takes them
+ * there too.
  */
 export function withOwnPoints<Body extends Json>(
   body: Body,

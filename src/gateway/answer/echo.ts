@@ -2,8 +2,8 @@
  * The response object: at its beginning the fields of the request, null where unset; at its end what came of it. Pure.
  */
 import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
+import { CONTINUES, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { CONTINUES, type NotedRequest } from '../../protocol/request-notes.ts'
 import type {
   GatewayMetadata,
   ResponseErrorCode,

@@ -280,11 +280,9 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
     const nowMs = deps.clock.monotonicMs()
-    const hasAnother = hasAnotherResource(record, error, exchange, this.from)
-    if (hasAnother) record.health?.ended('none', nowMs)
-    else noteHealth(exchange, record, figures, nowMs, deps.metrics)
-    const { genAi } = deps.metrics
-    if (genAi !== null) countGenAi(genAi, exchange, record, null, nowMs)
+    const hasAnother = hasAnotherResource(record, error, exchange, this.from, nowMs)
+    if (!hasAnother) noteHealth(exchange, record, figures, nowMs, deps.metrics)
+    if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, nowMs)
     settle(exchange, record, figures, this.estimates)
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }

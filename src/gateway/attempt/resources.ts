@@ -11,10 +11,11 @@ const RESOURCES_MAX = 4
  * @param from the first attempt of this call among those of the exchange
  */
 export function hasAnotherResource(
-  { providerKey, endpoint, credential }: AttemptRecord,
+  { providerKey, endpoint, credential, health }: AttemptRecord,
   error: GatewayError,
   { attempts, signal }: Pick<Exchange, 'attempts' | 'signal'>,
   from: number,
+  nowMs: number,
 ): boolean {
   const resources = providerKey?.resources
   if (resources === undefined || error.retry !== 'endpoint' || signal.aborted) return false
@@ -22,5 +23,7 @@ export function hasAnotherResource(
   const asked = attempts
     .slice(from)
     .filter(each => each.endpoint === endpoint && each.credential === credential).length
-  return asked < Math.min(resources.count, RESOURCES_MAX)
+  if (asked >= Math.min(resources.count, RESOURCES_MAX)) return false
+  health?.ended('none', nowMs)
+  return true
 }

@@ -3,8 +3,8 @@ import { hash } from 'node:crypto'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import type { Delta } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { CompactedBy } from '../../protocol/json/request-notes.ts'
 import { marked, SEALED_BY } from '../../protocol/makers.ts'
-import type { CompactedBy } from '../../protocol/request-notes.ts'
 
 const TAG_LENGTH = 10
 

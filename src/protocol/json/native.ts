@@ -4,8 +4,8 @@
  * - of a request, the field `native` of a content part, an item or a tool. Guardrails read it like any other field. The
  *   provider's format merges it over what it makes of the rest; with a `type` it replaces that. All other formats never
  *   get it (formats/outgoing.ts);
- * - of an answer, the symbol NATIVE of an item, an annotation or its usage. A symbol, so that other dialects do not write it, and
- *   that it is gone where a guardrail has rewritten the fields beside it.
+ * - of an answer, the symbol NATIVE of an item, an annotation or its usage. A symbol, so that other dialects do not
+ *   write it, and that it is gone where a guardrail has rewritten the fields beside it.
  */
 export type Native = Readonly<Record<string, unknown>>
 
