@@ -15,8 +15,8 @@ type Fields = Record<string, unknown>
 
 /**
  * Tools of the API, by their type without its date. The value makes the form that other providers know; null where none
- * has such a tool. Those that the client runs become functions there (formats/anthropic-messages/known-tools.ts); all others of these are
- * for providers of this API only.
+ * has such a tool. Those that the client runs become functions there (formats/anthropic-messages/known-tools.ts); all
+ * others of these are for providers of this API only.
  */
 const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | null> = new Map([
   ['web_search', searchTool],
