@@ -7,7 +7,7 @@ import type { GatewayError } from '../errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
-import type { RateTeller } from '../protocol/rate.ts'
+import type { RateSink } from '../protocol/rate.ts'
 import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord, KeyRole } from '../storage/store.ts'
 import type { TracePlace } from '../telemetry/request-trace.ts'
@@ -91,7 +91,7 @@ export interface MoreChunks {
 }
 
 /** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
-export interface Reply extends RateTeller {
+export interface Reply extends RateSink {
   /** The log line's fields beyond the status; set by handlers that know them. */
   summary: ExchangeSummary | undefined
   /** The failure that was reported to the client, in the envelope or within the stream. */

@@ -9,7 +9,7 @@ import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'
-import type { RateTeller } from '../protocol/rate.ts'
+import type { RateSink } from '../protocol/rate.ts'
 import type { CacheMiss, Caller, Reservation } from '../protocol/records.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
@@ -115,7 +115,7 @@ export interface ClientRequest {
   /** Absent: the client did not say, or it is no client. */
   readonly client?: ClientFacts | undefined
   /** Absent: nobody is told of limits. */
-  readonly rates?: RateTeller | undefined
+  readonly rates?: RateSink | undefined
   /** The place in the caller's own trace; absent or null: it names none. */
   readonly callerContext?: CallerContext | null
   /** Where its spans go; absent or null while traces are off. */
@@ -259,7 +259,7 @@ export class Exchange implements ClientRequest {
   readonly batch: BatchTerms | undefined
   readonly witness: Witness | undefined
   readonly client: ClientFacts | undefined
-  readonly rates: RateTeller | undefined
+  readonly rates: RateSink | undefined
   readonly callerContext: CallerContext | null
   /** Null while traces are off. */
   readonly spans: ExchangeSpans | null

@@ -201,7 +201,7 @@ export interface TokenCounting {
 }
 
 /** Summaries of conversations that the providers of a format make themselves. */
-export interface Compaction {
+export interface CompactionFormat {
   /** True: where the setting says so. False: only where a row does. */
   readonly bySetting: boolean
   /**
@@ -232,7 +232,7 @@ export interface Format {
   /** Absent: its providers do not count tokens. */
   readonly counting?: TokenCounting
   /** Absent: its providers make no summaries. */
-  readonly compaction?: Compaction
+  readonly compaction?: CompactionFormat
   /**
    * Another way to speak to the same provider, for a request that this one has no form for; null: none is needed.
    * Absent: there is no other way.

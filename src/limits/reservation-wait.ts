@@ -15,7 +15,7 @@ export const WAITING_PER_KEY = 16
 const WAITING_PER_ORGANIZATION = 64
 const WAITING_MAX = 256
 
-export class ReservationWait {
+export class ReservationQueue {
   readonly #clock: Clock
   /** Places that are taken, by key hash and by organization; only of those that wait. */
   readonly #ofKey = new Map<string, number>()

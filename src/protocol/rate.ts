@@ -8,7 +8,7 @@ export interface RateRoom {
 }
 
 /** Takes what an answer may tell of limits. What comes after the head of the answer has left is not told. */
-export interface RateTeller {
+export interface RateSink {
   /** A limit of the gateway. */
   tellRate(kind: RateKind, room: RateRoom, nowMs: number): void
   /** Headers of a provider about its own limits; ours of the same name win. */

@@ -3,7 +3,7 @@ import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { FREE } from '../../src/limits/quota.ts'
 import { BusyError } from '../../src/limits/quota-entries.ts'
-import { ReservationWait, WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
+import { ReservationQueue, WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
 import { RequestAbort } from '../../src/signal.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -21,7 +21,7 @@ async function advance(clock: TestClock, ms: number): Promise<void> {
 
 t.test('it asks again until there is room', async t => {
   const clock = new TestClock()
-  const wait = new ReservationWait(clock)
+  const wait = new ReservationQueue(clock)
   let asked = 0
   const reserved = wait.reserve(
     () => {
@@ -42,7 +42,7 @@ t.test('it asks again until there is room', async t => {
 
 t.test('it is refused after five seconds, or at once for another reason', async t => {
   const clock = new TestClock()
-  const wait = new ReservationWait(clock)
+  const wait = new ReservationQueue(clock)
   const busy = wait.reserve(() => Promise.reject(BUSY), KEY, new RequestAbort(), BUSY)
   const refused = t.rejects(busy, BUSY)
   await advance(clock, 4_800)
@@ -61,7 +61,7 @@ t.test('it is refused after five seconds, or at once for another reason', async 
 
 t.test('so many requests of a key wait, and one that leaves frees its place', async t => {
   const clock = new TestClock()
-  const wait = new ReservationWait(clock)
+  const wait = new ReservationQueue(clock)
   const busy = () => Promise.reject(BUSY)
   const signals = Array.from({ length: WAITING_PER_KEY }, () => new RequestAbort())
   const all = signals.map(signal => wait.reserve(busy, KEY, signal, BUSY).catch((thrown: unknown) => thrown))

@@ -10,7 +10,7 @@ import { encodeMessages } from './encode.ts'
 
 const BETAS = 'anthropic-beta'
 
-export interface Cloud {
+export interface CloudFormat {
   /** The value of `anthropic_version`. */
   readonly version: string
   /** @throws GatewayError `unprocessable` for a name that cannot be part of a path */
@@ -52,7 +52,7 @@ export const FIELDS_OF_NEITHER = [
   'cache_control',
 ]
 
-export const VERTEX: Cloud = {
+export const VERTEX: CloudFormat = {
   version: 'vertex-2023-10-16',
   path: (model, stream) => `${vertexModel(model)}:${stream ? 'streamRawPredict' : 'rawPredict'}`,
   betas: [...BETAS_OF_BOTH, 'web-search-'],
@@ -72,13 +72,13 @@ function vertexModel(name: string): string {
 }
 
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
-export function encodeInCloud(cloud: Cloud, model: ModelRequest, endpoint: Endpoint): WireRequest {
+export function encodeInCloud(cloud: CloudFormat, model: ModelRequest, endpoint: Endpoint): WireRequest {
   return inCloud(cloud, encodeMessages(model, endpoint), endpoint, model.stream)
 }
 
 /** A request of the Messages API as the cloud takes it. */
 export function inCloud(
-  cloud: Cloud,
+  cloud: CloudFormat,
   { headers = {}, body }: WireRequest,
   { upstreamModel }: Endpoint,
   stream: boolean,

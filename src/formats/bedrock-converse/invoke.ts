@@ -5,7 +5,12 @@
 import { GatewayError } from '../../errors.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { BETAS_OF_BOTH, type Cloud, encodeInCloud, FIELDS_OF_NEITHER } from '../anthropic-messages/clouds.ts'
+import {
+  BETAS_OF_BOTH,
+  type CloudFormat,
+  encodeInCloud,
+  FIELDS_OF_NEITHER,
+} from '../anthropic-messages/clouds.ts'
 import { MessageDecoder } from '../anthropic-messages/decode.ts'
 import type { Decoder, Delta, Format } from '../format.ts'
 import { filled, isRecord, parseJson, record } from '../json.ts'
@@ -13,7 +18,7 @@ import type { TakeMessage } from '../whole-message.ts'
 import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf, modelPath } from './model.ts'
 
-const INVOKE: Cloud = {
+const INVOKE: CloudFormat = {
   version: 'bedrock-2023-05-31',
   path: (model, stream) => `${modelPath(model)}/${stream ? 'invoke-with-response-stream' : 'invoke'}`,
   betas: BETAS_OF_BOTH,

@@ -5,7 +5,7 @@ import type { Bill } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import { BusyError, type Demand, type Quota } from '../../limits/quota.ts'
-import type { ReservationWait } from '../../limits/reservation-wait.ts'
+import type { ReservationQueue } from '../../limits/reservation-wait.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
@@ -33,7 +33,7 @@ export interface ReserveDeps {
   readonly clock: Clock
   readonly quota: Quota
   /** Absent: no request waits for those that have reserved what is left. */
-  readonly reservationWait?: ReservationWait | undefined
+  readonly reservationWait?: ReservationQueue | undefined
 }
 
 /**

@@ -181,7 +181,6 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { credential, endpoint } = candidate
     const record = openRecord(candidate)
     let figures: CallFigures = NOTHING_SAID
-
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal, spans } = exchange

@@ -39,7 +39,7 @@ import type { Invalidation } from '../../invalidation/bus.ts'
 import type { Counters } from '../../limits/counters.ts'
 import { createQuota, type HoldingQuota } from '../../limits/quota.ts'
 import { RequestRate } from '../../limits/request-rate.ts'
-import { ReservationWait } from '../../limits/reservation-wait.ts'
+import { ReservationQueue } from '../../limits/reservation-wait.ts'
 import { SharedCounters } from '../../limits/shared-counters.ts'
 import { createSpending } from '../../limits/spending.ts'
 import type { Log } from '../../log/log.ts'
@@ -262,7 +262,7 @@ function sharedDeps(
     region: config.region,
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins),
-    reservationWait: new ReservationWait(clock),
+    reservationWait: new ReservationQueue(clock),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),
     retries: new RetryBudget(),
