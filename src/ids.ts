@@ -58,3 +58,14 @@ export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st'
 export function itemId(prefix: ItemPrefix): string {
   return `${prefix}_${draw(24)}`
 }
+
+/** Identifier of a capture: `cap_` and 24 alphanumerics. */
+export function captureId(): string {
+  return `cap_${draw(24)}`
+}
+
+const CAPTURE_ID = /^cap_[0-9A-Za-z]{24}$/
+
+export function isCaptureId(text: string): boolean {
+  return CAPTURE_ID.test(text)
+}

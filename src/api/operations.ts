@@ -50,6 +50,7 @@ import {
   listModels as listGoogleModels,
 } from './google.ts'
 import { createInference, type InferenceDeps } from './inference.ts'
+import type { CaptureSettings } from './management/captures.ts'
 import type { SettingsDeps } from './management/credential-settings.ts'
 import type { PatternProblem } from './management/guardrail-settings.ts'
 import { KeyUsage } from './management/key-usage.ts'
@@ -84,6 +85,7 @@ export interface OperationDeps
   readonly clock: Clock
   readonly changes: InvalidationBus
   readonly vault: Pick<Vault, 'seal'>
+  readonly captures: CaptureSettings
   readonly describeKey: SettingsDeps['describeKey']
   /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null

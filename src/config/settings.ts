@@ -243,6 +243,18 @@ export const Settings = group({
       { default: 128 },
     ),
   }),
+  capture: group({
+    enabled: setting(
+      Type.Boolean(),
+      'true: management keys may have the requests of one API key or workspace [captured](captures.md) for some minutes, in sealed files below the data folder',
+      { default: false },
+    ),
+    maxBytes: setting(
+      Type.Integer({ minimum: 65_536, maximum: 10_737_418_240 }),
+      'greatest size of one capture, the files of all nodes together',
+      { default: 104_857_600 },
+    ),
+  }),
   export: setting(
     Type.Array(ExportSchema, { maxItems: 10 }),
     '[exports of usage](exports.md): copies of all usage records, in files of JSON lines',

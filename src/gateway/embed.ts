@@ -4,6 +4,7 @@
  *
  * guard -> route -> admit -> ask -> account -> result
  */
+import type { Recording } from '../captures/recording.ts'
 import { type Clock, unixSeconds } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
@@ -86,8 +87,13 @@ const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
   { timed: null, run: ask },
 ]
 
-/** Never rejects. */
-export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<EmbeddingsOutcome> {
+/** Never rejects. `recording`: null where no capture takes it. */
+export async function embed(
+  shared: EmbedDeps,
+  call: EmbeddingsCall,
+  recording: Recording | null,
+): Promise<EmbeddingsOutcome> {
+  const deps = recording === null ? shared : recording.within(shared)
   const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))
   let conclusion: Conclusion = null
   try {
@@ -97,6 +103,8 @@ export async function embed(deps: EmbedDeps, call: EmbeddingsCall): Promise<Embe
     conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
     if (conclusion.channel === 'envelope') await explain(deps, exchange)
   }
+  // Vectors are in the reply of the provider.
+  recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
   fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()

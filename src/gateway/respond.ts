@@ -3,6 +3,7 @@
  *
  * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */
+import type { RunningCaptures } from '../captures/running.ts'
 import { unixSeconds } from '../clock.ts'
 import type { CredentialCatalog } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
@@ -16,6 +17,7 @@ import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answe
 import { noteCalls } from './attempt/call-faults.ts'
 import { collecting } from './attempt/collection.ts'
 import { answerEmpty } from './attempt/empty-answer.ts'
+import { recorded, tellRecorded } from './attempt/recorded.ts'
 import { openServerTools, type ServerToolDeps } from './calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './calls/tool-ways.ts'
 import { type Conclusion, failureOf, fixCharge, summarize, tellEnd } from './conclude.ts'
@@ -73,6 +75,8 @@ export interface GatewayDeps
   readonly guard: Guard
   /** Absent: every request goes the general way. */
   readonly plans?: Pick<Plans, 'of'>
+  /** Absent: nothing is captured. */
+  readonly captures?: Pick<RunningCaptures, 'isIdle' | 'open'>
 }
 
 export function createGateway(shared: GatewayDeps): Gateway {
@@ -81,7 +85,8 @@ export function createGateway(shared: GatewayDeps): Gateway {
     respond(asked, sink) {
       const exchange = open(shared, asked, sink, shared.plans?.of(asked) ?? null)
       const collected = asked.batch?.collected
-      const deps = collected === undefined ? shared : collecting(shared, collected)
+      let deps = collected === undefined ? shared : collecting(shared, collected)
+      if (shared.captures?.isIdle === false) deps = recorded(shared.captures, deps, exchange, asked)
       let running: void | Promise<void>
       try {
         running = runStages(stagesOf(exchange), deps, exchange)
@@ -95,7 +100,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
       )
     },
     answerEmpty: (call, sink) => answerEmpty(shared, call, sink),
-    embed: call => embed(shared, call),
+    embed: call => embed(shared, call, shared.captures?.isIdle === false ? shared.captures.open(call) : null),
     count: call => countTokens(shared, counter, call),
   }
 }
@@ -127,7 +132,10 @@ function ended(
   tools?.close()
   trust?.leave()
   plugins?.observeTimes(deps.metrics)
-  if (exchange.isSubmitted) return SUBMITTED
+  if (exchange.isSubmitted) {
+    exchange.recording?.drop()
+    return SUBMITTED
+  }
   if (conclusion !== null) fixCharge(exchange, conclusion)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()
@@ -137,7 +145,13 @@ function ended(
 }
 
 function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
-  const outcome = tellEnd(deps, exchange, conclusion)
+  const { recording } = exchange
+  const outcome =
+    recording === null
+      ? tellEnd(deps, exchange, conclusion)
+      : tellRecorded(recording, exchange, conclusion?.error ?? null, () =>
+          tellEnd(deps, exchange, conclusion),
+        )
   if (conclusion === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
   return { ...outcome, summary: summarize(deps, exchange, outcome) }
 }

@@ -1,5 +1,6 @@
 /** A running exchange: the Exchange that plugins see, plus the internal state of its stages. */
 
+import type { Recording } from '../captures/recording.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
 import { type Answer, DebugNotes } from './answer/answer.ts'
 import type { ServerTools } from './calls/server-tools.ts'
@@ -19,6 +20,8 @@ export class RoutedExchange extends Exchange {
   fallbacks = false
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   stay: Stay | null = null
+  /** Null: no capture takes it. */
+  recording: Recording | null = null
   /** A batch service has taken its model call: it ends without an account, and another exchange has the reply. */
   isSubmitted = false
 }

@@ -23,6 +23,8 @@ export type Invalidation =
   | { readonly kind: 'workspaces'; readonly organizationId: string }
   /** The record of this end user was changed. */
   | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
+  /** A capture was begun or deleted. The main thread of each instance follows them; no cache holds them. */
+  | { readonly kind: 'captures' }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
 

@@ -79,6 +79,7 @@ export interface ExchangeLine {
 export type Component =
   | 'alerts'
   | 'batches'
+  | 'captures'
   | 'catalog'
   | 'config'
   | 'console'

@@ -2,7 +2,16 @@
 
 /** The object of a change. */
 export interface AuditObject {
-  readonly kind: 'key' | 'workspace' | 'end_user' | 'credential' | 'guardrail' | 'credit' | 'vault' | 'models'
+  readonly kind:
+    | 'key'
+    | 'workspace'
+    | 'end_user'
+    | 'credential'
+    | 'guardrail'
+    | 'credit'
+    | 'vault'
+    | 'models'
+    | 'capture'
   readonly id: string
   readonly name: string | null
 }
@@ -12,6 +21,7 @@ export type AuditAction =
   | 'key.rotate'
   | `guardrail.${'assign' | 'unassign'}`
   | 'credit.create'
+  | `capture.${'create' | 'delete'}`
   | 'vault.rotate'
   | 'models.import'
 

@@ -7,6 +7,7 @@ import type { Engine } from './engine.ts'
 import { createAlertStore } from './kysely-store/alerts.ts'
 import { addAuditRecord, createAuditStore } from './kysely-store/audit.ts'
 import { createBatchStore } from './kysely-store/batches/batches.ts'
+import { createCaptureStore } from './kysely-store/captures.ts'
 import { createCatalogueStore } from './kysely-store/catalogue.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
 import { createFileStore } from './kysely-store/files.ts'
@@ -130,6 +131,7 @@ function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
     ledger: createLedgerStore(db, engine),
     audit: createAuditStore(db),
     batches: createBatchStore(db, engine),
+    captures: createCaptureStore(db, engine),
     catalogue: createCatalogueStore(db),
     files: createFileStore(db, engine),
     memory: createMemoryStore(db, engine),

@@ -5,6 +5,7 @@
 import type { MicroUsd } from '../money.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
+import type { CaptureStore } from './captures/captures.ts'
 import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
 import type {
@@ -351,6 +352,7 @@ export interface StoreVerbs {
   readonly ledger: LedgerStore
   readonly audit: AuditStore
   readonly batches: BatchStore
+  readonly captures: CaptureStore
   readonly catalogue: CatalogueStore
   readonly files: FileStore
   readonly memory: MemoryStore

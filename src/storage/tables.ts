@@ -5,6 +5,7 @@ import type { DataRegion, ResetInterval } from '../protocol/management/guardrail
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
+import type { CapturePartsTable, CapturesTable } from './captures/tables.ts'
 import type { FileText } from './files.ts'
 import type { DeclaredRegion, KeyKind, KeyRole, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
@@ -367,6 +368,8 @@ export interface AlertDeliveriesTable {
 
 export interface Tables {
   alertDeliveries: AlertDeliveriesTable
+  captures: CapturesTable
+  captureParts: CapturePartsTable
   files: FilesTable
   filePassages: FilePassagesTable
   memory: MemoryTable

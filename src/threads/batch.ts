@@ -13,7 +13,7 @@ import { ThreadLoop } from './messages.ts'
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)
-const { settings, log, counters, sandbox, health, tracing } = loop
+const { settings, log, counters, sandbox, captures, health, tracing } = loop
 // The first use starts the threads that resolve names and read files for all threads, at the priority of its caller.
 await stat('.')
 lowerThread(STEPS_DOWN)
@@ -23,6 +23,7 @@ const batching = await buildBatching({
   log,
   counters,
   sandbox,
+  captures,
   health,
   ...(tracing === undefined ? {} : { tracing }),
 })

@@ -72,6 +72,7 @@ export async function launch(
   const changed = (change: Invalidation) => {
     supervisor?.changed(change)
     started.batchWatch?.changed(change)
+    started.captures?.changed(change)
   }
   try {
     const services = await startServices(started, {
@@ -145,6 +146,7 @@ function supervisorOptions(
     sim,
     shipper,
     counting: { counters },
+    captures,
     disk,
     feed,
     catalogue,
@@ -166,10 +168,12 @@ function supervisorOptions(
     log,
     counters,
     health,
+    captures,
     transcripts: transcripts.store,
     ...(pins === null ? {} : { pins }),
     onChange(change) {
       batchWatch()?.changed(change)
+      captures.changed(change)
       feed?.publish(change)
     },
     ...(certificate === null ? {} : { certificate }),
@@ -201,6 +205,7 @@ function launchedOf(supervisor: Supervisor, services: MainServices): Launched {
     changed(change) {
       supervisor.changed(change)
       services.batchWatch?.changed(change)
+      services.captures.changed(change)
     },
     reconfigure(config) {
       services.catalogue.reconfigure(config)

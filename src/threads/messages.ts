@@ -5,6 +5,12 @@
 import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
+import {
+  type CapturedRequest,
+  type CaptureKept,
+  type CapturesMessage,
+  RunningCaptures,
+} from '../captures/running.ts'
 import { systemClock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
@@ -82,6 +88,8 @@ export type ToThread =
   | PinReply
   | TranscriptReply
   | SandboxAnswer
+  | CapturesMessage
+  | CaptureKept
   | HealthMessage
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
@@ -110,6 +118,7 @@ export type FromThread =
   | PinRequest
   | TranscriptRequest
   | SandboxQuestion
+  | CapturedRequest
   | HealthMessage
   /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
@@ -152,6 +161,7 @@ export class ThreadLoop {
   readonly pins: PinClient
   readonly transcripts: TranscriptClient
   readonly sandbox: SandboxClient
+  readonly captures: RunningCaptures
   readonly health: EndpointHealth
   /** Undefined while traces are off. */
   readonly tracing: Tracing | undefined
@@ -173,6 +183,10 @@ export class ThreadLoop {
     this.pins = new PinClient(request => this.send(request), systemClock)
     this.transcripts = new TranscriptClient((request, moved) => this.send(request, moved))
     this.sandbox = new SandboxClient(question => this.send(question))
+    this.captures = new RunningCaptures({
+      clock: systemClock,
+      send: (request, moved) => this.send(request, moved),
+    })
     this.health = new EndpointHealth({
       clock: systemClock,
       breakerFailures: this.settings.config.routing.breakerFailures,
@@ -253,6 +267,12 @@ export class ThreadLoop {
         break
       case 'sandboxed':
         this.sandbox.receive(message)
+        break
+      case 'captures':
+        this.captures.set(message.running)
+        break
+      case 'capture-kept':
+        this.captures.kept(message.organizationId, message.bytes)
         break
       case 'health':
         this.health.apply(message.notes)

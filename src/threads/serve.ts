@@ -13,7 +13,7 @@ import { ThreadLoop } from './messages.ts'
 import { settingsOf } from './start/early-workers.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
-const { settings, log, counters, pins, transcripts, sandbox, health, tracing } = loop
+const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
 const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
 const mcpLibrary = new McpLibrary()
 const serving = await buildServing({
@@ -23,6 +23,7 @@ const serving = await buildServing({
   pins,
   transcripts,
   sandbox,
+  captures,
   health,
   ended,
   ...(tracing === undefined ? {} : { tracing }),

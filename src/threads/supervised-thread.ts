@@ -1,6 +1,8 @@
 /** A supervised thread: starts a worker, receives its messages, stops it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
+import type { CaptureKeeper } from '../captures/keeper.ts'
+import type { CapturedRequest } from '../captures/running.ts'
 import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
@@ -65,6 +67,7 @@ export class SupervisedThread {
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   /** Waiting for the thread's answers, in order. */
   readonly #renewals: ((taken: boolean) => void)[] = []
+  #keeper: CaptureKeeper | null = null
   #scrape = 0
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
@@ -169,6 +172,13 @@ export class SupervisedThread {
     this.#send(reply, moved)
   }
 
+  /** Tells the thread which captures run, and has the requests kept that it records. */
+  captureFor(keeper: CaptureKeeper | undefined): void {
+    this.#keeper = keeper ?? null
+    const unfollow = keeper?.follow(running => this.#send({ type: 'captures', running }))
+    void this.#exited.promise.then(() => unfollow?.())
+  }
+
   sandboxed(answer: SandboxAnswer): void {
     this.#send(answer)
   }
@@ -186,6 +196,11 @@ export class SupervisedThread {
 
   #send(message: ToThread, moved: readonly ArrayBuffer[] = []): void {
     this.#worker.postMessage(message, moved)
+  }
+
+  #keepCaptured(request: CapturedRequest): void {
+    const { organizationId } = request
+    this.#keeper?.take(request, bytes => this.#send({ type: 'capture-kept', organizationId, bytes }))
   }
 
   #receive(message: FromThread): void {
@@ -217,6 +232,9 @@ export class SupervisedThread {
         break
       case 'sandbox':
         this.#listener.onSandbox(message)
+        break
+      case 'captured':
+        this.#keepCaptured(message)
         break
       case 'health':
         this.#listener.onHealth(message.notes)

@@ -1,6 +1,7 @@
 /** Contract of the supervisor of threads: what it is started with, and what it can do. */
 import type { KeyObject } from 'node:crypto'
 import type { RequestCounts } from '../alerts/watches.ts'
+import type { CaptureKeeper } from '../captures/keeper.ts'
 import type { Config } from '../config/config.ts'
 import type { Console } from '../console/console.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
@@ -65,6 +66,8 @@ export interface SupervisorOptions {
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Pins of conversations of all threads. Default: pins of this instance alone. */
   readonly pins?: Pins
+  /** Keeps captures of all threads. Default: nothing is captured. */
+  readonly captures?: CaptureKeeper
   /** Resumable streams of all threads. Default: those of this instance alone. */
   readonly transcripts?: TranscriptStore
   /** Endpoint health of all threads. Default: that of this instance alone. */

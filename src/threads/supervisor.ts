@@ -286,6 +286,7 @@ class ThreadSupervisor {
     })
     this.#pages.describe(await thread.started())
     if (this.#isWatched) thread.watched(true)
+    thread.captureFor(this.#options.captures)
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {

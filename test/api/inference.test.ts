@@ -16,6 +16,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
+import { NO_CAPTURES } from '../support/no-captures.ts'
 import { NO_FILES } from '../support/no-files.ts'
 import { NO_PROOFS } from '../support/no-proofs.ts'
 import { NO_SUMMARIES } from '../support/no-summaries.ts'
@@ -78,6 +79,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     byokFeePercent: 0,
     document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_CAPTURES,
     ...NO_FILES,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,

@@ -64,7 +64,7 @@ const CONFIG = {
 }
 
 t.test('a generated client reaches every operation', { skip: without }, async t => {
-  const { gateway } = await startManagedGateway(t)
+  const { gateway } = await startManagedGateway(t, { capture: { enabled: true } })
   const { url, apiKey, managementKey, shipper, storageUrl } = gateway
   const text = await (await fetch(`${url}/openapi.json`)).text()
   const [program = ''] = blocksOf('ts')

@@ -6,7 +6,7 @@ import { startManagedGateway } from '../support/managed-gateway.ts'
 import { allOperations } from '../support/operations.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 
-const managed = await startManagedGateway(t)
+const managed = await startManagedGateway(t, { capture: { enabled: true } })
 const { call, gateway, clock } = managed
 
 interface Audited {
@@ -104,6 +104,11 @@ t.test('every management change leaves one record, in the order of the changes',
     kind: 'credit',
     id: 'c1',
   })
+  const captured = { kind: 'capture', name: key }
+  const asked = { key_hash: key, minutes: 1 }
+  const capture = await change('POST /captures', '/captures', asked, 'capture.create', captured)
+  const ofCapture = { ...captured, id: capture }
+  await change('DELETE /captures/{id}', `/captures/${capture}`, undefined, 'capture.delete', ofCapture)
   await change('DELETE /keys/{hash}', `/keys/${key}`, undefined, 'key.delete', named)
   await change('PATCH /workspaces/{ref}', '/workspaces/team', { name: 'Squad' }, 'workspace.update', {
     id: ws,

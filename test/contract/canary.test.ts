@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
+import { hashKey } from '../../src/access/api-key.ts'
 import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
 import { refusals } from '../support/canary-asks.ts'
 import { type Ask, CanaryClient } from '../support/canary-client.ts'
@@ -25,6 +26,7 @@ import {
 } from '../support/canary-provider.ts'
 import { encodings, Scanner } from '../support/canary-scan.ts'
 import { makeSecrets } from '../support/canary-secrets.ts'
+import { captured } from '../support/captured.ts'
 import { FAULTS, FaultServer, REFUSALS, reply } from '../support/fault-server.ts'
 import { allOperations } from '../support/operations.ts'
 import { createFaultySim, FAULTS as SIM_FAULTS } from '../support/sim-faults.ts'
@@ -171,6 +173,14 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
       scanner.scan(`${path} ${when}`, `${[...got.headers].join()}\n${await got.text()}`)
     }
   }
+
+  let capture = ''
+  await t.test('all that the key asks from here on is captured', async t => {
+    const body = { key_hash: hashKey(secrets.apiKey), minutes: 60 }
+    const told = await client.send(running.url, manage('POST', '/captures', body))
+    t.equal(told.status, 201, told.text)
+    capture = (JSON.parse(told.text) as { data: { id: string } }).data.id
+  })
 
   await t.test('good requests', async t => {
     for (const own of [
@@ -343,6 +353,18 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
 
   await t.test('another start, with short deadlines', async t => {
     t.equal(await running.end('SIGTERM'), 0)
+    const storageUrl = `sqlite:${join(folder, 'data/gateway.db')}`
+    const { text, records } = await captured({ storageUrl, vaultKeys: secrets.vaultKeys }, capture)
+    t.ok(records.length > 300, `${records.length} requests were captured`)
+    t.match(text, secrets.prompt)
+    // By design it has what the caller said and was told; never a key.
+    const keys = new Scanner(secrets.canaries.filter(({ name }) => /key|AWS|Azure/i.test(name)))
+    for (const record of records) {
+      keys.scan(record.generation_id, JSON.stringify(record))
+      for (const { reply } of record.calls ?? [])
+        keys.scan(`bytes of ${record.generation_id}`, Buffer.from(reply.base64 ?? '', 'base64'))
+    }
+    t.same(keys.hits.slice(0, SHOWN), [])
     running = await gateway.start('gateway.json')
   })
 

@@ -374,6 +374,7 @@ t.test('GET /key tells either kind of key about itself', async t => {
     organization_id: 'org_default',
     workspace_id: 'ws_default',
     allowed_data_regions: ['global', 'europe', 'us'],
+    capture: null,
     free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
     rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
   })

@@ -14,7 +14,7 @@ import {
   type PlacedOperation,
 } from '../support/openapi.ts'
 
-const { gateway, clock } = await startManagedGateway(t)
+const { gateway, clock } = await startManagedGateway(t, { capture: { enabled: true } })
 const { apiKey, managementKey, storageUrl } = gateway
 const base = gateway.url
 
@@ -397,6 +397,17 @@ t.test('end users', async () => {
   await ask('listEndUsers', { query: { user, include_inactive: 'true' } })
   await ask('deleteEndUser', { params: { user } })
   await ask('deleteEndUserByQuery', { query: { user } })
+})
+
+t.test('captures', async () => {
+  const body = { key_hash: keyHash, minutes: 1, max_bytes: 65_536 }
+  const id = idIn(await ask('createCapture', { body, status: 201 }))
+  for (let n = 0; n < 2; n++) await ask('createCapture', { body, status: 201 })
+  await ask('createCapture', { body, status: 409 })
+  await ask('listCaptures', { query: { limit: '10' } })
+  await ask('getCapture', { params: { id } })
+  await ask('deleteCapture', { params: { id } })
+  await ask('getCapture', { params: { id }, status: 404 })
 })
 
 t.test('provider credentials', async () => {

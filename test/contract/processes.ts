@@ -1,5 +1,6 @@
 /** Test files that start the product as processes of its own, again and again: they have a suite for themselves. */
 export const PROCESS_FILES: readonly string[] = [
+  'captures-processes.test.ts',
   'catalogue-start.test.ts',
   'dialects-parity.test.ts',
   'guarded-accounting.test.ts',

@@ -21,6 +21,7 @@ interface Ids {
   readonly workspaceSlug: string
   readonly keyHash: string
   readonly credentialId: string
+  readonly captureId: string
   readonly endUser: string
   readonly generationId: string
   readonly creditId: string
@@ -156,6 +157,14 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
     ids => ({ path: `/activity?dimensions=key,workspace&workspace_id=${ids.workspaceId}` }),
     ids => ({ path: `/activity?dimensions=session,agent&user_id=${ids.endUser}` }),
   ],
+  'GET /captures': TAKES_NO_IDS,
+  'POST /captures': [
+    ids => ({ path: '/captures', body: { key_hash: ids.keyHash, minutes: 1 } }),
+    ids => ({ path: '/captures', body: { workspace_id: ids.workspaceId, minutes: 1 } }),
+    ids => ({ path: '/captures', body: { workspace_id: ids.workspaceSlug, minutes: 1 } }),
+  ],
+  'GET /captures/{id}': byId('/captures', ids => ids.captureId),
+  'DELETE /captures/{id}': byId('/captures', ids => ids.captureId),
   'POST /end-users': [ids => ({ path: '/end-users', body: { user: ids.endUser } })],
   'GET /end-users': endUserQuery(),
   'PATCH /end-users': endUserQuery({ is_active: false }),
@@ -194,7 +203,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
 const CREATES = new Set(['POST /workspaces', 'POST /end-users', 'POST /credits'])
 
 const clock = new TestClock()
-const gateway = await startGateway({ clock })
+const gateway = await startGateway({ clock, capture: { enabled: true } })
 t.teardown(() => gateway.close())
 const first: Organization = {
   id: DEFAULT_ORGANIZATION_ID,
@@ -210,7 +219,7 @@ async function furnish({
   apiKey,
   apiKeyHash,
   id,
-}: Organization): Promise<Omit<Ids, 'streamId'>> {
+}: Organization): Promise<Omit<Ids, 'streamId' | 'captureId'>> {
   const manage = async (path: string, body: object, status = 201): Promise<Answered> => {
     const answer = await caller(gateway.url, managementKey)('POST', path, body)
     if (answer.status !== status) throw new Error(`${path}: ${answer.text}`)
@@ -269,8 +278,12 @@ async function furnish({
   }
 }
 
-/** A stream that can be read again. */
-async function stream({ apiKey }: Organization): Promise<{ streamId: string }> {
+/** What ends within a day: a stream that can be read again, and a capture. */
+async function furnishNow({
+  apiKey,
+  apiKeyHash,
+  managementKey,
+}: Organization): Promise<Pick<Ids, 'streamId' | 'captureId'>> {
   const reply = await fetch(`${gateway.url}/responses`, {
     method: 'POST',
     headers: {
@@ -284,7 +297,10 @@ async function stream({ apiKey }: Organization): Promise<{ streamId: string }> {
   const streamId = reply.headers.get('x-generation-id') ?? ''
   const again = await caller(gateway.url, apiKey)('HEAD', `/responses/${streamId}?stream=true`)
   if (again.status !== 200) throw new Error(`HEAD of a stream: ${again.status}`)
-  return { streamId }
+  const asked = { key_hash: apiKeyHash, minutes: 1 }
+  const capture = await caller(gateway.url, managementKey)('POST', '/captures', asked)
+  if (capture.status !== 201) throw new Error(capture.text)
+  return { streamId, captureId: String(capture.data['id']) }
 }
 
 /** Ids in the form of real ones that nobody has. */
@@ -296,6 +312,7 @@ function nobody(): Ids {
     workspaceSlug: `w-${randomBytes(6).toString('hex')}`,
     keyHash: randomBytes(32).toString('hex'),
     credentialId: randomUUID(),
+    captureId: `cap_${randomBytes(12).toString('hex')}`,
     endUser: `nobody-${randomBytes(6).toString('hex')}`,
     generationId: `gen-1-${randomBytes(10).toString('hex')}`,
     streamId: `gen-1-${randomBytes(10).toString('hex')}`,
@@ -322,6 +339,8 @@ async function inventory({ managementKey, apiKey }: Organization, ids: Ids): Pro
     `/workspaces/${ids.workspaceId}`,
     '/end-users?include_inactive=true',
     `/byok?workspace_id=${ids.workspaceId}`,
+    '/captures',
+    `/captures/${ids.captureId}`,
     '/credits',
     '/activity',
     '/audit',
@@ -345,8 +364,8 @@ const recordsOfSecond = await furnish(second)
 await gateway.shipper.ship()
 clock.advance(86_400_000)
 // Streams do not stay that long.
-const idsOfFirst: Ids = { ...recordsOfFirst, ...(await stream(first)) }
-const idsOfSecond: Ids = { ...recordsOfSecond, ...(await stream(second)) }
+const idsOfFirst: Ids = { ...recordsOfFirst, ...(await furnishNow(first)) }
+const idsOfSecond: Ids = { ...recordsOfSecond, ...(await furnishNow(second)) }
 await gateway.shipper.ship()
 
 t.test('every operation says here what ids it takes', async t => {

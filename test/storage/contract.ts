@@ -9,6 +9,7 @@ import { batchPruningContract } from './contract/batch-pruning.ts'
 import { batchReadingContract } from './contract/batch-reading.ts'
 import { batchRoomContract } from './contract/batch-room.ts'
 import { batchWorkContract } from './contract/batch-work.ts'
+import { captureContract } from './contract/captures.ts'
 import { catalogueContract } from './contract/catalogue.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
@@ -49,6 +50,7 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await serviceJobsContract(t, opened)
   await batchInterleavingsContract(t, opened)
   await catalogueContract(t, opened)
+  await captureContract(t, opened)
   await fileContract(t, opened)
   await passageContract(t, opened)
   await memoryContract(t, opened)

@@ -306,6 +306,7 @@ const WITHOUT_TOTALS = `
   drop table catalogue_sources; drop table alert_deliveries; drop table key_secrets;
   alter table api_keys drop column role; alter table api_keys drop column trace_trusted;
   alter table api_keys drop column rotated_at;
+  drop table captures; drop table capture_parts;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;
   drop index usage_unasked; drop table usage_totals; drop table usage_fill; alter table usage drop column in_totals;

@@ -7,6 +7,7 @@ import { GeminiBody, GeminiContent } from '../../src/dialects/gemini/body-schema
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { BatchCreation } from '../../src/protocol/management/batch-creation.ts'
 import { CredentialCreation, CredentialUpdate } from '../../src/protocol/management/byok.ts'
+import { CaptureCreation } from '../../src/protocol/management/captures.ts'
 import {
   GuardrailCheck,
   GuardrailCreation,
@@ -80,6 +81,7 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /end-users': [EndUserCreation, { user: 'somebody' }],
   'PATCH /end-users': [EndUserUpdate, { is_active: true }],
   'PATCH /end-users/{user}': [EndUserUpdate, { is_active: true }],
+  'POST /captures': [CaptureCreation, { workspace_id: 'ws_nothing', minutes: 1 }],
   'POST /byok': [CredentialCreation, { provider: 'groq', key: 'a-good-key-of-somebody' }],
   'PATCH /byok/{id}': [CredentialUpdate, {}],
   'POST /guardrails': [GuardrailCreation, { name: 'made' }],

@@ -32,6 +32,7 @@ export function gatewaySettings(
   return {
     storage: { url: 'sqlite:./data/gateway.db' },
     limits: { maxLagMs: 3_600_000 },
+    capture: { enabled: true },
     alignment: { evaluator: { model: 'sim/judge-short' } },
     timeouts: { ...deadlines, drainMs: 500 },
     // Providers are made to fail, and have to be asked all the same.

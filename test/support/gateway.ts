@@ -51,6 +51,7 @@ export interface TestGatewayOptions {
   readonly docs?: Config['docs']
   readonly compaction?: Config['compaction']
   readonly quotas?: Config['quotas']
+  readonly capture?: Partial<Config['capture']>
   readonly alignment?: Config['alignment']
   readonly moderation?: Config['moderation']
   readonly fusion?: Partial<Config['fusion']>
@@ -121,6 +122,7 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     docs: options.docs ?? defaults.docs,
     compaction: options.compaction ?? defaults.compaction,
     quotas: options.quotas ?? defaults.quotas,
+    capture: { ...defaults.capture, ...options.capture },
     alignment: options.alignment ?? defaults.alignment,
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },

@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { KeyKind, KeyRecord, Store, WorkspaceRecord } from '../../src/storage/store.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
+import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import { type Answered, caller } from './management.ts'
 import { TestClock } from './test-clock.ts'
 
@@ -34,9 +34,12 @@ interface ManagedGateway {
   addKey(kind: KeyKind, fields?: Partial<KeyRecord>): Promise<{ key: string; record: KeyRecord }>
 }
 
-export async function startManagedGateway(t: Pick<Test, 'teardown'>): Promise<ManagedGateway> {
+export async function startManagedGateway(
+  t: Pick<Test, 'teardown'>,
+  options: Omit<TestGatewayOptions, 'clock'> = {},
+): Promise<ManagedGateway> {
   const clock = new TestClock(NOON)
-  const gateway = await startGateway({ clock })
+  const gateway = await startGateway({ ...options, clock })
   const store = await openStore(gateway.storageUrl)
   t.teardown(async () => {
     await store.close()

@@ -12,6 +12,7 @@ import { createCatalog } from '../../src/providers/catalog.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
+import { NO_CAPTURES } from './no-captures.ts'
 import { NO_FILES } from './no-files.ts'
 import { NO_PROOFS } from './no-proofs.ts'
 import { NO_SUMMARIES } from './no-summaries.ts'
@@ -56,6 +57,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     byokFeePercent: 0,
     document: new InterfaceDocument(),
     ...NO_BATCHES,
+    ...NO_CAPTURES,
     ...NO_FILES,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,

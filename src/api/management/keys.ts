@@ -18,6 +18,7 @@ import type { KeyChange, KeyRecord, KeySecret, Store, StoreVerbs } from '../../s
 import type { ListingDeps } from '../models/models.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
+import { type CaptureSettings, captureOf } from './captures.ts'
 import {
   refuseLongerLife,
   refuseOwn,
@@ -135,7 +136,8 @@ export function deleteKey(deps: KeyDeps): Handler {
 export function showOwnKey({
   usage,
   restrictionsOf,
-}: KeyDeps & Pick<ListingDeps, 'restrictionsOf'>): Handler {
+  captures,
+}: KeyDeps & Pick<ListingDeps, 'restrictionsOf'> & { readonly captures: CaptureSettings }): Handler {
   return async ({ key }, reply) => {
     const restrictions = await restrictionsOf(callerOf(key))
     const fields = await usage.recentFields(key)
@@ -145,6 +147,7 @@ export function showOwnKey({
         allowed_data_regions: REGIONS.filter(
           region => restrictions?.allowsRegion(region === 'global' ? null : region) ?? true,
         ),
+        capture: captureOf(captures, key),
       },
     })
   }

@@ -16,6 +16,14 @@ import {
   listCredentials,
 } from './byok.ts'
 import {
+  CAPTURE_BODY_MAX_BYTES,
+  type CaptureDeps,
+  createCapture,
+  deleteCapture,
+  findCapture,
+  listCaptures,
+} from './captures.ts'
+import {
   byPath,
   byQuery,
   changeEndUser,
@@ -64,6 +72,7 @@ import {
 export type ManagementDeps = AccountDeps &
   AuditDeps &
   ByokDeps &
+  CaptureDeps &
   EndUserDeps &
   GuardrailDeps &
   GuardrailCheckDeps &
@@ -106,6 +115,17 @@ export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
     viewer('GET /activity', 'getActivity', 'Get usage by day', listActivity(deps)),
     viewer('GET /generations', 'listGenerations', 'List the latest generations', listGenerations(deps)),
     viewer('GET /audit', 'listAudit', 'List changes made by management operations', listAudit(deps)),
+
+    admin(
+      'POST /captures',
+      'createCapture',
+      'Capture the requests of a key or a workspace',
+      createCapture(deps),
+      CAPTURE_BODY_MAX_BYTES,
+    ),
+    viewer('GET /captures', 'listCaptures', 'List captures', listCaptures(deps)),
+    viewer('GET /captures/{id}', 'getCapture', 'Get a capture, without what is in it', findCapture(deps)),
+    admin('DELETE /captures/{id}', 'deleteCapture', 'End and delete a capture', deleteCapture(deps)),
 
     operator('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
     viewer('GET /end-users', 'listEndUsers', 'List end users', listEndUsers(deps)),

@@ -6,6 +6,7 @@ import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-s
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
+import { CaptureCreation } from '../../protocol/management/captures.ts'
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import {
   KeyCreation,
@@ -41,7 +42,14 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { ActivityDay, ActivitySum, AuditEntryAnswer, CreditEntryAnswer, Workspace } from './account.ts'
+import {
+  ActivityDay,
+  ActivitySum,
+  AuditEntryAnswer,
+  Capture,
+  CreditEntryAnswer,
+  Workspace,
+} from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
 import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
@@ -134,6 +142,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   CredentialUpdate,
   GuardrailCreation,
   GuardrailUpdate,
+  CaptureCreation,
   // Answers
   OutputMessage,
   OutputReasoning,
@@ -182,6 +191,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   ActivitySum,
   AuditEntry: AuditEntryAnswer,
   EndUser,
+  Capture,
   ProviderCredential: Credential,
   Guardrail,
   KeyAssignment,

@@ -20,6 +20,7 @@ export const TAGS = {
   'End users': "Tracking strings of the caller's own users.",
   'Provider credentials': 'Keys of the organization at providers.',
   Guardrails: 'Rules on what goes in and out, and whom they hold for.',
+  Captures: 'Requests of one key or workspace, kept for a day to find a fault.',
   Files: 'Files that requests and tools use.',
   Interface: 'This description.',
 } as const

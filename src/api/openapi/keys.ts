@@ -80,6 +80,7 @@ export const OwnKey = Type.Object({
   }),
   rate_limit: Type.Object({ requests: Type.Integer(), interval: text, note: text }),
   allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
+  capture: nullable(Type.Object({ id: text, ends_at: instant })),
 })
 
 export const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
@@ -148,6 +149,7 @@ const ownKey: OperationDescription = {
       free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
       rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
       allowed_data_regions: ['global', 'europe', 'us'],
+      capture: null,
     }),
   },
 }

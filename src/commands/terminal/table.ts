@@ -1,6 +1,7 @@
 /** All commands and what each needs, loaded only when one other than start runs. */
 import { alertsTest } from '../alerts.ts'
 import { batchesCancel, batchesList, batchesWatch } from '../batches.ts'
+import { capturesDelete, capturesList, capturesShow } from '../captures/captures.ts'
 import { check } from '../check.ts'
 import type { Command } from '../command.ts'
 import { connect } from '../connect.ts'
@@ -29,6 +30,9 @@ export const COMMANDS: readonly Command[] = [
   batchesWatch,
   batchesCancel,
   top,
+  capturesList,
+  capturesShow,
+  capturesDelete,
   alertsTest,
   doctor,
   prove,

@@ -49,6 +49,8 @@ export class Answer {
   readonly live: boolean
   /** The opening events were made and not dropped again. Written here alone. */
   begun = false
+  /** Somebody reads its items when it is over, so texts are not kept elsewhere. */
+  isRead = false
   #begunBefore = false
   #turnSeen = false
   /** Events reach the client another way; see `overhear`. */
@@ -187,7 +189,7 @@ export class Answer {
 
   /** Adds a message that the model has said. Only for readers who see no events, and where nothing cites results. */
   message({ id, phase, status, text, json }: WholeMessage): void {
-    const said = json === null ? text : (this.sink.keep?.(json) ?? text)
+    const said = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
     this.#assembler.message({ id, phase, status, text: said })
   }
 

@@ -10,6 +10,7 @@ import { StoreError } from '../store.ts'
 import { alerts } from './alerts.ts'
 import { audit } from './audit.ts'
 import { batches, batchFiles, batchRoom } from './batches.ts'
+import { captures } from './captures.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
 import { files, memory } from './files.ts'
@@ -52,6 +53,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0026-alerts': alerts,
   '0027-key-secrets': keySecrets,
   '0028-usage-search': usageSearch,
+  '0029-captures': captures,
 }
 
 /**

@@ -12,6 +12,7 @@ import { createOperations } from '../../api/operations.ts'
 import { BatchAcceptances } from '../../batches/accept.ts'
 import { createServiceProbe } from '../../batches/services/service-probe.ts'
 import { Uploads, uploadsFolder } from '../../batches/uploads.ts'
+import { capturesFolder } from '../../captures/folder.ts'
 import { describeNewKey } from '../../credentials/new-key.ts'
 import { ProofKeys } from '../../credentials/proof-keys.ts'
 import { createCheckText } from '../../gateway/guard/guard.ts'
@@ -211,6 +212,11 @@ function operationsOf(
     store,
     vault,
     clock,
+    captures: {
+      running: built.captures,
+      maxBytes: config.capture.maxBytes,
+      folder: capturesFolder(config.storage.url),
+    },
     changes: { publish },
     providerName: slug => catalog.provider(slug)?.name ?? null,
     describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),

@@ -1,6 +1,9 @@
 /** What the parts of the gateway of one thread share: store, catalogue, connections, task pool. Composition root. */
 import type { KeyObject } from 'node:crypto'
 import { Guardrails } from '../../access/guardrails.ts'
+import { capturesFolder } from '../../captures/folder.ts'
+import { CaptureKeeper } from '../../captures/keeper.ts'
+import { RunningCaptures } from '../../captures/running.ts'
 import { type Clock, systemClock, unixSeconds } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { createVault, type Vault } from '../../credentials/vault.ts'
@@ -8,6 +11,7 @@ import type { VaultKey } from '../../credentials/vault-keys.ts'
 import { Files, openContents } from '../../files/files.ts'
 import { prepareGuardrail } from '../../gateway/guard/guard.ts'
 import type { EndpointHealth } from '../../health/health.ts'
+import type { Invalidation } from '../../invalidation/bus.ts'
 import type { Counters } from '../../limits/counters.ts'
 import type { Log } from '../../log/log.ts'
 import { createMetrics, type Metrics } from '../../metrics/metrics.ts'
@@ -55,6 +59,8 @@ export interface GatewayOptions {
   readonly pins?: Pins
   /** The containers of the main thread; default: containers of this gateway alone. */
   readonly sandbox?: SandboxCalls
+  /** The captures that the main thread keeps; default: this gateway keeps its own. */
+  readonly captures?: RunningCaptures
   /** Default: one of this gateway alone. */
   readonly mcpLibrary?: McpLibrary
   readonly clock?: Clock
@@ -142,6 +148,41 @@ function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clo
     byDefault,
     timeoutMs,
   })
+}
+
+/** The captures of one thread. */
+export interface ThreadCaptures {
+  /** Null: captures are off. */
+  readonly running: RunningCaptures | null
+  changed(change: Invalidation): void
+  close(): Promise<void>
+}
+
+/** Without a supervisor the files are written by this thread. */
+export function capturesOf({ options, config, clock, log, store }: Base): ThreadCaptures {
+  const { enabled } = config.capture
+  if (options.captures !== undefined || !enabled) {
+    return {
+      running: enabled ? (options.captures ?? null) : null,
+      changed: () => undefined,
+      close: async () => undefined,
+    }
+  }
+  const keeper = new CaptureKeeper({
+    store,
+    keys: options.vaultKeys,
+    folder: capturesFolder(config.storage.url),
+    enabled,
+    clock,
+    log,
+  })
+  const running: RunningCaptures = new RunningCaptures({
+    clock,
+    send: request => keeper.take(request, bytes => running.kept(request.organizationId, bytes)),
+  })
+  keeper.follow(each => running.set(each))
+  keeper.start()
+  return { running, changed: change => keeper.changed(change), close: () => keeper.close() }
 }
 
 export function guardrailsOf({ store, clock, log }: Base) {

@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path'
 import { ToolPermissions } from '../../access/tool-permissions.ts'
+import type { RunningCaptures } from '../../captures/running.ts'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { CredentialCatalog } from '../../credentials/catalog.ts'
@@ -68,6 +69,7 @@ import { withSimPages } from '../sim-pages.ts'
 import { listsSim } from './catalog.ts'
 import {
   type Base,
+  capturesOf,
   type GatewayOptions,
   type GuardrailCache,
   guardrailsOf,
@@ -101,6 +103,8 @@ export interface BuiltGateway {
   readonly tasks: GatewayTasks
   readonly files: Files
   readonly summaries: Summaries
+  /** Null: captures are off. */
+  readonly captures: RunningCaptures | null
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
   /** Call it after every front has drained or closed. */
@@ -157,9 +161,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     readStoredFile: storedFileReader(base.files),
     summaries,
   }
+  const captures = capturesOf(base)
   const plans = new Plans({ ...parts, guardrails })
   base.catalogue.follow(() => plans.clear())
-  const gateway = createGateway({ ...parts, plans })
+  const { running } = captures
+  const gateway = createGateway({ ...parts, plans, ...(running === null ? {} : { captures: running }) })
   return {
     gateway,
     requestCheck: createRequestCheck(parts),
@@ -183,7 +189,11 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tasks: base.tasks,
     files: base.files,
     summaries,
-    changed: change => invalidate({ credentials, guardrails, toolPermissions, ownKeys, plans }, change),
+    captures: running,
+    changed(change) {
+      invalidate({ credentials, guardrails, toolPermissions, ownKeys, plans }, change)
+      captures.changed(change)
+    },
     async close() {
       abandoned.endAll()
       base.tokens.close()
@@ -194,6 +204,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
       await new Promise(resolve => setImmediate(resolve))
       await counting.close()
       ownKeys.close()
+      await captures.close()
       spool.close()
       await store.close()
     },

@@ -1,6 +1,8 @@
 /** Services of the main thread: started one after the other, and closed in order. */
 
 import { createBootstrap, type FirstKeys } from '../../access/bootstrap.ts'
+import { capturesFolder } from '../../captures/folder.ts'
+import { CaptureKeeper } from '../../captures/keeper.ts'
 import { type Clock, systemClock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { checkRing, startKeyUsageGauge } from '../../credentials/rotation.ts'
@@ -52,6 +54,7 @@ export interface MainServices {
   shipper: LedgerShipper
   counting: Counting
   retention: Retention
+  captures: CaptureKeeper
   disk: DiskWatch
   /** Null without other instances. */
   feed: InvalidationFeed | null
@@ -132,6 +135,15 @@ export async function startServices(
     log,
   })
   started.retention = retention
+  const captures = new CaptureKeeper({
+    store,
+    keys: ring.keys,
+    folder: capturesFolder(storageUrl),
+    enabled: config.capture.enabled,
+    clock,
+    log,
+  })
+  started.captures = captures
   const disk = watchDisk({ folder: shipper.folder, clock, log })
   started.disk = disk
   const feed = startInvalidationFeed({
@@ -156,6 +168,7 @@ export async function startServices(
   await catalogue.start()
   // A store that was away may have lists that nobody has read yet.
   void watch.prepared.then(() => catalogue.refresh())
+  void watch.prepared.then(() => captures.start())
   const certificate =
     config.listen.tls === null
       ? null
@@ -176,6 +189,7 @@ export async function startServices(
     shipper,
     counting,
     retention,
+    captures,
     disk,
     feed,
     catalogue,
@@ -228,6 +242,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   await services.health?.close()
   services.pins?.close()
   services.transcripts?.close()
+  await services.captures?.close()
   watch?.close()
   disk?.close()
   await catalogue?.close()

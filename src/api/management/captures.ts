@@ -1,0 +1,210 @@
+/**
+ * GET, POST /captures and GET, DELETE /captures/{id}: begins, lists and deletes captures. Their content is in sealed
+ * files, which `sluice captures show` reads; no operation gives it out.
+ */
+import { removeFiles } from '../../captures/folder.ts'
+import { LATE_MS, type RunningCaptures } from '../../captures/running.ts'
+import { type Clock, isoInstant } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import { captureId, isCaptureId } from '../../ids.ts'
+import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { type CaptureCreation, checkCaptureCreation } from '../../protocol/management/captures.ts'
+import type { CapturePart, CaptureRecord, NewCapture } from '../../storage/captures/captures.ts'
+import type { KeyRecord, Store } from '../../storage/store.ts'
+import type { ApiRequest, Handler } from '../operation.ts'
+import { audited } from './audit.ts'
+import { pageOf, refuseField } from './paging.ts'
+
+export interface CaptureDeps {
+  readonly store: Pick<Store, 'captures' | 'keys' | 'workspaces' | 'audited'>
+  readonly clock: Clock
+  readonly changes: InvalidationBus
+  readonly captures: CaptureSettings
+}
+
+export interface CaptureSettings {
+  /** Null: captures are off. */
+  readonly running: Pick<RunningCaptures, 'of'> | null
+  readonly maxBytes: number
+  /** See captures/folder.ts. */
+  readonly folder: string
+}
+
+export const CAPTURE_BODY_MAX_BYTES = 4 * 1024
+const MINUTE_MS = 60_000
+/** From its creation to the end of its files. */
+const KEPT_MS = 24 * 60 * MINUTE_MS
+/** Of one organization: each may hold as much as `capture.maxBytes`. */
+const ROOM = { running: 3, kept: 10 } as const
+
+export function createCapture(deps: CaptureDeps): Handler {
+  const { store, clock, changes, captures } = deps
+  return async (request, reply) => {
+    const body = checkCaptureCreation(request.body)
+    if (captures.running === null) {
+      throw new GatewayError(
+        'permission_denied',
+        'Captures are off. The operator of the gateway turns them on with the setting capture.enabled',
+      )
+    }
+    const record = await newCapture(deps, request.key, body)
+    const now = isoInstant(clock.nowMs())
+    const full = await audited(
+      deps,
+      request,
+      'capture.create',
+      verbs => verbs.captures.add(record, ROOM, now),
+      reached => (reached === null ? toObject(record) : null),
+    )
+    if (full !== null) throw noRoom(full)
+    changes.publish({ kind: 'captures' })
+    const found = await store.captures.find(record.organizationId, record.id)
+    reply.json(201, { data: toDocument(requireFound(found), [], clock.nowMs()) })
+  }
+}
+
+export function listCaptures({ store, clock }: CaptureDeps): Handler {
+  return async ({ key, query }, reply) => {
+    const { items, total } = await store.captures.page(key.organizationId, pageOf(query))
+    const nowMs = clock.nowMs()
+    const kept = items.filter(each => !isExpired(each, nowMs))
+    const data: object[] = []
+    for (const each of kept) data.push(toDocument(each, await store.captures.parts(each.id), nowMs))
+    reply.json(200, { data, total_count: total - (items.length - kept.length) })
+  }
+}
+
+export function findCapture({ store, clock }: CaptureDeps): Handler {
+  return async (request, reply) => {
+    const record = await findNamed(store, clock, request)
+    reply.json(200, { data: toDocument(record, await store.captures.parts(record.id), clock.nowMs()) })
+  }
+}
+
+/** Its files are removed at once where the request is answered, and within a second on other nodes. */
+export function deleteCapture(deps: CaptureDeps): Handler {
+  const { store, clock, changes, captures } = deps
+  return async (request, reply) => {
+    const record = await findNamed(store, clock, request)
+    const removed = await audited(
+      deps,
+      request,
+      'capture.delete',
+      verbs => verbs.captures.remove(record.organizationId, record.id),
+      isRemoved => (isRemoved ? toObject(record) : null),
+    )
+    if (!removed) throw notFound()
+    removeFiles(captures.folder, record.id)
+    changes.publish({ kind: 'captures' })
+    reply.json(200, { deleted: true })
+  }
+}
+
+/** The capture that takes the requests of a key now, as GET /key tells its holder; null: there is none. */
+export function captureOf({ running }: CaptureSettings, key: KeyRecord) {
+  const [first] = running?.of(key.organizationId, key.workspaceId, key.hash) ?? []
+  return first === undefined ? null : { id: first.id, ends_at: isoInstant(first.endsAtMs) }
+}
+
+/** @throws GatewayError `invalid_request` */
+async function newCapture(
+  { store, clock, captures }: CaptureDeps,
+  { organizationId, label }: KeyRecord,
+  body: CaptureCreation,
+): Promise<NewCapture> {
+  const keyHash = body.key_hash ?? null
+  const workspaceId = body.workspace_id ?? null
+  if ((keyHash === null) === (workspaceId === null)) {
+    throw refuseField('key_hash', 'is required, or workspace_id; not both')
+  }
+  if (body.max_bytes != null && body.max_bytes > captures.maxBytes) {
+    throw refuseField('max_bytes', `must be at most ${captures.maxBytes}, the setting capture.maxBytes`)
+  }
+  if (keyHash !== null) {
+    const key = await store.keys.findIn(organizationId, keyHash)
+    if (key === null) throw refuseField('key_hash', 'is no key of this organization')
+    if (key.kind !== 'inference') throw refuseField('key_hash', 'is a management key, which calls no models')
+  } else if (workspaceId !== null) {
+    const isKnown = (await store.workspaces.find(organizationId, workspaceId)) !== null
+    if (!isKnown) throw refuseField('workspace_id', 'is no workspace of this organization')
+  }
+  const nowMs = clock.nowMs()
+  return {
+    id: captureId(),
+    organizationId,
+    keyHash,
+    workspaceId,
+    createdBy: label,
+    maxBytes: body.max_bytes ?? captures.maxBytes,
+    createdAt: isoInstant(nowMs),
+    endsAt: isoInstant(nowMs + body.minutes * MINUTE_MS),
+    expiresAt: isoInstant(nowMs + KEPT_MS),
+  }
+}
+
+function noRoom(reached: keyof typeof ROOM): GatewayError {
+  const what = reached === 'running' ? 'run already: wait for the end of one' : 'are kept already'
+  return new GatewayError(
+    'conflict',
+    `${ROOM[reached]} captures of this organization ${what}, or delete one with DELETE /captures/{id}`,
+  )
+}
+
+async function findNamed(store: CaptureDeps['store'], clock: Clock, { key, params }: ApiRequest) {
+  const id = params.get('id') ?? ''
+  if (!isCaptureId(id)) throw notFound()
+  const record = requireFound(await store.captures.find(key.organizationId, id))
+  if (isExpired(record, clock.nowMs())) throw notFound()
+  return record
+}
+
+/** Its row may be there for a minute more. */
+function isExpired({ expiresAt }: CaptureRecord, nowMs: number): boolean {
+  return Date.parse(expiresAt) <= nowMs
+}
+
+function requireFound(record: CaptureRecord | null): CaptureRecord {
+  if (record === null) throw notFound()
+  return record
+}
+
+function notFound(): GatewayError {
+  return new GatewayError('not_found', 'Capture not found')
+}
+
+function toObject({ id, keyHash, workspaceId }: NewCapture) {
+  return { kind: 'capture', id, name: keyHash ?? workspaceId } as const
+}
+
+/** Requests that began in time may still be added after `ends_at`. */
+function statusOf({ endsAt, endedAt }: CaptureRecord, nowMs: number): 'running' | 'ending' | 'ended' {
+  const endMs = Date.parse(endsAt)
+  if (endedAt !== null || nowMs >= endMs + LATE_MS) return 'ended'
+  return nowMs < endMs ? 'running' : 'ending'
+}
+
+function toDocument(record: CaptureRecord, parts: readonly CapturePart[], nowMs: number) {
+  return {
+    id: record.id,
+    status: statusOf(record, nowMs),
+    key_hash: record.keyHash,
+    workspace_id: record.workspaceId,
+    created_by: record.createdBy,
+    max_bytes: record.maxBytes,
+    bytes: record.bytes,
+    requests: record.requests,
+    left_out: record.leftOut,
+    created_at: record.createdAt,
+    ends_at: record.endsAt,
+    ended_at: record.endedAt,
+    ended_by: record.endedBy,
+    expires_at: record.expiresAt,
+    parts: parts.map(({ node, host, bytes, requests, leftOut }) => ({
+      node,
+      host,
+      bytes,
+      requests,
+      left_out: leftOut,
+    })),
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * Recorded exchanges: those that a capture takes. Their transport is overheard, and their record is made once the
+ * client was told the end. All others have no recording, and never come here.
+ */
+import type { Recording } from '../../captures/recording.ts'
+import type { RunningCaptures } from '../../captures/running.ts'
+import type { GatewayError } from '../../errors.ts'
+import type { ClientRequest } from '../../exchange/exchange.ts'
+import type { Outcome } from '../answer/answer.ts'
+import type { RunningExchange } from '../running.ts'
+import type { ModelCallDeps } from './model-call.ts'
+
+/** The dependencies of an exchange, overheard if a capture takes it. */
+export function recorded<Deps extends ModelCallDeps>(
+  captures: Pick<RunningCaptures, 'open'>,
+  deps: Deps,
+  exchange: RunningExchange,
+  asked: ClientRequest,
+): Deps {
+  const recording = captures.open(asked)
+  if (recording === null) return deps
+  exchange.recording = recording
+  exchange.answer.isRead = true
+  return recording.within(deps)
+}
+
+/** Tells the end of an exchange, and makes its record. */
+export function tellRecorded(
+  recording: Recording,
+  exchange: RunningExchange,
+  error: GatewayError | null,
+  tell: () => Outcome,
+): Outcome {
+  try {
+    const outcome = tell()
+    recording.end(exchange, {
+      isReplyGuarded: exchange.guarding?.reply != null,
+      // What was said before a failure that is the whole answer was dropped.
+      output: outcome.answered ? exchange.answer.output : null,
+      error,
+    })
+    return outcome
+  } finally {
+    recording.drop()
+  }
+}

@@ -1,0 +1,156 @@
+/** Captures and their parts in the database. */
+import type { Kysely, Selectable } from 'kysely'
+import type { CaptureRecord, CaptureStore } from '../captures/captures.ts'
+import type { CapturesTable } from '../captures/tables.ts'
+import type { Engine } from '../engine.ts'
+import type { Tables } from '../tables.ts'
+import { COUNTED, inRelaxedTransaction, inTransaction, pageOf } from './rows.ts'
+
+export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureStore {
+  return {
+    add(record, room, now) {
+      const { organizationId } = record
+      return inTransaction(db, async transaction => {
+        await engine.serialize(transaction, `captures ${organizationId}`)
+        const counting = transaction
+          .selectFrom('captures')
+          .select(COUNTED)
+          .where('organizationId', '=', organizationId)
+        const kept = await counting.executeTakeFirstOrThrow()
+        if (Number(kept.counted) >= room.kept) return 'kept'
+        const running = await counting
+          .where('endsAt', '>', now)
+          .where('endedAt', 'is', null)
+          .executeTakeFirstOrThrow()
+        if (Number(running.counted) >= room.running) return 'running'
+        await transaction
+          .insertInto('captures')
+          .values({ ...record, bytes: 0, requests: 0, leftOut: 0, endedAt: null, endedBy: null })
+          .execute()
+        return null
+      })
+    },
+    page(organizationId, page) {
+      const matched = db.selectFrom('captures').where('organizationId', '=', organizationId)
+      const listed = matched.selectAll().orderBy('createdAt', 'desc').orderBy('id')
+      return pageOf(listed, matched.select(COUNTED), page, recordOf)
+    },
+    async find(organizationId, id) {
+      const row = await db
+        .selectFrom('captures')
+        .selectAll()
+        .where('id', '=', id)
+        .where('organizationId', '=', organizationId)
+        .executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
+    async list() {
+      const rows = await db
+        .selectFrom('captures')
+        .selectAll()
+        .orderBy('createdAt', 'desc')
+        .orderBy('id')
+        .execute()
+      return rows.map(recordOf)
+    },
+    async known(ids) {
+      if (ids.length === 0) return new Set()
+      const rows = await db.selectFrom('captures').select('id').where('id', 'in', ids).execute()
+      return new Set(rows.map(({ id }) => id))
+    },
+    async parts(id) {
+      const rows = await db
+        .selectFrom('captureParts')
+        .select(['name', 'node', 'host', 'bytes', 'requests', 'leftOut'])
+        .where('captureId', '=', id)
+        .orderBy('node')
+        .orderBy('name')
+        .execute()
+      return rows.map(row => ({ ...row, ...numbersOf(row) }))
+    },
+    async open(since) {
+      const rows = await db
+        .selectFrom('captures')
+        .selectAll()
+        .where('endsAt', '>', since)
+        .where('endedAt', 'is', null)
+        .orderBy('id')
+        .execute()
+      return rows.map(recordOf)
+    },
+    grow(id, { name, node, host, bytes, requests, leftOut }) {
+      return inRelaxedTransaction(db, engine, async transaction => {
+        const { numUpdatedRows } = await transaction
+          .updateTable('captures')
+          .set(({ eb }) => ({
+            bytes: eb('bytes', '+', bytes),
+            requests: eb('requests', '+', requests),
+            leftOut: eb('leftOut', '+', leftOut),
+          }))
+          .where('id', '=', id)
+          .where('endedAt', 'is', null)
+          .where(({ eb }) => eb(eb('bytes', '+', bytes), '<=', eb.ref('maxBytes')))
+          .executeTakeFirst()
+        if (numUpdatedRows === 0n) return false
+        await transaction
+          .insertInto('captureParts')
+          .values({ captureId: id, name, node, host, bytes, requests, leftOut })
+          .onConflict(conflict =>
+            conflict.columns(['captureId', 'name']).doUpdateSet(({ eb, ref }) => ({
+              bytes: eb(ref('captureParts.bytes'), '+', bytes),
+              requests: eb(ref('captureParts.requests'), '+', requests),
+              leftOut: eb(ref('captureParts.leftOut'), '+', leftOut),
+            })),
+          )
+          .execute()
+        return true
+      })
+    },
+    async end(id, by, at) {
+      await db
+        .updateTable('captures')
+        .set({ endedAt: at, endedBy: by })
+        .where('id', '=', id)
+        .where('endedAt', 'is', null)
+        .execute()
+    },
+    remove(organizationId, id) {
+      return inTransaction(db, async transaction => {
+        const { numDeletedRows } = await transaction
+          .deleteFrom('captures')
+          .where('id', '=', id)
+          .where('organizationId', '=', organizationId)
+          .executeTakeFirst()
+        if (numDeletedRows === 0n) return false
+        await transaction.deleteFrom('captureParts').where('captureId', '=', id).execute()
+        return true
+      })
+    },
+    prune(now, limit) {
+      return inTransaction(db, async transaction => {
+        const old = await transaction
+          .selectFrom('captures')
+          .select('id')
+          .where('expiresAt', '<=', now)
+          .limit(limit)
+          .execute()
+        const ids = old.map(({ id }) => id)
+        if (ids.length === 0) return ids
+        await transaction.deleteFrom('captureParts').where('captureId', 'in', ids).execute()
+        await transaction.deleteFrom('captures').where('id', 'in', ids).execute()
+        return ids
+      })
+    },
+  }
+}
+
+function recordOf(row: Selectable<CapturesTable>): CaptureRecord {
+  return { ...row, ...numbersOf(row), maxBytes: Number(row.maxBytes) }
+}
+
+type Counts = Pick<Selectable<CapturesTable>, 'bytes' | 'requests' | 'leftOut'>
+
+/** PostgreSQL gives 64 bits as text. */
+function numbersOf({ bytes, requests, leftOut }: Counts) {
+  return { bytes: Number(bytes), requests: Number(requests), leftOut: Number(leftOut) }
+}
