@@ -58,6 +58,7 @@ export const PARTS = [
       'docs/metrics.md',
       'docs/tracing.md',
       'docs/alerts.md',
+      'docs/captures.md',
       'docs/exports.md',
       'docs/runbook.md',
       'docs/security.md',
