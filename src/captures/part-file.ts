@@ -11,7 +11,7 @@ import type { CaptureRecord } from '../storage/captures/captures.ts'
 import { makeFolder } from '../storage/data-folder.ts'
 import type { Store } from '../storage/store.ts'
 import { partPath } from './folder.ts'
-import { FileSealer } from './sealed-file.ts'
+import { FileSeal } from './sealed-file.ts'
 
 export interface PartFileDeps {
   readonly store: Pick<Store, 'captures'>
@@ -34,7 +34,7 @@ const END_BYTES = 128
 export class PartFile {
   readonly #deps: PartFileDeps
   readonly #place: CapturePlace
-  readonly #sealer: FileSealer
+  readonly #sealer: FileSeal
   #handle: FileHandle | null = null
   /** Requests left out that the file does not tell of yet. */
   #untold = 0
@@ -52,7 +52,7 @@ export class PartFile {
     const { record, name } = place
     this.#deps = deps
     this.#place = place
-    this.#sealer = new FileSealer(deps.keys, {
+    this.#sealer = new FileSeal(deps.keys, {
       captureId: record.id,
       organizationId: record.organizationId,
       name,
@@ -103,7 +103,7 @@ export class PartFile {
   async #put(texts: readonly Uint8Array[]): Promise<boolean> {
     const text = Buffer.concat(this.#untold > 0 ? [missing(this.#untold), ...texts] : texts)
     const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
-    const bytes = texts.length === 0 ? 0 : header + FileSealer.sealedBytes(text.length)
+    const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
     const counted = await this.#count(bytes, texts.length)
     // Without the Store these are lost; the next ones may not be.
     if (counted === null) this.#leave(texts.length)

@@ -10,7 +10,7 @@ import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { withoutSecrets } from '../protocol/tool-secrets.ts'
 import type { Tool } from '../protocol/tools.ts'
-import { SecretRemover, type ShownHeaders } from './secrets.ts'
+import { SecretScan, type ShownHeaders } from './secrets.ts'
 
 /** The beginning of a body, and how long it was. */
 export interface RecordedBody {
@@ -73,7 +73,7 @@ export function recordOf(
   exchange: Exchange,
   end: RequestEnd,
 ): Uint8Array<ArrayBuffer> | null {
-  const remover = new SecretRemover(secretsOf(recording, exchange))
+  const remover = new SecretScan(secretsOf(recording, exchange))
   const { asked, calls, moreCalls, startedMs } = recording
   const { error, output } = end
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
@@ -138,14 +138,14 @@ function* textsIn(values: readonly unknown[]): Generator<string> {
 }
 
 /** The request as guardrails and plugins have left it. Before any provider was asked it may hold what they forbid. */
-function requestIn(remover: SecretRemover, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
+function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
   if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was asked' })
   if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const tools = prompt.tools == null ? {} : { tools: (prompt.tools as readonly Tool[]).map(withoutSecrets) }
   return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
 }
 
-function documentIn(remover: SecretRemover, output: RequestEnd['output'], calls: readonly CallFacts[]): Raw {
+function documentIn(remover: SecretScan, output: RequestEnd['output'], calls: readonly CallFacts[]): Raw {
   // Written only if it can be expected to be short enough.
   const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)
@@ -155,13 +155,13 @@ function documentIn(remover: SecretRemover, output: RequestEnd['output'], calls:
 }
 
 /** JSON without secrets: where there were any, as a text, for a document without a part of it may be none. */
-function cleaned(remover: SecretRemover, json: string): Raw {
+function cleaned(remover: SecretScan, json: string): Raw {
   const clean = remover.text(json)
   return clean === json ? { json } : raw({ text: clean })
 }
 
 function callIn(
-  remover: SecretRemover,
+  remover: SecretScan,
   call: CallFacts,
   attempt: AttemptRecord | undefined,
   isReplyGuarded: boolean,
@@ -185,11 +185,11 @@ function callIn(
 }
 
 /** A list of pairs: providers choose the names. */
-function headersIn(remover: SecretRemover, headers: ShownHeaders): Raw {
+function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
   return raw(headers.map(([name, value]) => [name, remover.text(value)]))
 }
 
-function bodyIn(remover: SecretRemover, body: RecordedBody): Raw {
+function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
   const kept = body.beginning()
   const cut = kept.length < body.bytes ? { cut_after: kept.length } : {}
   const clean = remover.bytes(kept)

@@ -35,7 +35,7 @@ export interface CapturesMessage {
 }
 
 /** From the main thread: so many bytes of records wait no more. */
-export interface CaptureKept {
+export interface CaptureReply {
   readonly type: 'capture-kept'
   readonly organizationId: string
   readonly bytes: number

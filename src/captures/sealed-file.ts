@@ -60,7 +60,7 @@ interface Header {
 }
 
 /** Seals the text of one file. Keeps its data key in memory until it is dropped. */
-export class FileSealer {
+export class FileSeal {
   /** The first bytes of the file. */
   readonly header: Buffer
   readonly #part: SealedPart

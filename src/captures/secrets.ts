@@ -26,7 +26,7 @@ interface GramPlace {
 }
 
 /** Finds writings of secrets. Make one for each exchange, and use it for all its texts. */
-export class SecretRemover {
+export class SecretScan {
   readonly #grams = new Map<number, GramPlace[]>()
   /** A bit for each gram, by hash: most places of a text end here. */
   readonly #seen = new Uint8Array(SEEN_BITS / 8)

@@ -7,7 +7,7 @@ import type { MessagePort } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
 import {
   type CapturedRequest,
-  type CaptureKept,
+  type CaptureReply,
   type CapturesMessage,
   RunningCaptures,
 } from '../captures/running.ts'
@@ -89,7 +89,7 @@ export type ToThread =
   | TranscriptReply
   | SandboxAnswer
   | CapturesMessage
-  | CaptureKept
+  | CaptureReply
   | HealthMessage
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { partPath } from '../../src/captures/folder.ts'
 import { CaptureKeeper } from '../../src/captures/keeper.ts'
 import type { CaptureTerms } from '../../src/captures/running.ts'
-import { FileSealer, openSealedFile } from '../../src/captures/sealed-file.ts'
+import { FileSeal, openSealedFile } from '../../src/captures/sealed-file.ts'
 import { isoInstant } from '../../src/clock.ts'
 import { captureId } from '../../src/ids.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -190,7 +190,7 @@ t.test('a restart while the store is away removes what has expired, and nothing 
     mkdirSync(dirname(path), { recursive: true })
     writeFileSync(
       path,
-      new FileSealer(KEYS, { captureId: id, organizationId: 'o', name: 'p', expiresAt }).header,
+      new FileSeal(KEYS, { captureId: id, organizationId: 'o', name: 'p', expiresAt }).header,
     )
   }
   mkdirSync(join(folder, 'something-else'))

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { expiryIn, FileSealer, openSealedFile, SealedFileError } from '../../src/captures/sealed-file.ts'
+import { expiryIn, FileSeal, openSealedFile, SealedFileError } from '../../src/captures/sealed-file.ts'
 import type { VaultKey } from '../../src/credentials/vault-keys.ts'
 
 const key = (id: string): VaultKey => ({ id, secret: randomBytes(32) })
@@ -17,7 +17,7 @@ const PART = {
 }
 
 function written(folder: string, texts: readonly string[], keys: readonly VaultKey[] = [MASTER]): string {
-  const sealer = new FileSealer(keys, PART)
+  const sealer = new FileSeal(keys, PART)
   const path = join(folder, 'part.sealed')
   const chunks = texts.map((text, at) => sealer.seal(Buffer.from(text), at === texts.length - 1))
   writeFileSync(path, Buffer.concat([sealer.header, ...chunks]))
@@ -41,9 +41,9 @@ t.test('what was sealed is read again, in chunks, and nothing of it is in the fi
   const bytes = readFileSync(path)
   t.notOk(bytes.includes('canary'))
   t.equal(expiryIn(bytes), PART.expiresAt)
-  const sealer = new FileSealer([MASTER], PART)
+  const sealer = new FileSeal([MASTER], PART)
   for (const length of [0, 1, 262_144, 262_145, 600_000])
-    t.equal(sealer.seal(Buffer.alloc(length), false).length, FileSealer.sealedBytes(length), String(length))
+    t.equal(sealer.seal(Buffer.alloc(length), false).length, FileSeal.sealedBytes(length), String(length))
 })
 
 t.test('an older master key opens what it has sealed; a stranger opens nothing', async t => {
@@ -61,7 +61,7 @@ t.test('a file opens as the part of its own capture alone', async t => {
 
 t.test('chunks that are changed, swapped, repeated or cut out do not open', async t => {
   const folder = t.testdir({})
-  const sealer = new FileSealer([MASTER], PART)
+  const sealer = new FileSeal([MASTER], PART)
   const [a, b, c] = ['a', 'b', 'c'].map((text, at) => sealer.seal(Buffer.from(text.repeat(10)), at === 2))
   if (a === undefined || b === undefined || c === undefined) throw new Error('three chunks')
   const fails = async (name: string, ...chunks: readonly Buffer[]) => {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { SecretRemover, secretsInRequest, shownOfReply, shownOfRequest } from '../../src/captures/secrets.ts'
+import { SecretScan, secretsInRequest, shownOfReply, shownOfRequest } from '../../src/captures/secrets.ts'
 import { awsSigner } from '../../src/upstream/aws-signature.ts'
 import { encodings } from '../support/canary-scan.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -14,7 +14,7 @@ function hasRun(text: Buffer, written: Buffer): boolean {
 }
 
 t.test('a secret is taken out in every writing, whole or half, wherever it stands', async t => {
-  const remover = new SecretRemover([SECRET, 'another-secret-0123456789'])
+  const remover = new SecretScan([SECRET, 'another-secret-0123456789'])
   const bytes = Buffer.from(SECRET)
   const middle = bytes.length >> 1
   let count = 0
@@ -39,18 +39,18 @@ t.test('a secret is taken out in every writing, whole or half, wherever it stand
 })
 
 t.test('other text stays as it is', async t => {
-  const remover = new SecretRemover([SECRET])
+  const remover = new SecretScan([SECRET])
   for (const text of ['', 'sk', 'a', SECRET.slice(0, 9), 'The quick brown fox. '.repeat(1_000)])
     t.equal(remover.text(text), text)
   const random = randomBytes(100_000)
   t.equal(remover.bytes(random), random, 'the same object')
-  t.equal(new SecretRemover([]).text('x'), 'x')
-  t.equal(new SecretRemover(['none', 'sim']).text('none of sim'), 'none of sim', 'words are no secrets')
-  t.equal(new SecretRemover(['abc123']).text('an abc123, and ABC123'), 'an [redacted], and ABC123')
+  t.equal(new SecretScan([]).text('x'), 'x')
+  t.equal(new SecretScan(['none', 'sim']).text('none of sim'), 'none of sim', 'words are no secrets')
+  t.equal(new SecretScan(['abc123']).text('an abc123, and ABC123'), 'an [redacted], and ABC123')
 })
 
 t.test('secrets that overlap, repeat and touch are taken out with nothing between', async t => {
-  const remover = new SecretRemover(['0123456789abcdef', '89abcdefghijklmn'])
+  const remover = new SecretScan(['0123456789abcdef', '89abcdefghijklmn'])
   t.equal(remover.text('<0123456789abcdefghijklmn>'), '<[redacted]>')
   t.equal(remover.text('<0123456789abcdef0123456789abcdef>'), '<[redacted]>')
   t.equal(remover.text('0123456789abcdef x 89abcdefghijklmn'), '[redacted] x [redacted]')
@@ -59,7 +59,7 @@ t.test('secrets that overlap, repeat and touch are taken out with nothing betwee
 
 t.test('time grows with the text, whatever is in it', async t => {
   const secret = 'ab'.repeat(200)
-  const remover = new SecretRemover([secret, SECRET])
+  const remover = new SecretScan([secret, SECRET])
   // Grams of the secret everywhere, and no run of it is long enough.
   for (const text of ['ababab-', '\\u0061', 'a', secret]) {
     const long = Buffer.from(text.repeat(Math.ceil(1_000_000 / text.length)))
@@ -130,7 +130,7 @@ t.test(
       secrets.some(each => /^[0-9a-f]{64}$/.test(each)),
       'the signature',
     )
-    const remover = new SecretRemover(secrets)
+    const remover = new SecretScan(secrets)
     t.equal(remover.text('{"content-type":"x","host":1}'), '{"content-type":"x","host":1}')
     const said = JSON.stringify(headers)
     t.notOk(remover.text(said).includes('AKIACANARY'))
