@@ -10,7 +10,6 @@ import type { Store } from '../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'
 import { complain, configWords, print } from '../outcome.ts'
-import { count, counted, plain, table } from '../terminal/text.ts'
 import { escaped, shownRecord } from './shown-record.ts'
 
 const ARGUMENT = 'ID'
@@ -34,7 +33,7 @@ export const capturesList: Command = {
         each.expiresAt,
       ])
       const head = ['capture', 'state', 'of', 'requests', 'left out', 'bytes', 'begun', 'gone']
-      for (const line of table([head, ...rows], new Set([3, 4, 5]))) print(line)
+      for (const row of [head, ...rows]) print(row.join('\t'))
     })
     return 0
   },
@@ -119,7 +118,7 @@ class PartReader {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
       complain([
-        `${counted(requests, 'request')} of it are on another node, ${node} on ${plain(host)}: run this command there`,
+        `${counted(requests, 'request')} of it are on another node, ${node} on ${escaped(host)}: run this command there`,
       ])
       return
     }
@@ -175,5 +174,14 @@ function isRunning({ endsAt, endedAt }: CaptureRecord): boolean {
 }
 
 function subjectOf({ keyHash, workspaceId }: CaptureRecord): string {
-  return keyHash === null ? `workspace ${plain(workspaceId ?? '')}` : `key ${keyHash}`
+  return keyHash === null ? `workspace ${escaped(workspaceId ?? '')}` : `key ${keyHash}`
+}
+
+/** With commas between thousands. */
+function count(value: number): string {
+  return value.toLocaleString('en-US')
+}
+
+function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
 }
