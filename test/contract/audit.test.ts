@@ -119,6 +119,8 @@ t.test('every management change leaves one record, in the order of the changes',
   const changing = (await allOperations(t))
     .filter(({ key: need, method }) => need === 'management' && method !== 'GET')
     .map(({ method, path: template }) => `${method} ${template}`)
+    // It changes nothing.
+    .filter(operation => operation !== 'POST /guardrails/{id}/check')
   t.same([...covered].toSorted(), changing.toSorted(), 'no operation is left out')
 
   const { text, document } = await call('GET', '/audit?limit=100')
@@ -238,7 +240,7 @@ t.test('the latest requests are listed, failed ones with their error', async t =
   t.same(rest.document, { data: list.slice(2), has_more: false, last_id: null })
   t.equal(first.document['last_id'], ids[1])
   const found = async (query: string) => (await call('GET', `/generations?${query}`)).list.map(({ id }) => id)
-  t.same(await found('outcome=failed,aborted&model=sim/http-500'), [ids[1]])
+  t.same(await found('outcome=failed,aborted'), [ids[1]])
   t.same(await found('model=sim/echo&provider=sim&limit=1'), [ids[0]])
   t.same(await found('user_id=nobody'), [])
   t.same(await found('min_cost=100'), [])

@@ -17,7 +17,7 @@ export function Empty({ children }) {
  */
 export function Table({ label, columns, children }) {
   return html`
-    <div class="frame" role="region" aria-label=${label} tabindex="0">
+    <div class="frame" role="group" aria-label=${label} tabindex="0">
       <table aria-label=${label}>
         <thead>
           <tr>
