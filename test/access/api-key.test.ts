@@ -35,6 +35,10 @@ t.test('the record holds hash and label, never the key', async t => {
     limitReset: null,
     includeByokInLimit: false,
     creatorUserId: null,
+    secretExpiresAt: null,
+    role: null,
+    traceTrusted: false,
+    rotatedAt: null,
     createdAt: '2026-01-02T00:00:00.000Z',
     updatedAt: '2026-01-02T00:00:00.000Z',
   })
