@@ -271,6 +271,14 @@ export const REQUEST_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_usage_records_total', 'accounting'), legend: '{{accounting}}' }],
       },
       {
+        title: 'Explanations',
+        description:
+          'Explanations of requests that were not plain, per second. Dropped ones are above the rate of their key, organization or address: somebody sends many requests that are refused.',
+        unit: 'ops',
+        width: 24,
+        queries: [{ expr: sumRate('gateway_explanations_total', 'outcome'), legend: '{{outcome}}' }],
+      },
+      {
         title: 'Implausible usage reports',
         description:
           'Replies per second with implausible usage, for which a corrected usage was charged. The log names the model.',

@@ -158,6 +158,18 @@ export function statusOf(errorType: string | undefined | null): number {
 /** The message of every internal error; it hides the cause from clients. */
 export const INTERNAL_MESSAGE = 'Internal Server Error'
 
+/** Limits that refuse a request, in the words of explanations. */
+export type LimitName =
+  | 'requests_per_minute'
+  | 'tokens_per_minute'
+  | 'key_limit'
+  | 'budget'
+  | 'credits'
+  | 'open_requests_of_key'
+  | 'bytes_of_key'
+  | 'unread_answers_of_key'
+  | 'load'
+
 /** Optional parts of a GatewayError. */
 export interface GatewayErrorDetails {
   /** Sent to the client as `error.metadata`; must contain no secrets and no unscrubbed upstream text. */
@@ -166,6 +178,8 @@ export interface GatewayErrorDetails {
   readonly retryAfterSeconds?: number
   /** Further response headers, with names and values of our own. */
   readonly headers?: Readonly<Record<string, string>>
+  /** The limit that refused the request, for its explanation; never sent. */
+  readonly limit?: LimitName
   /** The underlying error; logged by class and code only, never sent. */
   readonly cause?: unknown
   /** The health of the endpoint has counted this fault already, with another call of the same connection. */
@@ -179,6 +193,7 @@ export class GatewayError extends Error {
   readonly retryAfterSeconds: number | undefined
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly wasCounted: boolean
+  readonly limit: LimitName | undefined
 
   constructor(code: FailureCode, message: string, details: GatewayErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause })
@@ -188,6 +203,7 @@ export class GatewayError extends Error {
     this.retryAfterSeconds = details.retryAfterSeconds
     this.headers = details.headers
     this.wasCounted = details.wasCounted === true
+    this.limit = details.limit
   }
 
   /** All that follows from it. */
@@ -217,12 +233,13 @@ export function rewritten(
     wasCounted = error.wasCounted,
   }: Partial<Pick<GatewayError, 'message' | 'metadata' | 'wasCounted'>>,
 ): GatewayError {
-  const { code, retryAfterSeconds, headers } = error
+  const { code, retryAfterSeconds, headers, limit } = error
   return new GatewayError(code, message, {
     wasCounted,
     ...(metadata === undefined ? undefined : { metadata }),
     ...(retryAfterSeconds === undefined ? undefined : { retryAfterSeconds }),
     ...(headers === undefined ? undefined : { headers }),
+    ...(limit === undefined ? undefined : { limit }),
     cause: error,
   })
 }
@@ -247,6 +264,7 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
 export function overloaded(): GatewayError {
   return new GatewayError('overloaded', 'The gateway is overloaded', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+    limit: 'load',
   })
 }
 

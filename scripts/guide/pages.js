@@ -14,6 +14,7 @@ export const PARTS = [
       'docs/python.md',
       'docs/from-litellm.md',
       'docs/from-openrouter.md',
+      'docs/why.md',
       'docs/troubleshooting.md',
     ],
   },

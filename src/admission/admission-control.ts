@@ -99,6 +99,7 @@ export class AdmissionControl implements KeyedRequests {
     this.load.shed++
     return new GatewayError('service_unavailable', 'The gateway is overloaded', {
       retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      limit: 'load',
     })
   }
 

@@ -5,6 +5,7 @@
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
 import { fieldOf, GatewayError, systemCode } from '../errors.ts'
+import type { ExplanationWriter } from '../explanations/writer.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
 import { exemplify, type Metrics, observeStages } from '../metrics/metrics.ts'
@@ -71,6 +72,8 @@ export interface AdmissionDeps {
   readonly ended?: EndedRequests
   /** Traces of requests. Absent: there are none. */
   readonly tracing?: Tracing
+  /** Takes requests that are over, to explain them. Absent: nobody does. */
+  readonly explanations?: ExplanationWriter
 }
 
 /** The part of the thread's control of which one request knows. */
@@ -203,7 +206,7 @@ export class Admission implements Chained<Admission> {
     if (this.#over) return
     this.#over = true
     this.#deadline?.cancel()
-    const { clock, log, metrics, ended, tracing } = this.#control.deps
+    const { clock, log, metrics, ended, tracing, explanations } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, path, reply, key, client, isAwaited } = this.#owner
@@ -252,6 +255,7 @@ export class Admission implements Chained<Admission> {
     }
     if (this.#owner.isQuiet !== true) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
+    explanations?.take(line, this.watch, endedMs, key?.hash ?? null, error ?? this.reason, summary?.exchange)
     const { trace } = this
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())

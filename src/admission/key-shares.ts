@@ -45,6 +45,13 @@ const LARGE_BYTES = 1024 * 1024
 /** A larger body is not read to find out who asks. */
 const WAITING_MAX_BYTES = 256 * 1024
 
+const LIMIT_NAMES = {
+  key_open: 'open_requests_of_key',
+  key_bytes: 'bytes_of_key',
+  key_unread: 'unread_answers_of_key',
+  key_held: 'bytes_of_key',
+} as const
+
 /** The share of one key. */
 interface KeyShare extends QueuedShare {
   bytes: number
@@ -168,6 +175,7 @@ export class KeyShares {
     return new GatewayError('rate_limit_exceeded', `${message}, which is the limit (limits.${limit})`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       metadata: { limit: `limits.${limit}` },
+      limit: LIMIT_NAMES[reason],
     })
   }
 

@@ -1,10 +1,14 @@
-/** GET /generation?id=: the record of one request, by its generation id. GET /generations: the latest requests. */
+/** GET /generation?id=: the record of one request, and why it went so. GET /generations: the latest requests. */
 import { createHash } from 'node:crypto'
 import { GatewayError } from '../errors.ts'
+import type { Explanation } from '../explanations/explanation.ts'
+import { explanationOfRecord } from '../explanations/of-record.ts'
+import { reasonsOf } from '../explanations/reasons.ts'
 import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
 import { toUsd, UNITS_PER_USD } from '../money.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS } from '../protocol/limits.ts'
 import { parseInstant } from '../protocol/management/management.ts'
+import type { ExplanationStore } from '../storage/ledger.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import type { SearchFilter, UsageOutcome, UsageRecord } from '../storage/usage.ts'
 import { hashParameter, limitOf, parameter, refuseField, textParameter } from './management/paging.ts'
@@ -12,6 +16,7 @@ import type { Handler } from './operation.ts'
 
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>
+  readonly explanations: Pick<ExplanationStore, 'find'>
   /** The charge for a request on an own credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
 }
@@ -20,21 +25,92 @@ export interface GenerationDeps {
 const ID_MAX_CHARS = 128
 const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 'aborted']
 
+/** Requests by one `X-Request-Id` that are looked through. */
+const SAME_MAX = 20
+
 /**
- * The thread that served the request finds the record at once, others a second after the answer. Ids of another
- * organization are unknown, and to an inference key those of other workspaces.
+ * The thread that served the request finds the record at once, others a second after the answer; why it went so is told
+ * two seconds after it. Ids of another organization are unknown, and to an inference key those of other workspaces.
  */
-export function findGeneration({ ledger, byokFeePercent }: GenerationDeps): Handler {
+export function findGeneration({ ledger, explanations, byokFeePercent }: GenerationDeps): Handler {
   return async (request, reply) => {
     const [id, ...more] = request.query.getAll('id')
     if (id === undefined || id === '' || more.length > 0) {
       throw new GatewayError('invalid_request', 'id: must be the id of one generation')
     }
-    const record = isId(id) ? await ledger.find(id, request.key.organizationId) : null
-    if (record === null || !maySee(request.key, record)) {
-      throw new GatewayError('not_found', 'Generation not found')
+    const { key } = request
+    const { organizationId } = key
+    const named = isId(id) ? await ledger.find(id, organizationId) : null
+    if (named !== null && !maySee(key, named)) throw unknown()
+    const explanation = isId(id) ? await explained(explanations, key, id, named !== null) : null
+    const record = named ?? (explanation === null ? null : await ledger.find(explanation.id, organizationId))
+    const found = record ?? (explanation === null ? null : refusedRecord(explanation))
+    if (found === null || !maySee(key, found)) throw unknown()
+    const why = explanation ?? explanationOfRecord(found as UsageRecord)
+    // Its key and organization are for operators.
+    const { key_hash: _hash, organization_id: _organization, ...shown } = why
+    const told = { ...shown, reasons: reasonsOf(why) }
+    reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: told } })
+  }
+}
+
+function unknown(): GatewayError {
+  return new GatewayError('not_found', 'Generation not found')
+}
+
+/** The latest explanation that the key may see. @param isExact of this generation id alone */
+async function explained(
+  explanations: GenerationDeps['explanations'],
+  key: KeyRecord,
+  id: string,
+  isExact: boolean,
+): Promise<Explanation | null> {
+  for (const { document } of await explanations.find(id, key.organizationId, SAME_MAX)) {
+    const explanation = JSON.parse(document) as Explanation
+    if (isExact && explanation.id !== id) continue
+    if (maySee(key, { keyHash: explanation.key_hash ?? '', workspaceId: explanation.workspace_id })) {
+      return explanation
     }
-    reply.json(200, { data: toDocument(record, byokFeePercent) })
+  }
+  return null
+}
+
+/** A request that left no usage record: it was refused before its work. */
+type AnyRecord = Omit<UsageRecord, 'outcome'> & { readonly outcome: string }
+
+function refusedRecord(explanation: Explanation): AnyRecord {
+  return {
+    id: explanation.id,
+    createdAt: explanation.created_at,
+    organizationId: explanation.organization_id ?? '',
+    workspaceId: explanation.workspace_id,
+    keyHash: explanation.key_hash ?? '',
+    model: null,
+    provider: null,
+    providerName: null,
+    upstreamId: null,
+    streamed: explanation.streamed === true,
+    outcome: explanation.outcome,
+    cancelled: explanation.outcome === 'aborted',
+    error: explanation.error?.code ?? null,
+    finishReason: null,
+    nativeFinishReason: null,
+    accounting: 'none',
+    inputTokens: 0,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 0,
+    reasoningTokens: 0,
+    webSearchRequests: 0,
+    cost: 0,
+    isByok: false,
+    serviceTier: null,
+    dataRegion: explanation.data_region,
+    endUser: null,
+    sessionId: null,
+    latencyMs: explanation.duration_ms,
+    generationMs: null,
+    attempts: [],
   }
 }
 
@@ -117,7 +193,10 @@ function isId(text: string): boolean {
 }
 
 /** A management key is the organization's; an inference key is of one workspace, whose records it may read. */
-function maySee({ kind, hash, workspaceId }: KeyRecord, record: UsageRecord): boolean {
+function maySee(
+  { kind, hash, workspaceId }: KeyRecord,
+  record: Pick<UsageRecord, 'keyHash' | 'workspaceId'>,
+): boolean {
   if (kind === 'management' || hash === record.keyHash) return true
   return workspaceId !== null && workspaceId === record.workspaceId
 }
@@ -126,7 +205,7 @@ function maySee({ kind, hash, workspaceId }: KeyRecord, record: UsageRecord): bo
  * Fields that this version does not support are null, so that clients find every field, or absent where clients know no
  * null.
  */
-function toDocument(record: UsageRecord, byokFeePercent: number) {
+function toDocument(record: AnyRecord, byokFeePercent: number) {
   const cost = toUsd(record.isByok ? byokFee(record.cost, byokFeePercent) : record.cost)
   return {
     id: record.id,
@@ -202,7 +281,7 @@ function appId(app: UsageRecord['app']): number | null {
   return name === '' ? null : createHash('sha256').update(name).digest().readUIntBE(0, 6)
 }
 
-function lastReply({ upstreamId, serviceTier }: UsageRecord) {
+function lastReply({ upstreamId, serviceTier }: AnyRecord) {
   return {
     ...(upstreamId === null ? undefined : { id: upstreamId }),
     ...(serviceTier === null ? undefined : { routed_service_tier: serviceTier }),

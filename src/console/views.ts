@@ -59,7 +59,10 @@ export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): Readon
   const [activity, credits] = [of(listActivity(accounts)), of(showCredits(accounts))]
   return new Map<string, View>([
     ['summary', createSummary({ ...deps, feed, activity, credits })],
-    ['requests', of(findGeneration({ ledger: store.ledger, byokFeePercent }))],
+    [
+      'requests',
+      of(findGeneration({ ledger: store.ledger, explanations: store.explanations, byokFeePercent })),
+    ],
     ['keys', of(listKeys(keys))],
     ['end-users', endUsersView(deps, of(listEndUsers({ store })), activity)],
     ['credits', creditsView(deps, credits, activity)],

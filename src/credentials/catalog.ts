@@ -160,6 +160,13 @@ export class WorkspaceCredentials {
     return ofProvider.filter(each => admits(each, endpoint.modelId, asker)).map(each => each.credential)
   }
 
+  /** The enabled credentials at the provider of a model that `select` leaves out. */
+  unfit(endpoint: Endpoint, asker: Asker): readonly Credential[] {
+    const ofProvider = this.#byProvider.get(endpoint.provider.slug) ?? NOTHING
+    if (ofProvider.length === 0) return []
+    return ofProvider.filter(each => !admits(each, endpoint.modelId, asker)).map(each => each.credential)
+  }
+
   /** The enabled credential of this id for a provider, whoever may use it; null: there is none. */
   find(provider: string, id: string): Credential | null {
     const ofProvider = this.#byProvider.get(provider) ?? NOTHING

@@ -3,6 +3,7 @@ import type { GatewayError } from '../errors.ts'
 import type { AppliedEdit, FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'
 import { shortList } from '../lists.ts'
+import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
@@ -19,6 +20,7 @@ import type { AttemptNotes } from '../telemetry/ended-trace.ts'
 import type { ExchangeSpans, TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { Bill } from './bill.ts'
+import type { Exclusion, InnerCallNote, PassedOver, ToolCallNote } from './reasons.ts'
 
 /** Counts the memory of one request. */
 export interface Held {
@@ -192,6 +194,8 @@ export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
   readonly credential: OwnCredential | null
+  /** The health of the endpoint with this key, as ranking found it; absent: ranking has not looked it up. */
+  state?: { readonly isOpen: boolean }
 }
 
 /** The account of one try at one candidate. */
@@ -214,6 +218,13 @@ export interface AttemptRecord extends Candidate {
   span?: AttemptNotes
   /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
+  /** Monotonic milliseconds; 0: not yet. */
+  startedMs: number
+  endedMs: number
+  /** The turn of the exchange, from 0. */
+  turn: number
+  /** Units of 1e-12 USD at the full price; the last attempt of a turn has its charge. */
+  cost: number
 }
 
 /** How a model ended its reply. */
@@ -239,6 +250,7 @@ export interface Turn {
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set()
+const NOBODY: readonly never[] = []
 
 function openSpans(asked: ClientRequest, { request, parentId }: TracePlace): ExchangeSpans {
   const operation = DIALECT_ABILITIES[asked.dialect].embeds ? 'embeddings' : 'chat'
@@ -290,6 +302,17 @@ export class Exchange implements ClientRequest {
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = shortList()
+  /** Why the first candidate is the first; null before routing. */
+  choice: EndpointChoice | null = null
+  /** The first candidate without pins and plugins; null: the same one, or none. */
+  rather: Candidate | null = null
+  /** Candidates that routing left out, some of them where they are many. */
+  exclusions: readonly Exclusion[] = NOBODY
+  /** Candidates that must not be asked when it was their turn. */
+  passedOver: readonly PassedOver[] = NOBODY
+  /** Calls of server tools, and model calls for them; null: none has ended. */
+  toolCalls: ToolCallNote[] | null = null
+  innerCalls: InnerCallNote[] | null = null
   readonly bill: Bill
   /** Of the last turn; null when it failed. */
   finish: Finish | null = null

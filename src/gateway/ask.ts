@@ -11,6 +11,7 @@ import { NO_CREDENTIALS } from '../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InnerUse } from '../exchange/bill.ts'
 import type { Ask, AskAs, Exchange } from '../exchange/exchange.ts'
+import { NOTED_CALLS_MAX } from '../exchange/reasons.ts'
 import { generationId } from '../ids.ts'
 import { FREE, type Quota } from '../limits/quota.ts'
 import { Stopwatch } from '../metrics/stages.ts'
@@ -97,9 +98,11 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
       const sink = new FinalSink(onEvent)
+      const innerId = generationId(unixSeconds(clock))
+      const startedMs = clock.monotonicMs()
       const outcome = await gateway().respond(
         {
-          id: generationId(unixSeconds(clock)),
+          id: innerId,
           parent: id,
           witness,
           caller,
@@ -107,7 +110,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
           request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },
           withMetadata: false,
           dataRegion,
-          watch: new Stopwatch(clock.monotonicMs()),
+          watch: new Stopwatch(startedMs),
           held,
           signal,
           trace,
@@ -115,7 +118,14 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         sink,
       )
       const charged = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
-      if (charged !== null) exchange.bill.addInner(innerUse(charged))
+      const use = charged === null ? null : innerUse(charged)
+      if (use !== null) exchange.bill.addInner(use)
+      exchange.innerCalls ??= []
+      if (exchange.innerCalls.length < NOTED_CALLS_MAX) {
+        const { model = null, error = null } = outcome.summary ?? {}
+        const endedMs = clock.monotonicMs()
+        exchange.innerCalls.push({ id: innerId, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
+      }
       return responseOf(outcome, sink.response, signal)
     })
   }

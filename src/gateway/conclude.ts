@@ -251,6 +251,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
     agent: client?.agent === undefined ? undefined : keptName(client.agent),
     parentAgent: client?.parentAgent === undefined ? undefined : keptName(client.parentAgent),
     endUser: hasEndUser ? (requests.endUserOf(exchange) ?? undefined) : undefined,
+    exchange,
   }
 }
 

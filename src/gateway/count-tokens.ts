@@ -14,7 +14,7 @@ import { abortSignalOf } from '../signal.ts'
 import { wholeReply } from '../upstream/whole-reply.ts'
 import { inputTokensOf } from './accounting/account.ts'
 import type { ModelCallDeps } from './attempt/model-call.ts'
-import type { RouteCandidate } from './routing/rank.ts'
+import { openRecord, type RouteCandidate } from './routing/rank.ts'
 import type { RoutedExchange } from './running.ts'
 
 export interface TokenCount {
@@ -72,17 +72,7 @@ export class TokenCounter {
     const { client, providerKeys, requests } = this.#deps
     const providerKey =
       credential === null ? await providerKeys.shared(endpoint) : await providerKeys.own(credential, endpoint)
-    const attempt: AttemptRecord = {
-      endpoint,
-      credential,
-      isByok: credential !== null,
-      providerKey,
-      upstreamId: null,
-      status: null,
-      error: null,
-      isRefused: false,
-      isStarted: false,
-    }
+    const attempt: AttemptRecord = { ...openRecord({ endpoint, credential }), providerKey }
     const format = FORMATS[textFormat(endpoint)]
     const wire = requests.encode(exchange, attempt, format, exchange.prompt)
     const request = await requests.address(attempt, counting.request(wire, endpoint), exchange.held.bytes)

@@ -73,11 +73,14 @@ export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking 
 /** Notes who is asked, in which order, and why. */
 export function noteRanking(
   exchange: RoutedExchange,
-  { candidates, fallbacks, skipped, stay, named: { kind } }: Ranking,
+  { candidates, fallbacks, skipped, stay, named: { kind }, choice, rather, exclusions }: Ranking,
 ): void {
   exchange.candidates = candidates
   exchange.fallbacks = fallbacks
   exchange.skippedModels = skipped
   exchange.stay = stay
+  exchange.choice = choice
+  exchange.rather = rather === undefined || rather === candidates[0] ? null : rather
+  exchange.exclusions = exclusions
   if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
 }

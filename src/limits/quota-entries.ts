@@ -181,14 +181,18 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
     return new GatewayError(
       'payment_required',
       `Insufficient credits: this request costs at least ${usd(amount)}; ${left} remains`,
+      { limit: 'credits' },
     )
   }
   const message = `${nameOf(limit)} does not allow this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
-  if (limit.kind === 'limit') return new GatewayError('payment_required', message, ofDay(limit.limit.reset))
+  if (limit.kind === 'limit') {
+    return new GatewayError('payment_required', message, { ...ofDay(limit.limit.reset), limit: 'key_limit' })
+  }
   // A budget is part of a guardrail, and guardrails answer with 403.
   const { metadata } = ofDay(limit.budget.reset)
   return new GatewayError('permission_denied', message, {
     metadata: { guardrail_id: limit.budget.guardrailId, ...metadata },
+    limit: 'budget',
   })
 }
 
@@ -203,6 +207,7 @@ export class BusyError extends GatewayError {
     const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
     super('rate_limit_exceeded', `${what} reserved for requests that are still running`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      limit: limit.kind === 'limit' ? 'key_limit' : limit.kind,
     })
   }
 }
@@ -232,6 +237,7 @@ function rateLimitError(
 ): GatewayError {
   return new GatewayError('rate_limit_exceeded', `Rate limit exceeded: this API key has ${rate}`, {
     retryAfterSeconds: Math.max(1, Math.ceil((minuteEndMs - nowMs) / 1000)),
+    limit: kind === 'requests' ? 'requests_per_minute' : 'tokens_per_minute',
     headers: {
       'X-RateLimit-Limit': String(ceiling),
       'X-RateLimit-Remaining': String(left),

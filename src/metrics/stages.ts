@@ -50,6 +50,8 @@ export class Stopwatch {
   #attemptMs = 0
   /** The request was parsed and passed to the gateway. Written here alone. */
   isExchange = false
+  /** It waited for a place among the requests of its key. Written here alone. */
+  hasWaited = false
 
   constructor(startedMs: number) {
     this.startedMs = startedMs
@@ -66,6 +68,7 @@ export class Stopwatch {
     this.#previous = left
     this.#stage = AT[stage]
     if (stage === 'guard' || stage === 'route') this.isExchange = true
+    else if (stage === 'queue') this.hasWaited = true
   }
 
   /** Leaves a stage that had nothing to do: its time counts for the stage before it. */

@@ -217,6 +217,13 @@ export const METRICS = {
     help: 'Replies with implausible usage, for which a corrected usage was charged',
     labels: ['provider'],
   },
+  explanations: {
+    kind: 'counter',
+    name: 'gateway_explanations_total',
+    help: 'Explanations of requests, but for plain ones; dropped ones are above the rate of their key',
+    labels: ['outcome'],
+    fromZero: { outcome: ['kept', 'dropped'] },
+  },
   usageRecordsWaiting: {
     kind: 'gauge',
     name: 'gateway_usage_records_waiting',

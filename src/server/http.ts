@@ -7,6 +7,7 @@ import type { KeyLimits } from '../admission/key-shares.ts'
 import type { Load, LoadLimits } from '../admission/load.ts'
 import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'
+import type { ExplanationWriter } from '../explanations/writer.ts'
 import { LoopShare } from '../fairness/loop-share.ts'
 import type { Log } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -49,6 +50,8 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly ended?: EndedRequests
   /** See AdmissionDeps. */
   readonly tracing?: Tracing
+  /** See AdmissionDeps. */
+  readonly explanations?: ExplanationWriter
 }
 
 export interface ListenOptions {

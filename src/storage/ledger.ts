@@ -1,4 +1,7 @@
-/** The verbs of the ledger: usage records, their totals, and their removal. */
+/**
+ * The verbs of the ledger: usage records, their totals, and their removal. Beside it explanations of requests, each for
+ * a day, and the latest of each organization. Types only.
+ */
 
 import type { UsageLine } from './spool/usage-line.ts'
 import type {
@@ -32,6 +35,8 @@ export interface LedgerStore {
   addLines(lines: string): Promise<AddedLines>
   /** Null if the organization has no record of that id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
+  /** The same of any organization, for operators alone. */
+  findOfAny(id: string): Promise<UsageRecord | null>
   /** The latest records, newest first; those before `before` in this order. */
   latest(filter: LatestFilter, limit: number): Promise<readonly UsageRecord[]>
   usageSince(filter: UsageFilter): Promise<UsageTotals>
@@ -61,4 +66,35 @@ export interface LedgerStore {
    * `most`; their totals stay. Returns their number.
    */
   pruneUnasked(most: number, limit: number): Promise<number>
+}
+
+export interface NewExplanation {
+  /** Generation id. */
+  readonly id: string
+  /** Empty: the key of the request was not known. */
+  readonly organizationId: string
+  /** As the caller gave it in `X-Request-Id`; null: it gave none. */
+  readonly requestId: string | null
+  /** ISO 8601 UTC. */
+  readonly createdAt: string
+  /** Nothing was remarkable: it is counted apart, so that it pushes out no other kind. */
+  readonly isPlain: boolean
+  /** JSON. */
+  readonly document: string
+}
+
+export type StoredExplanation = Pick<NewExplanation, 'id' | 'organizationId' | 'document'>
+
+export interface ExplanationStore {
+  /** Ids that are there already are left as they are. */
+  add(explanations: readonly NewExplanation[]): Promise<void>
+  /**
+   * Those of a generation id, or of an `X-Request-Id`, newest first.
+   * @param organizationId null: of any, which is for operators alone
+   */
+  find(id: string, organizationId: string | null, limit: number): Promise<readonly StoredExplanation[]>
+  /** Removes up to `limit` of those from before a time (ISO 8601 UTC). Returns their number. */
+  prune(before: string, limit: number): Promise<number>
+  /** Removes up to `limit` of those beyond the latest `most` of an organization and kind. Returns their number. */
+  pruneBeyond(most: number, limit: number): Promise<number>
 }

@@ -10,6 +10,7 @@ import { createBatchStore } from './kysely-store/batches/batches.ts'
 import { createCaptureStore } from './kysely-store/captures.ts'
 import { createCatalogueStore } from './kysely-store/catalogue.ts'
 import { createCredentialStore } from './kysely-store/credentials.ts'
+import { createExplanationStore } from './kysely-store/explanations.ts'
 import { createFileStore } from './kysely-store/files.ts'
 import { createGuardrailAssignments, createGuardrailRecords } from './kysely-store/guardrails.ts'
 import { createKeyStore } from './kysely-store/keys.ts'
@@ -122,6 +123,7 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
 function verbsOf(db: Kysely<Tables>, engine: Engine): StoreVerbs {
   return {
     alerts: createAlertStore(db),
+    explanations: createExplanationStore(db, engine),
     keys: createKeyStore(db),
     workspaces: createWorkspaceStore(db, engine),
     endUsers: createEndUserStore(db),

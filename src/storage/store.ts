@@ -16,7 +16,7 @@ import type {
   GuardrailRecord,
 } from './guardrails.ts'
 import type { KeyChange, KeyRecord, KeySecret } from './keys.ts'
-import type { LedgerStore } from './ledger.ts'
+import type { ExplanationStore, LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 
 export type { KeyChange, KeyKind, KeyRecord, KeyRole, KeySecret, LimitReset } from './keys.ts'
@@ -343,6 +343,7 @@ export interface AuditStore {
 /** All groups of verbs. */
 export interface StoreVerbs {
   readonly alerts: AlertStore
+  readonly explanations: ExplanationStore
   readonly keys: KeyStore & KeyAdministration
   readonly workspaces: WorkspaceStore
   readonly endUsers: EndUserStore

@@ -7,6 +7,7 @@ import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { CapturePartsTable, CapturesTable } from './captures/tables.ts'
 import type { FileText } from './files.ts'
+import type { NewExplanation } from './ledger.ts'
 import type { DeclaredRegion, KeyKind, KeyRole, LimitReset } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
@@ -366,10 +367,14 @@ export interface AlertDeliveriesTable {
   dueMs: BigInteger | null
 }
 
+/** 1: nothing was remarkable. */
+type ExplanationsTable = Omit<NewExplanation, 'isPlain'> & { readonly isPlain: number }
+
 export interface Tables {
   alertDeliveries: AlertDeliveriesTable
   captures: CapturesTable
   captureParts: CapturePartsTable
+  explanations: ExplanationsTable
   files: FilesTable
   filePassages: FilePassagesTable
   memory: MemoryTable

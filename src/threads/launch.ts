@@ -154,6 +154,7 @@ function supervisorOptions(
     health,
     pins,
     transcripts,
+    explanations,
   }: MainServices,
   batchWatch: () => BatchWatch | undefined,
 ): SupervisorOptions {
@@ -170,6 +171,7 @@ function supervisorOptions(
     health,
     captures,
     transcripts: transcripts.store,
+    explanations,
     ...(pins === null ? {} : { pins }),
     onChange(change) {
       batchWatch()?.changed(change)

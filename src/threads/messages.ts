@@ -23,6 +23,7 @@ import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.t
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
+import type { NewExplanation } from '../storage/ledger.ts'
 import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import { isTraced } from '../telemetry/otlp/terms.ts'
 import { Tracing } from '../telemetry/tracing.ts'
@@ -112,6 +113,8 @@ export type FromThread =
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Requests that are over, while somebody watches. */
   | { readonly type: 'ended-requests'; readonly requests: readonly EndedRequest[] }
+  /** Explanations of requests that are over. */
+  | { readonly type: 'explanations'; readonly explanations: readonly NewExplanation[] }
   /** Traces that are kept, while traces are on; `dropped`: there was no room for so many more. */
   | { readonly type: 'traces'; readonly traces: readonly EndedTrace[]; readonly dropped: number }
   | CounterRequest

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { EndedRequests } from '../admission/ended-requests.ts'
 import { systemClock } from '../clock.ts'
+import { ExplanationWriter } from '../explanations/writer.ts'
 import { snapshotOf } from '../metrics/exposition.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
 import { McpLibrary } from '../tools/mcp/library.ts'
@@ -15,6 +16,11 @@ import { settingsOf } from './start/early-workers.ts'
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
 const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
+const explanations = new ExplanationWriter({
+  clock: systemClock,
+  send: made => loop.send({ type: 'explanations', explanations: made }),
+  count: outcome => metrics.explanations.of(outcome).inc(),
+})
 const mcpLibrary = new McpLibrary()
 const serving = await buildServing({
   ...settings,
@@ -26,6 +32,7 @@ const serving = await buildServing({
   captures,
   health,
   ended,
+  explanations,
   ...(tracing === undefined ? {} : { tracing }),
   mcpLibrary,
   publish: change => loop.send({ type: 'changed', change }),
@@ -61,6 +68,7 @@ loop.follow({
   async close() {
     // A thread may only end with its sockets closed, those of the warm-up too.
     await warming
+    explanations.flush()
     await serving.close()
   },
   abort: () => server.close(),

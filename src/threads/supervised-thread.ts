@@ -11,6 +11,7 @@ import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
+import type { NewExplanation } from '../storage/ledger.ts'
 import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
 import type { ThreadKind } from './kinds.ts'
@@ -50,6 +51,8 @@ export interface ThreadListener {
   onTraces(traces: readonly EndedTrace[], dropped: number): void
   /** Requests are over, and somebody watches. */
   onEnded(requests: readonly EndedRequest[]): void
+  /** Requests are explained. */
+  onExplained(explanations: readonly NewExplanation[]): void
 }
 
 export function startWorker(entry: URL, settings: ThreadSettings): Worker {
@@ -244,6 +247,9 @@ export class SupervisedThread {
         break
       case 'ended-requests':
         this.#listener.onEnded(message.requests)
+        break
+      case 'explanations':
+        this.#listener.onExplained(message.explanations)
         break
       case 'ended':
         this.#lastWord = message.metrics

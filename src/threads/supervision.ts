@@ -15,6 +15,7 @@ import type { BatchStatus } from '../protocol/management/batches.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
 import type { FrontName } from '../server/fronts.ts'
 import type { CertificateKeeper } from '../services/certificate-keeper.ts'
+import type { ExplanationKeeper } from '../services/explanation-keeper.ts'
 import type { TranscriptStore } from '../transcripts/transcript-store.ts'
 import type { ProcessSource } from './build/console.ts'
 import type { Exports } from './build/exports.ts'
@@ -53,6 +54,8 @@ export interface SupervisorOptions {
   readonly endUserKey: KeyObject
   /** All master keys; the first one seals. */
   readonly vaultKeys: readonly VaultKey[]
+  /** Takes explanations of requests. Default: nobody does. */
+  readonly explanations?: Pick<ExplanationKeeper, 'take'>
   /** How threads write their log lines. Default: JSON. */
   readonly logForm?: LogForm
   /** Folder in which threads spool their usage records. */

@@ -273,6 +273,7 @@ class ThreadSupervisor {
         onHealth: notes => health.receive(notes),
         onTraces: (traces, dropped) => this.#traces?.take(traces, dropped),
         onEnded: requests => this.#console?.ended(requests),
+        onExplained: explanations => this.#options.explanations?.take(explanations),
       },
       this.#workerOf(kind, settings),
     )

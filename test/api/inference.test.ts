@@ -65,6 +65,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     listing: LISTING,
     restrictionsOf: () => null,
     ledger: { find: async () => null },
+    explanations: { find: async () => [] },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
     store,
     checkText: () => Promise.reject(new Error('not asked for')),

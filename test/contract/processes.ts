@@ -8,4 +8,5 @@ export const PROCESS_FILES: readonly string[] = [
   'limits.test.ts',
   'sandbox-threads.test.ts',
   'tls.test.ts',
+  'why.test.ts',
 ]

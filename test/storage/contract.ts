@@ -14,6 +14,7 @@ import { catalogueContract } from './contract/catalogue.ts'
 import { credentialContract } from './contract/credentials.ts'
 import { creditContract } from './contract/credits.ts'
 import { endUserContract } from './contract/end-users.ts'
+import { explanationContract } from './contract/explanations.ts'
 import { fileContract, memoryContract, passageContract } from './contract/files.ts'
 import { guardrailAssignmentContract } from './contract/guardrail-assignments.ts'
 import { guardrailContract } from './contract/guardrails.ts'
@@ -54,6 +55,7 @@ export async function storeContract(t: Test, open: Opened): Promise<void> {
   await fileContract(t, opened)
   await passageContract(t, opened)
   await memoryContract(t, opened)
+  await explanationContract(t, opened)
 
   await t.test('a closed store refuses, and closing twice does no harm', async t => {
     const store = await open(t)

@@ -304,6 +304,7 @@ const WITHOUT_TOTALS = `
   drop table files; drop table file_passages; drop table file_words; drop table memory;
   alter table workspaces drop column disabled_tools; alter table end_users drop column weight;
   drop table catalogue_sources; drop table alert_deliveries; drop table key_secrets;
+  drop table explanations;
   alter table api_keys drop column role; alter table api_keys drop column trace_trusted;
   alter table api_keys drop column rotated_at;
   drop table captures; drop table capture_parts;

@@ -41,6 +41,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     listing: createListing(createCatalog({ providers: [], models: [] })),
     restrictionsOf: () => null,
     ledger: { find: async () => null },
+    explanations: { find: async () => [] },
     stream: { heartbeatMs: 1, stallMs: 1, clock, metrics: createMetrics() },
     store,
     vault: createVault([{ id: 'test', secret: randomBytes(32) }]),

@@ -87,6 +87,10 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
     error: null,
     isRefused: false,
     isStarted: true,
+    startedMs: 0,
+    endedMs: 0,
+    turn: 0,
+    cost: 0,
     ...more,
   }
 }

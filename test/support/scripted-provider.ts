@@ -13,6 +13,8 @@ export interface ScriptedReply {
   /** Default 7 and 5. */
   readonly tokens?: { readonly input: number; readonly output: number }
   readonly status?: number
+  /** Seconds of the header, of a failure. */
+  readonly retryAfter?: number
   /** What the failure calls itself. */
   readonly code?: string
   /** The finish reason; default: as the reply has calls or none. */
@@ -85,7 +87,10 @@ export class ScriptedProvider {
     this.#changed()
     if (reply.hangs) return
     if (reply.status !== undefined) {
-      response.writeHead(reply.status, { 'content-type': 'application/json' })
+      response.writeHead(reply.status, {
+        'content-type': 'application/json',
+        ...(reply.retryAfter === undefined ? {} : { 'retry-after': String(reply.retryAfter) }),
+      })
       response.end(JSON.stringify({ error: { message: 'Scripted failure', code: reply.code } }))
     } else if (body['stream'] === true) stream(response, reply)
     else {

@@ -6,6 +6,86 @@ import { count, orNoNumber, orNoText, text, usd } from './response.ts'
 
 const orNoInteger = nullable(Type.Integer())
 
+/** One way to a model. */
+const WAY = { provider: text, model: text, credential: Type.Optional(text) }
+const TIMES = { start_ms: Type.Number(), end_ms: Type.Number() }
+
+const Explanation = Type.Object({
+  source: oneOf('whole', 'record'),
+  id: text,
+  parent: orNoText,
+  request_id: orNoText,
+  created_at: Type.String({ format: 'date-time' }),
+  workspace_id: orNoText,
+  key: orNoText,
+  method: orNoText,
+  route: orNoText,
+  status: orNoInteger,
+  outcome: text,
+  streamed: nullable(Type.Boolean()),
+  requested_model: orNoText,
+  model: orNoText,
+  provider: orNoText,
+  router: orNoText,
+  strategy: orNoText,
+  data_region: orNoText,
+  duration_ms: Type.Number(),
+  first_token_ms: orNoNumber,
+  input_tokens: orNoInteger,
+  output_tokens: orNoInteger,
+  cost: nullable(usd),
+  finish: orNoText,
+  error: nullable(
+    Type.Object({
+      code: text,
+      message: orNoText,
+      field: orNoText,
+      cause: orNoText,
+      limit: orNoText,
+      retry_after_seconds: orNoInteger,
+      excluded_by: Type.Array(text),
+      guardrail_id: orNoText,
+    }),
+  ),
+  stages_ms: nullable(Type.Record(Type.String(), Type.Number())),
+  choice: orNoText,
+  rather: nullable(Type.Object(WAY)),
+  attempts: Type.Array(
+    Type.Object({
+      ...WAY,
+      start_ms: orNoNumber,
+      end_ms: orNoNumber,
+      kind: oneOf('first', 'again', 'hedge'),
+      turn: count,
+      status: orNoInteger,
+      error: orNoText,
+      cause: orNoText,
+      outrun: Type.Boolean(),
+      cost: usd,
+    }),
+  ),
+  passed_over: Type.Array(
+    Type.Object({ ...WAY, state: oneOf('rate_limited', 'breaker_open'), wait_ms: Type.Number() }),
+  ),
+  not_reached: Type.Array(Type.Object({ ...WAY, breaker_open: Type.Boolean() })),
+  excluded: Type.Array(Type.Object({ ...WAY, by: text })),
+  preferences: Type.Record(Type.String(), Type.Unknown()),
+  skipped_models: Type.Array(text),
+  actions: Type.Array(
+    Type.Object({
+      type: text,
+      name: text,
+      guardrail_id: Type.Optional(text),
+      action: Type.Optional(text),
+      summary: Type.Optional(text),
+    }),
+  ),
+  tools: Type.Array(Type.Object({ tool: text, ...TIMES, outcome: text, cost: usd })),
+  inner_calls: Type.Array(Type.Object({ id: text, model: orNoText, ...TIMES, error: orNoText, cost: usd })),
+  unkept_before: count,
+  reasons: Type.Array(text),
+})
+
 export const Generation = Type.Object({
   id: text,
   upstream_id: orNoText,
@@ -17,7 +97,7 @@ export const Generation = Type.Object({
   created_at: Type.String({ format: 'date-time' }),
   streamed: Type.Boolean(),
   cancelled: Type.Boolean(),
-  outcome: oneOf('completed', 'incomplete', 'failed', 'aborted'),
+  outcome: oneOf('completed', 'incomplete', 'failed', 'aborted', 'refused'),
   error: orNoText,
   finish_reason: orNoText,
   native_finish_reason: orNoText,
@@ -69,6 +149,8 @@ export const Generation = Type.Object({
       error: orNoText,
     }),
   ),
+  /** Of one request that is asked for; not in lists. */
+  explanation: Type.Optional(Explanation),
 })
 
 const ProofKey = Type.Object({
@@ -104,8 +186,9 @@ export const GENERATIONS: Descriptions = {
     tag: 'Generations',
     text:
       'An inference key sees requests of its workspace, a management key those of its organization. ' +
-      'The record is there a second after the answer.',
-    parameters: [query('id', text, 'The generation id.', true)],
+      'The record is there a second after the answer, and the explanation why it went so two seconds after it. ' +
+      'A request that was refused has an explanation too, for a day.',
+    parameters: [query('id', text, 'The generation id, or the X-Request-Id of the answer.', true)],
     answers: {
       200: { text: 'The record of one request.', content: { schema: Type.Object({ data: Generation }) } },
     },

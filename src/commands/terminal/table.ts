@@ -13,6 +13,7 @@ import { start } from '../start.ts'
 import { top } from '../top/top.ts'
 import { vaultRotate, vaultStatus } from '../vault.ts'
 import { verify } from '../verify.ts'
+import { why } from '../why/why.ts'
 
 /** In the order of the usage. */
 export const COMMANDS: readonly Command[] = [
@@ -37,4 +38,5 @@ export const COMMANDS: readonly Command[] = [
   doctor,
   prove,
   verify,
+  why,
 ]

@@ -1,4 +1,4 @@
-/** One request: its stages as a bar, its attempts, and its usage record. Never its texts. */
+/** One request: its stages as a bar, its attempts, why it went so, and its usage record. Never its texts. */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 import { Attempts, Status } from './outcome.js'
@@ -9,6 +9,7 @@ const STAGES = {
   parse: 'head and body are read',
   auth: 'the key is checked',
   upload: 'the body arrives',
+  queue: 'it waits for a place among the requests of its key',
   guard: 'guardrails look at the request',
   route: 'endpoints are chosen',
   admit: 'limits reserve the possible cost',
@@ -24,9 +25,14 @@ const STAGES = {
   answer: 'from the first content to the end',
 }
 
+/** Explanations are kept two seconds after the end. */
+const EXPLAINED_MS = 2_500
+const TRIES_MAX = 3
+
 export function Detail({ calls, row, onClose }) {
   const [record, setRecord] = useState(null)
   const [missing, setMissing] = useState(false)
+  const [tries, setTries] = useState(0)
   const heading = useRef(null)
 
   // Without a record before, it may be there when the cost is known.
@@ -37,7 +43,15 @@ export function Detail({ calls, row, onClose }) {
       () => setMissing(!leaving.signal.aborted),
     )
     return () => leaving.abort()
-  }, [row.id, row.cost === null])
+  }, [row.id, row.cost === null, tries])
+
+  const why = record?.explanation ?? null
+  const isWhole = why?.source === 'whole'
+  useEffect(() => {
+    if (isWhole || tries === TRIES_MAX) return undefined
+    const timer = setTimeout(() => setTries(tries + 1), EXPLAINED_MS)
+    return () => clearTimeout(timer)
+  }, [row.id, isWhole, tries])
 
   // With the details: an Escape that follows at once is heard.
   useLayoutEffect(() => {
@@ -59,9 +73,10 @@ export function Detail({ calls, row, onClose }) {
       <p><${Status} row=${row} /> <${Attempts} row=${row} /></p>
       ${row.error !== null && html`<p class="fault">${row.error}${row.cause === null ? '' : `: ${row.cause}`}</p>`}
       <h3>Stages</h3>
-      <${Stages} row=${row} />
+      <${Stages} row=${row.stages === null && isWhole ? { ...row, stages: why.stages_ms } : row} />
       <h3>Attempts</h3>
       ${row.attempts.length === 0 ? html`<p class="dim">No provider was asked.</p>` : html`<${Tries} row=${row} />`}
+      ${why !== null && html`<h3>Why</h3><ul class="why">${why.reasons.map(reason => html`<li key=${reason}>${reason}</li>`)}</ul>`}
       <h3>Metadata</h3>
       <dl class="facts">
         ${factsOf(row, record).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${text(value)}</dd>`)}
@@ -99,7 +114,7 @@ function Stages({ row }) {
     </table>
     ${
       row.stages === null &&
-      html`<p class="dim">All stages are known of requests that end while a console is open.</p>`
+      html`<p class="dim">Its stages were not kept: only the latest plain requests have them.</p>`
     }
   `
 }

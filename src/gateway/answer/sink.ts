@@ -1,6 +1,7 @@
 /** Sink: receives the events of an exchange, for an event stream or one JSON body. Hot path. */
 import { randomUUID } from 'node:crypto'
 import type { GatewayError } from '../../errors.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { ExchangeLine } from '../../log/log.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { DialectName } from '../../protocol/request.ts'
@@ -143,7 +144,10 @@ export type ExchangeSummary = Pick<
   | 'parentAgent'
   | 'cost'
   | 'endUser'
->
+> & {
+  /** For its explanation; absent where there was none. */
+  readonly exchange?: Exchange
+}
 
 /** Usage of model calls that count although the exchange failed and delivers nothing of them. */
 export interface Charged {

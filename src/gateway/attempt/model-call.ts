@@ -217,10 +217,11 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       ended(this.#failed(candidate, record, figures, thrown))
 
     if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
+    record.startedMs = deps.clock.monotonicMs()
+    record.turn = exchange.bill.turns
     // A second attempt beside the first one replaces nothing.
-    if (race?.isRunning !== true) {
-      exchange.watch.beginAttempt(deps.clock.monotonicMs(), exchange.attempts.length > this.from)
-    }
+    if (race?.isRunning !== true)
+      exchange.watch.beginAttempt(record.startedMs, exchange.attempts.length > this.from)
     exchange.attempts.push(record)
     if (exchange.spans !== null) openSpan(exchange, record, this.from, race?.isRunning === true, deps.clock)
     let sending: Unanswered | Promise<Finish | Unanswered>
@@ -248,9 +249,11 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { deps, exchange } = this
     try {
       const nowMs = deps.clock.monotonicMs()
+      record.endedMs = nowMs
       noteHealth(exchange, record, figures, nowMs, deps.metrics)
       const isPlausible = settle(exchange, record, figures, this.estimates)
       if (!isPlausible) noteImplausible(deps, record)
+      record.cost = (exchange.bill.total?.cost ?? 0) - (exchange.bill.closed?.cost ?? 0)
       const { genAi } = deps.metrics
       if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
       if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
@@ -271,18 +274,20 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     thrown: unknown,
   ): Unanswered {
     const { deps, exchange } = this
+    const nowMs = deps.clock.monotonicMs()
+    record.endedMs = nowMs
     if (record.isOutrun === true) {
-      record.health?.ended('none', deps.clock.monotonicMs())
-      if (record.span !== undefined) exchange.spans?.outrun(record.span, deps.clock.monotonicMs())
+      record.health?.ended('none', nowMs)
+      if (record.span !== undefined) exchange.spans?.outrun(record.span, nowMs)
       return { asked: candidate, error: record.error, isOutrun: true }
     }
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
-    const nowMs = deps.clock.monotonicMs()
     const hasAnother = hasAnotherResource(record, error, exchange, this.from, nowMs)
     if (!hasAnother) noteHealth(exchange, record, figures, nowMs, deps.metrics)
     if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, nowMs)
     settle(exchange, record, figures, this.estimates)
+    record.cost = (exchange.bill.total?.cost ?? 0) - (exchange.bill.closed?.cost ?? 0)
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
@@ -311,7 +316,9 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     const nowMs = this.deps.clock.monotonicMs()
     const isLimited = state.isLimited(nowMs, caller)
-    this.#waiting = [...this.#waiting, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
+    const waiting = { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }
+    this.#waiting = [...this.#waiting, waiting]
+    this.exchange.passedOver = [...this.exchange.passedOver, waiting]
     return false
   }
 

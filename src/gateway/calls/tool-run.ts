@@ -2,6 +2,7 @@
 import type { Clock } from '../../clock.ts'
 import { GatewayError, overloaded } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { NOTED_CALLS_MAX } from '../../exchange/reasons.ts'
 import { itemId } from '../../ids.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
@@ -200,12 +201,16 @@ export class ToolRunner {
     return { item: {}, result: '', next: 'end-turn' }
   }
 
-  count(exchange: ToolExchange, tool: string, { ran, item }: RanOutcome, startedMs: number): void {
+  count(exchange: ToolExchange, tool: string, { ran, item, cost }: RanOutcome, startedMs: number): void {
     const { metrics, clock } = this.#deps
-    metrics.serverToolSeconds.observe({ tool }, (clock.monotonicMs() - startedMs) / 1000)
+    const endedMs = clock.monotonicMs()
+    metrics.serverToolSeconds.observe({ tool }, (endedMs - startedMs) / 1000)
     const isFailed = item['error'] != null || item['status'] === 'failed' || item['status'] === 'incomplete'
     const outcome = ran === true ? (isFailed ? 'refused' : 'completed') : ran
     metrics.serverToolCalls.inc({ tool, outcome })
+    exchange.toolCalls ??= []
+    if (exchange.toolCalls.length < NOTED_CALLS_MAX)
+      exchange.toolCalls.push({ tool, startedMs, endedMs, outcome, cost: cost ?? 0 })
     if (this.#stage === null) {
       this.#stage = { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: [] } }
       exchange.pipeline.push(this.#stage)

@@ -36,6 +36,10 @@ export function openRecord({ endpoint, credential }: RouteCandidate): AttemptRec
     error: null,
     isRefused: false,
     isStarted: false,
+    startedMs: 0,
+    endedMs: 0,
+    turn: 0,
+    cost: 0,
   }
 }
 

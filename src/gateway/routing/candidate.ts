@@ -7,7 +7,6 @@ import type { EndpointState } from '../../health/health.ts'
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */
   readonly credential: Credential | null
-  /** The health of the endpoint with this key, as ranking found it; absent: ranking has not looked it up. */
   state?: EndpointState
 }
 

@@ -3,6 +3,7 @@ import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { Exclusion } from '../../exchange/reasons.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
@@ -17,6 +18,7 @@ import type { Catalog } from '../../providers/catalog.ts'
 import { makesEmbeddings } from '../../providers/provider.ts'
 import { isPending, whenReady } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
+import { Exclusions } from './exclusions.ts'
 import { makerOf } from './makers.ts'
 import { type NamedModel, namedModel } from './names.ts'
 import type { FittingPlugins, Measures } from './needs.ts'
@@ -104,6 +106,12 @@ export interface Ranking {
   readonly named: NamedModel
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
+  /** Why the first candidate is the first. */
+  readonly choice: EndpointChoice | null
+  /** The first one without pins and plugins; undefined: there is none. */
+  readonly rather: RouteCandidate | undefined
+  /** Candidates that were left out. */
+  readonly exclusions: readonly Exclusion[]
 }
 
 /** The exchange as ranking needs it. */
@@ -131,7 +139,11 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
     whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
       const { dialect, plugins } = exchange
       const { embeds } = DIALECT_ABILITIES[dialect]
+      const exclusions = new Exclusions()
+      // A request that is refused here has them too.
+      exchange.exclusions = exclusions.list
       const scope = {
+        exclusions,
         ownKeys,
         keyHash,
         dataRegion,
@@ -152,8 +164,9 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       return whenReady(found, ({ candidates: stuck, stay }) => {
         const pinned = readersFirst(stuck, prompt)
         const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned
-        countChoice(deps, prompt, ranked, pinned, candidates)
-        return { candidates, fallbacks, skipped, named, stay }
+        const choice = countChoice(deps, prompt, ranked, pinned, candidates)
+        const [rather] = ranked
+        return { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions: exclusions.list }
       })
     }),
   )
@@ -172,6 +185,8 @@ export interface PlainRoute {
   readonly only: Count | null
   /** The user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
+  /** Candidates that were left out. */
+  readonly exclusions: readonly Exclusion[]
 }
 
 /**
@@ -192,20 +207,22 @@ export function planRoute(
   const named = namedModel(model, catalog, null)
   if (named === null || makesEmbeddings(named.model)) return null
   const terms = routing.terms(caller)
-  const { groups } = listGroups(named, { model, input: '' }, {}, scope, null, [], terms, new Set())
+  const exclusions = new Exclusions()
+  const { groups } = listGroups(named, { model, input: '' }, {}, scope, null, [], terms, exclusions)
   if (groups.length === 0) return null
   const { leastContext, leastOutput } = terms.shared.of(named.model)
   const alone =
     groups.length === 1 && groups[0]?.candidates.length === 1 ? groups[0].candidates[0] : undefined
   const only = alone === undefined ? null : metrics.ofProvider(alone.endpoint.provider.slug).chosen('only')
-  return { named, groups, leastContext, leastOutput, only, readsUser: !ownKeys.isEmpty }
+  const readsUser = !ownKeys.isEmpty
+  return { named, groups, leastContext, leastOutput, only, readsUser, exclusions: exclusions.list }
 }
 
 /** Ranks what was planned; null: this request does not surely fit all of it. Otherwise as `rankCandidates`. */
 export function rankPlanned(
   deps: RankDeps,
   exchange: RankedExchange,
-  { groups, leastContext, leastOutput, named, only }: PlainRoute,
+  { groups, leastContext, leastOutput, named, only, exclusions }: PlainRoute,
 ): Ranking | Promise<Ranking> | null {
   const { prompt, caller } = exchange
   const output = prompt.max_output_tokens ?? 0
@@ -217,7 +234,16 @@ export function rankPlanned(
   if (only !== null) {
     only.inc()
     const candidates = groups[0]?.candidates ?? []
-    return { candidates, fallbacks: true, skipped: NONE, named, stay: null }
+    return {
+      candidates,
+      fallbacks: true,
+      skipped: NONE,
+      named,
+      stay: null,
+      choice: 'only',
+      rather: undefined,
+      exclusions,
+    }
   }
   const terms = deps.routing.terms(caller)
   const candidates = ranked(groups, terms)
@@ -225,8 +251,9 @@ export function rankPlanned(
     deps.stickiness.order(exchange, candidates, terms.nowMs),
     ({ candidates: stuck, stay }) => {
       const pinned = readersFirst(stuck, prompt)
-      countChoice(deps, prompt, candidates, pinned, pinned)
-      return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay }
+      const choice = countChoice(deps, prompt, candidates, pinned, pinned)
+      const [rather] = candidates
+      return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay, choice, rather, exclusions }
     },
   )
 }
@@ -274,18 +301,20 @@ function noReader(at: number, { provider }: CompactedBy): GatewayError {
   )
 }
 
-/** Counts why the first candidate is the first. */
+/** Finds and counts why the first candidate is the first; null: there is none. */
 function countChoice(
   { routing, metrics }: RankDeps,
   request: ResponsesRequest,
   ranked: Candidates,
   pinned: Candidates,
   candidates: Candidates,
-): void {
+): EndpointChoice | null {
   const [first] = candidates
-  if (first === undefined) return
+  if (first === undefined) return null
   const series = metrics.ofProvider(first.endpoint.provider.slug)
-  series.chosen(reasonOf(first)).inc()
+  const choice = reasonOf(first)
+  series.chosen(choice).inc()
+  return choice
 
   function reasonOf({ endpoint, credential, state }: RouteCandidate): EndpointChoice {
     if (candidates.length === 1) return 'only'

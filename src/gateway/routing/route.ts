@@ -11,12 +11,20 @@ import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Endpoint, makesEmbeddings, textFormat } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
+import { Exclusions } from './exclusions.ts'
 import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } from './filters.ts'
 import { type NamedModel, namedModel, type SortBy } from './names.ts'
 import { type FittingPlugins, type Measures, Needs } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
 import { type Group, type RankTerms, rankGroup, wantsPrice } from './rankers.ts'
-import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint } from './refusal.ts'
+import {
+  BYOK_REQUIRED,
+  CREDENTIAL_RESTRICTED,
+  NO_SHARED_KEY,
+  nothingLeft,
+  unknownModel,
+  wrongEndpoint,
+} from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
 import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
@@ -49,6 +57,8 @@ export interface RouteScope extends Measures {
   readonly plugins?: FittingPlugins | null
   /** How the caller speaks. Default: as this API does. */
   readonly dialect?: DialectName
+  /** Takes what is left out, and why. Default: nobody asks. */
+  readonly exclusions?: Exclusions
 }
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
@@ -89,12 +99,12 @@ export function route(
   const [first] = models
   // There is at least one: knownModels has refused a request without any.
   const named = first as NamedModel
-  const excludedBy = new Set<string>()
+  const exclusions = scope.exclusions ?? new Exclusions()
   const list = (): RouteList =>
-    listCandidates(models, request, preferences, scope, needs, special, terms, excludedBy)
+    listCandidates(models, request, preferences, scope, needs, special, terms, exclusions)
   let listed = list()
   if (listed.candidates.length === 0 && needs?.admitCuts() === true) {
-    excludedBy.clear()
+    exclusions.clear()
     listed = list()
   }
   const { candidates, filters } = listed
@@ -103,7 +113,7 @@ export function route(
       models: models.map(({ model }) => model),
       preferences,
       filters,
-      excludedBy,
+      excludedBy: exclusions.reasons,
       needs,
       special,
     })
@@ -130,7 +140,7 @@ function listCandidates(
   needs: Needs | null,
   special: readonly SpecialFilter[],
   terms: RankTerms,
-  excludedBy: Set<string>,
+  exclusions: Exclusions,
 ): RouteList {
   const [first, second] = models
   if (first !== undefined && second === undefined) {
@@ -142,12 +152,12 @@ function listCandidates(
       needs,
       special,
       terms,
-      excludedBy,
+      exclusions,
     )
     return { candidates: ranked(groups, terms), filters }
   }
   const perModel = models.map(model =>
-    listGroups(model, request, preferences, scope, needs, special, terms, excludedBy),
+    listGroups(model, request, preferences, scope, needs, special, terms, exclusions),
   )
   const groups = isAcrossModels(request)
     ? acrossModels(perModel, preferences)
@@ -233,14 +243,14 @@ export function servable(
   // Routers compare lengths and modalities themselves.
   const preferences = request.provider ?? NO_PREFERENCES
   const special = specialFilters(request, scope.dialect ?? 'responses')
-  const { groups } = listGroups(named, request, preferences, scope, null, special, terms, new Set())
+  const { groups } = listGroups(named, request, preferences, scope, null, special, terms, null)
   const [only] = groups
   return only !== undefined && groups.length === 1
     ? only.candidates
     : groups.flatMap(group => group.candidates)
 }
 
-/** The candidates of one model that may serve the request. */
+/** The candidates of one model that may serve the request. `exclusions`: null: nobody asks. */
 export function listGroups(
   named: NamedModel,
   request: ResponsesRequest,
@@ -249,7 +259,7 @@ export function listGroups(
   needs: Needs | null,
   special: readonly Filter[],
   terms: RankTerms,
-  excludedBy: Set<string>,
+  exclusions: Exclusions | null,
 ): Listed {
   const { model, isFree } = named
   const candidates = terms.shared.of(model)
@@ -277,8 +287,8 @@ export function listGroups(
       const refused = refusedBy(filters, candidate, wish)
       // Guardrails come last, so that they are named only if the candidate would have served otherwise.
       const restriction = refused === undefined ? (restrictions?.excludedBy(candidate) ?? null) : null
-      if (refused !== undefined) excludedBy.add(refused.excludedBy)
-      else if (restriction !== null) excludedBy.add(restriction)
+      if (refused !== undefined) exclusions?.add(candidate, refused.excludedBy)
+      else if (restriction !== null) exclusions?.add(candidate, restriction)
       else if (candidate.credential === null) open.push(candidate)
       else if (candidate.credential.isFallback) fallback.push(candidate)
       else own.push(candidate)
@@ -290,18 +300,22 @@ export function listGroups(
     for (const candidate of isByPrice ? terms.shared.allByPrice(all) : all) {
       const { endpoint } = candidate
       const { provider } = endpoint
-      if (isReserved || ownKeys.isRequiredAt(provider.slug)) excludedBy.add(BYOK_REQUIRED)
-      else if (!hasSharedKey(provider)) excludedBy.add(NO_SHARED_KEY)
+      if (isReserved || ownKeys.isRequiredAt(provider.slug)) exclusions?.add(candidate, BYOK_REQUIRED)
+      else if (!hasSharedKey(provider)) exclusions?.add(candidate, NO_SHARED_KEY)
       else offer(candidate)
       if (ownKeys.isEmpty) continue
       for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
+      if (exclusions === null) continue
+      for (const credential of ownKeys.unfit(endpoint, asker))
+        exclusions.note({ endpoint, credential }, CREDENTIAL_RESTRICTED)
     }
     if (isByPrice) terms.shared.noteSorted(open)
     shared = open
   }
-  const narrow = (isBetter: (endpoint: Endpoint) => boolean): void => {
+  const narrow = (by: string, isBetter: (endpoint: Endpoint) => boolean): void => {
     const fits = ({ endpoint }: RouteCandidate): boolean => isBetter(endpoint)
     if (!own.some(fits) && !shared.some(fits) && !fallback.some(fits)) return
+    exclusions?.prefer(by, fits, own, shared, fallback)
     own = own.filter(fits)
     // The same list if nothing is removed, because its order by price is cached.
     if (!shared.every(fits)) shared = shared.filter(fits)
@@ -309,14 +323,14 @@ export function listGroups(
   }
   if (hasTiers && tiers.only !== null) {
     const { only } = tiers
-    narrow(endpoint => isOfTier(endpoint, only))
+    narrow('other_service_tier', endpoint => isOfTier(endpoint, only))
   }
   const used = usedOf(request, PREFERRED_PARAMETERS)
-  if (used.length > 0) narrow(endpoint => used.every(name => honours(endpoint, name)))
+  if (used.length > 0) narrow('fewer_parameters', endpoint => used.every(name => honours(endpoint, name)))
   // Formats without this mode get a hint in words, which is less.
   if (request.text?.format?.type === 'json_object')
-    narrow(endpoint => has(textFormat(endpoint), 'json_object'))
-  if (lengthsDiffer && needs !== null) narrow(endpoint => needs.fits(endpoint))
+    narrow('no_json_object', endpoint => has(textFormat(endpoint), 'json_object'))
+  if (lengthsDiffer && needs !== null) narrow('probably_too_short', endpoint => needs.fits(endpoint))
   const groups: Group[] = []
   if (own.length > 0) groups.push({ kind: 'own', candidates: own, ...wanted })
   if (shared.length > 0) groups.push({ kind: 'shared', candidates: shared, ...wanted })

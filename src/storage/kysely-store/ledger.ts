@@ -54,6 +54,10 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
         .executeTakeFirst()
       return row === undefined ? null : recordOf(row)
     },
+    async findOfAny(id) {
+      const row = await db.selectFrom('usage').select(COLUMNS).where('id', '=', id).executeTakeFirst()
+      return row === undefined ? null : recordOf(row)
+    },
     async latest({ organizationId, keyHash, before }, limit) {
       const rows = await db
         .selectFrom('usage')

@@ -13,6 +13,7 @@ import { batches, batchFiles, batchRoom } from './batches.ts'
 import { captures } from './captures.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
+import { explanations } from './explanations.ts'
 import { files, memory } from './files.ts'
 import { guardrails } from './guardrails.ts'
 import { keyLimits, keySecrets, keys } from './keys.ts'
@@ -54,6 +55,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0027-key-secrets': keySecrets,
   '0028-usage-search': usageSearch,
   '0029-captures': captures,
+  '0030-explanations': explanations,
 }
 
 /**

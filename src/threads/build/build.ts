@@ -15,6 +15,7 @@ import { Uploads, uploadsFolder } from '../../batches/uploads.ts'
 import { capturesFolder } from '../../captures/folder.ts'
 import { describeNewKey } from '../../credentials/new-key.ts'
 import { ProofKeys } from '../../credentials/proof-keys.ts'
+import type { ExplanationWriter } from '../../explanations/writer.ts'
 import { createCheckText } from '../../gateway/guard/guard.ts'
 import { patternProblem } from '../../guardrails/custom.ts'
 import type { Invalidation } from '../../invalidation/bus.ts'
@@ -76,6 +77,8 @@ export interface FrontOptions {
   readonly ended?: EndedRequests
   /** Traces of requests. Default: there are none. */
   readonly tracing?: Tracing
+  /** Takes requests that are over, to explain them. Default: nobody does. */
+  readonly explanations?: ExplanationWriter
 }
 
 /** A server with its caches of API keys and of weights. */
@@ -136,6 +139,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     metrics,
     ...(options.ended === undefined ? {} : { ended: options.ended }),
     ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
+    ...(options.explanations === undefined ? {} : { explanations: options.explanations }),
   })
   return {
     server,
@@ -209,6 +213,7 @@ function operationsOf(
       region: config.region,
     },
     byokFeePercent: config.byok.feePercent,
+    explanations: store.explanations,
     store,
     vault,
     clock,

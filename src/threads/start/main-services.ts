@@ -24,6 +24,7 @@ import type { BatchWatch } from '../../services/batch-watch.ts'
 import { CatalogueKeeper } from '../../services/catalogue-keeper.ts'
 import { CertificateKeeper } from '../../services/certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from '../../services/disk-watch.ts'
+import { ExplanationKeeper } from '../../services/explanation-keeper.ts'
 import { type LedgerShipper, type ShippedRecords, startShipper } from '../../services/ledger-shipper.ts'
 import { type Retention, startRetention } from '../../services/retention.ts'
 import { type StoreWatch, watchStore } from '../../services/store-watch.ts'
@@ -56,6 +57,7 @@ export interface MainServices {
   retention: Retention
   captures: CaptureKeeper
   disk: DiskWatch
+  explanations: ExplanationKeeper
   /** Null without other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
@@ -144,6 +146,8 @@ export async function startServices(
     log,
   })
   started.captures = captures
+  const explanations = new ExplanationKeeper({ store, clock, log })
+  started.explanations = explanations
   const disk = watchDisk({ folder: shipper.folder, clock, log })
   started.disk = disk
   const feed = startInvalidationFeed({
@@ -191,6 +195,7 @@ export async function startServices(
     retention,
     captures,
     disk,
+    explanations,
     feed,
     catalogue,
     certificate,
@@ -245,6 +250,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   await services.captures?.close()
   watch?.close()
   disk?.close()
+  await services.explanations?.close()
   await catalogue?.close()
   await retention?.close()
   await feed?.close()

@@ -1,0 +1,52 @@
+/**
+ * Reasons: what is noted of an exchange while it runs, so that it can be explained once it has ended. Nothing of them
+ * is made for a request that meets none of it. Types, and their bound.
+ */
+import type { Endpoint } from '../providers/provider.ts'
+
+/** An endpoint with the id of the own credential by which it would be asked; null: the shared key. */
+export interface Way {
+  readonly endpoint: Endpoint
+  readonly credential: { readonly id: string } | null
+}
+
+/** A candidate that routing left out. */
+export interface Exclusion extends Way {
+  /** The filter, as `availability.excluded_by` names it. */
+  readonly by: string
+}
+
+/** A candidate whose turn came while it must not be asked. */
+export interface PassedOver {
+  readonly candidate: Way
+  /** Its provider had asked to wait; false: its breaker was open. */
+  readonly isLimited: boolean
+  readonly waitMs: number
+}
+
+/** One call of a server tool that has ended. Monotonic milliseconds. */
+export interface ToolCallNote {
+  /** The server tool, e.g. `mcp`. */
+  readonly tool: string
+  readonly startedMs: number
+  readonly endedMs: number
+  readonly outcome: string
+  /** Units of 1e-12 USD. */
+  readonly cost: number
+}
+
+/** A model call that a tool or plugin made for the exchange, and that has ended. Monotonic milliseconds. */
+export interface InnerCallNote {
+  /** Generation id: it has a usage record of its own. */
+  readonly id: string
+  readonly startedMs: number
+  readonly endedMs: number
+  readonly model: string | null
+  /** Our failure code; null: it ended well. */
+  readonly error: string | null
+  /** Units of 1e-12 USD. */
+  readonly cost: number
+}
+
+/** Calls of tools, and inner calls, that one exchange notes. */
+export const NOTED_CALLS_MAX = 100

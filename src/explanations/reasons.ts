@@ -1,0 +1,196 @@
+/** The reasons of an explanation as sentences for people, the most important one first. Pure. */
+import type { LimitName } from '../errors.ts'
+import type { EndpointChoice } from '../metrics/metrics.ts'
+import type { ExplainedWay, Explanation } from './explanation.ts'
+
+/** The outcome in one sentence, then each reason in one. */
+export function reasonsOf(explanation: Explanation): string[] {
+  return [
+    ...outcomeOf(explanation),
+    ...waits(explanation),
+    ...choices(explanation),
+    ...failovers(explanation),
+    ...guards(explanation),
+    ...work(explanation),
+    ...others(explanation),
+    ...footnotes(explanation),
+  ]
+}
+
+const LIMITS: Readonly<Record<LimitName, string>> = {
+  requests_per_minute: 'the requests per minute of the API key (quotas.requestsPerMinute)',
+  tokens_per_minute: 'the tokens per minute of the API key (quotas.tokensPerMinute)',
+  key_limit: 'the spending limit of the API key',
+  budget: 'the budget of a guardrail',
+  credits: 'the credits of the organization',
+  open_requests_of_key: 'the requests that one API key may have open (limits.openPerKey)',
+  bytes_of_key: 'the memory that requests of one API key may hold',
+  unread_answers_of_key: 'the answers that readers of the API key have not taken',
+  load: 'the load that a thread takes (limits)',
+}
+
+function outcomeOf({ outcome, error, status, model, provider, attempts }: Explanation): string[] {
+  const code = status === null ? '' : ` with ${status}`
+  if (outcome === 'aborted') return ['The caller left before the end of the answer.']
+  if (error === null) {
+    const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}`
+    return [outcome === 'completed' ? `Answered${at}.` : `Ended as ${outcome}${at}.`]
+  }
+  const verb = attempts.length === 0 ? 'Refused before any model was asked' : 'Failed'
+  return [
+    `${verb}${code}: ${error.code}.`,
+    ...(error.message === null ? [] : [`Message: ${error.message}`]),
+    ...(error.field === null ? [] : [`Field: ${error.field}`]),
+    ...(error.limit === null ? [] : [`Limit: ${LIMITS[error.limit]}.`]),
+    ...(error.retry_after_seconds === null
+      ? []
+      : [`It may come again after ${error.retry_after_seconds} s.`]),
+    ...(error.guardrail_id === null ? [] : [`Guardrail: ${error.guardrail_id}`]),
+    ...(error.cause === null ? [] : [`Cause: ${error.cause}`]),
+    ...(error.code === 'deadline_exceeded'
+      ? ['The total time of a request (timeouts.requestMs) had passed.']
+      : []),
+  ]
+}
+
+function waits({ stages_ms: stages, error }: Explanation): string[] {
+  const queue = stages?.queue
+  if (queue === undefined) return []
+  const end = error?.limit === 'open_requests_of_key' ? 'and got no place' : 'then one of them ended'
+  return [
+    `It waited ${ms(queue)} for a place, because its API key had all its requests open (limits.openPerKey); ${end}.`,
+  ]
+}
+
+const CHOICES: Readonly<Record<EndpointChoice, string>> = {
+  only: 'it was the only endpoint that may serve the request',
+  own_key: 'own credentials of the workspace come first',
+  pinned: 'the conversation stays at it (session affinity)',
+  probe: 'its breaker was open, and this request found out whether it works again',
+  preference: 'the request sets the order (provider.order or provider.sort)',
+  price: 'it was drawn by price among healthy endpoints (routing.loadBalancing)',
+  order: 'it is the first one in the order of the catalogue',
+  plugin: 'a plugin or router put it first',
+}
+
+function choices({
+  choice,
+  rather,
+  attempts,
+  passed_over: passed,
+  not_reached: later,
+}: Explanation): string[] {
+  if (choice === null) return []
+  const [asked] = attempts
+  const [skipped] = passed
+  const first = skipped ?? asked ?? later[0]
+  if (first === undefined) return []
+  const without = rather === null ? '' : ` Without that it would have been ${nameOf(rather)}.`
+  return [`First choice ${nameOf(first)}: ${CHOICES[choice]}.${without}`]
+}
+
+function failovers({ attempts, passed_over: passed }: Explanation): string[] {
+  const lines = passed.map(each => {
+    const why =
+      each.state === 'rate_limited' ? 'its provider has asked to wait (rate limit)' : 'its breaker was open'
+    return `Not asked ${nameOf(each)}: ${why}, for ${ms(each.wait_ms)} more.`
+  })
+  for (const [at, attempt] of attempts.entries()) {
+    const next = attempts[at + 1]
+    if (attempt.outrun)
+      lines.push(`Hedged: ${nameOf(attempt)} was silent, and the other attempt answered first.`)
+    else if (attempt.error !== null) {
+      const said = attempt.status === null ? attempt.error : `${attempt.status} ${attempt.error}`
+      const cause = attempt.cause === null ? '' : `, ${attempt.cause}`
+      const then = next === undefined ? 'Nobody else was asked.' : `Next: ${nameOf(next)}.`
+      lines.push(`Attempt ${at + 1} at ${nameOf(attempt)} failed (${said}${cause}). ${then}`)
+    }
+  }
+  return lines
+}
+
+function guards({ actions }: Explanation): string[] {
+  return actions.map(({ type, name, guardrail_id, action, summary }) => {
+    const who =
+      type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capital(type)} ${name}`
+    return `${who}: ${summary ?? action ?? 'took part'}.`
+  })
+}
+
+function work({ tools, inner_calls: inner }: Explanation): string[] {
+  return [
+    ...tools.map(
+      ({ tool, start_ms, end_ms, outcome }) => `Tool ${tool}: ${outcome} after ${ms(end_ms - start_ms)}.`,
+    ),
+    ...inner.map(({ id, model, error }) => {
+      const end = error === null ? 'answered' : `failed (${error})`
+      return `Inner call ${id}: ${model ?? 'no model'} ${end}.`
+    }),
+  ]
+}
+
+/** Why a candidate was left out, by the filter's name. */
+const FILTERS: Readonly<Record<string, string>> = {
+  data_region: 'it does not keep data in the region of the request host',
+  allowed_providers: 'provider.only or provider.order leaves it out',
+  ignored_providers: 'provider.ignore names it',
+  'data_policy:zdr': 'it retains data, and provider.zdr asks for none',
+  'data_policy:training': 'it may use data, and provider.data_collection is deny',
+  distillable_text: 'it is not known to allow provider.enforce_distillable_text',
+  quantization: 'it has none of provider.quantizations',
+  max_price: 'it costs more than provider.max_price',
+  require_parameters: 'it lacks a parameter, and provider.require_parameters is set',
+  free_variant: 'it is not free',
+  context_length: 'its context is too short',
+  max_output_tokens: 'it writes less than max_output_tokens',
+  input_modalities: 'it does not take a kind of input',
+  service_tier: 'it belongs to a service tier that was not asked for',
+  byok_required: 'the workspace uses own credentials only here',
+  no_shared_key: 'no provider key is configured',
+  unknown_price: 'its price is not known, and limits of money hold',
+  credential_restricted: 'the credential is for other models, keys or users',
+  other_service_tier: 'another one has the service tier that was asked for',
+  fewer_parameters: 'another one supports more parameters of the request',
+  no_json_object: 'another one has a JSON mode',
+  probably_too_short: 'the request probably fits another one better',
+  'guardrail:allowed_models': 'a guardrail allows other models only',
+  'guardrail:ignored_models': 'a guardrail rules out the model',
+  'guardrail:allowed_providers': 'a guardrail allows other providers only',
+  'guardrail:ignored_providers': 'a guardrail rules out the provider',
+  'guardrail:zdr': 'a guardrail asks for zero data retention',
+  'guardrail:training': 'a guardrail forbids the use of data',
+}
+
+function others({ excluded, not_reached: later, skipped_models: skipped }: Explanation): string[] {
+  return [
+    ...excluded.map(each => `Left out ${nameOf(each)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`),
+    ...later.map(each => {
+      const open = each.breaker_open ? ', and its breaker was open' : ''
+      return `Not reached ${nameOf(each)}: it came later in the order${open}.`
+    }),
+    ...skipped.map(model => `Left out model ${model}: the catalogue does not have it.`),
+  ]
+}
+
+function footnotes({ unkept_before: unkept, source, preferences, parent }: Explanation): string[] {
+  const asked = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+  return [
+    ...(parent === null ? [] : [`Made for the request ${parent}.`]),
+    ...(asked.length === 0 ? [] : [`The request asked for provider: ${asked.join(' ')}`]),
+    ...(unkept === 0 ? [] : [`${unkept} requests of the same key or address before it were not kept.`]),
+    ...(source === 'whole' ? [] : ['Made from the usage record: stages and reasons were not kept.']),
+  ]
+}
+
+/** `provider model`, with what pays for it. */
+export function nameOf({ provider, model, credential }: ExplainedWay): string {
+  return `${provider} ${model}${credential === undefined ? '' : ` (own credential ${credential})`}`
+}
+
+function ms(value: number): string {
+  return value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`
+}
+
+function capital(word: string): string {
+  return `${word.charAt(0).toUpperCase()}${word.slice(1).replaceAll('_', ' ')}`
+}
