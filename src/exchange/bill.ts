@@ -103,10 +103,11 @@ export class Bill {
     return inputTokens + outputTokens + this.inner.inputTokens + this.inner.outputTokens
   }
 
-  /** Sets the charge of the running turn; an earlier one of the same turn is replaced. */
-  charge(charge: Charge | null): void {
+  /** Sets the charge of the running turn, and returns its cost; an earlier one of the same turn is replaced. */
+  charge(charge: Charge | null): PicoUsd {
     const closed = this.closed
     this.total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
+    return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
   }
 
   /** The running turn counts, whatever follows. */

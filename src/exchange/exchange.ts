@@ -20,7 +20,7 @@ import type { AttemptNotes } from '../telemetry/ended-trace.ts'
 import type { ExchangeSpans, TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { Bill } from './bill.ts'
-import type { Exclusion, InnerCallNote, PassedOver, ToolCallNote } from './reasons.ts'
+import type { AttemptFigures, Exclusion, InnerCallNote, PassedCandidate, ToolCallNote } from './reasons.ts'
 
 /** Counts the memory of one request. */
 export interface Held {
@@ -199,7 +199,7 @@ export interface Candidate {
 }
 
 /** The account of one try at one candidate. */
-export interface AttemptRecord extends Candidate {
+export interface AttemptRecord extends Candidate, AttemptFigures {
   readonly isByok: boolean
   /** Null where the row carries the shared key as it is, and as long as another one is not opened. */
   providerKey: OutgoingKey | null
@@ -218,13 +218,6 @@ export interface AttemptRecord extends Candidate {
   span?: AttemptNotes
   /** Takes the report on its outcome; absent for a reply that was stored. */
   health?: HealthEntry
-  /** Monotonic milliseconds; 0: not yet. */
-  startedMs: number
-  endedMs: number
-  /** The turn of the exchange, from 0. */
-  turn: number
-  /** Units of 1e-12 USD at the full price; the last attempt of a turn has its charge. */
-  cost: number
 }
 
 /** How a model ended its reply. */
@@ -302,14 +295,12 @@ export class Exchange implements ClientRequest {
   /** Models of the request that the catalogue does not have. */
   skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = shortList()
-  /** Why the first candidate is the first; null before routing. */
+  /** Why the first candidate is the first, and which one would be it without pins and plugins; null: not known. */
   choice: EndpointChoice | null = null
-  /** The first candidate without pins and plugins; null: the same one, or none. */
   rather: Candidate | null = null
-  /** Candidates that routing left out, some of them where they are many. */
+  /** Candidates that routing left out, and those that must not be asked when it was their turn. */
   exclusions: readonly Exclusion[] = NOBODY
-  /** Candidates that must not be asked when it was their turn. */
-  passedOver: readonly PassedOver[] = NOBODY
+  passedOver: readonly PassedCandidate[] = NOBODY
   /** Calls of server tools, and model calls for them; null: none has ended. */
   toolCalls: ToolCallNote[] | null = null
   innerCalls: InnerCallNote[] | null = null

@@ -17,11 +17,22 @@ export interface Exclusion extends Way {
 }
 
 /** A candidate whose turn came while it must not be asked. */
-export interface PassedOver {
+export interface PassedCandidate {
   readonly candidate: Way
   /** Its provider had asked to wait; false: its breaker was open. */
   readonly isLimited: boolean
   readonly waitMs: number
+}
+
+/** What an attempt took. */
+export interface AttemptFigures {
+  /** Monotonic milliseconds; 0: not yet. */
+  startedMs: number
+  endedMs: number
+  /** The turn of the exchange, from 0. */
+  turn: number
+  /** Units of 1e-12 USD at the full price; the last attempt of a turn has its charge. */
+  cost: number
 }
 
 /** One call of a server tool that has ended. Monotonic milliseconds. */

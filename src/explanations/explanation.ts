@@ -1,6 +1,6 @@
 /**
  * Explanation: why one request went as it did, as a document of the interface. Kept for a day beside the usage record.
- * It has names, times, codes and our own words only: no prompt, answer, argument, key or text of a provider. Types only.
+ * It has names, times, codes and our own words: no prompt, answer, argument, key or text of a provider. Types only.
  */
 import type { LimitName } from '../errors.ts'
 import type { EndpointChoice } from '../metrics/metrics.ts'
@@ -40,14 +40,14 @@ export interface ExplainedExclusion extends ExplainedWay {
 }
 
 /** A candidate whose turn came while it must not be asked. */
-export interface ExplainedPassing extends ExplainedWay {
+export interface ExplainedPassedCandidate extends ExplainedWay {
   /** `rate_limited`: its provider has asked to wait; `breaker_open`: it failed again and again. */
   readonly state: 'rate_limited' | 'breaker_open'
   readonly wait_ms: number
 }
 
 /** A candidate that nobody came to. */
-export interface ExplainedRest extends ExplainedWay {
+export interface ExplainedLaterCandidate extends ExplainedWay {
   readonly breaker_open: boolean
 }
 
@@ -139,8 +139,8 @@ export interface Explanation {
   /** The endpoint that would have been the first without a pin or a plugin. */
   readonly rather: ExplainedWay | null
   readonly attempts: readonly ExplainedAttempt[]
-  readonly passed_over: readonly ExplainedPassing[]
-  readonly not_reached: readonly ExplainedRest[]
+  readonly passed_over: readonly ExplainedPassedCandidate[]
+  readonly not_reached: readonly ExplainedLaterCandidate[]
   readonly excluded: readonly ExplainedExclusion[]
   /** Fields of `provider` that the request had. */
   readonly preferences: Readonly<Record<string, unknown>>

@@ -39,7 +39,7 @@ export type ExplainedExchange = Pick<
   readonly priceFactor: PriceFactor
 }
 
-export interface NotedRequest {
+export interface ExplainedRequest {
   readonly line: ExchangeLine
   /** Monotonic milliseconds. */
   readonly startedMs: number
@@ -79,7 +79,7 @@ const PREFERENCES = [
 const SUMMARIZED: ReadonlySet<string> = new Set(['guardrail', 'context_compression', 'response_healing'])
 
 /** The explanation of a request that is over. @param createdAt ISO 8601 UTC */
-export function explanationOf(noted: NotedRequest, createdAt: string): Explanation {
+export function explanationOf(noted: ExplainedRequest, createdAt: string): Explanation {
   const { line, exchange, startedMs } = noted
   const since = (ms: number): number => rounded(ms - startedMs)
   const error = explainedError(noted)
@@ -228,7 +228,7 @@ function messageOf(error: GatewayError, attempts: number): string | null {
   return error.message.slice(0, TEXT_MAX_CHARS)
 }
 
-function explainedError({ line, error, exchange }: NotedRequest): ExplainedError | null {
+function explainedError({ line, error, exchange }: ExplainedRequest): ExplainedError | null {
   if (line.outcome === 'completed') return null
   if (error === null) {
     if (line.error == null) return null

@@ -9,7 +9,7 @@ import type { Exchange } from '../exchange/exchange.ts'
 import type { ExchangeLine } from '../log/log.ts'
 import { STAGES, type Stopwatch } from '../metrics/stages.ts'
 import type { NewExplanation } from '../storage/ledger.ts'
-import { explanationOf, type NotedRequest } from './noted-request.ts'
+import { type ExplainedRequest, explanationOf } from './noted-request.ts'
 
 const SEND_MS = 1_000
 /** Plain requests of one thread that are kept in a second, and of one organization among them. */
@@ -54,7 +54,7 @@ export class ExplanationWriter {
   /** Apart from organizations, which nobody can make up: many addresses push out none of them. */
   readonly #ofCallers = new Map<string, Bucket>()
   readonly #ofOrganizations = new Map<string, Bucket>()
-  #noted: NotedRequest[] = []
+  #noted: ExplainedRequest[] = []
   #plainLeft = PLAIN_MAX
   /** By organization: plain requests of this second. */
   readonly #plainOf = new Map<string, number>()

@@ -13,7 +13,7 @@ import { start } from '../start.ts'
 import { top } from '../top/top.ts'
 import { vaultRotate, vaultStatus } from '../vault.ts'
 import { verify } from '../verify.ts'
-import { why } from '../why/why.ts'
+import { why } from './why.ts'
 
 /** In the order of the usage. */
 export const COMMANDS: readonly Command[] = [

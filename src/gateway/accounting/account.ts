@@ -98,17 +98,19 @@ export function settle(
   const { prompt, bill } = exchange
   exchange.finish = finish
   if (finish === null && !isCharged(exchange, attempt, figures)) {
-    bill.charge(null)
+    attempt.cost = bill.charge(null)
     return true
   }
   const { endpoint } = attempt
   const images = imagesIn(endpoint.pricing, prompt)
   if (usage === null || finish === null || isCut) {
-    bill.charge(chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images))
+    attempt.cost = bill.charge(
+      chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images),
+    )
     return true
   }
   const plausible = estimates.plausible(usage, prompt, figures, endpoint)
-  bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
+  attempt.cost = bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
   return plausible === usage
 }
 

@@ -179,7 +179,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   ): Promise<Then> {
     const { deps, exchange } = this
     const { credential, endpoint } = candidate
-    const record = openRecord(candidate)
+    const record = openRecord(candidate, exchange.bill.turns)
     let figures: CallFigures = NOTHING_SAID
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
@@ -218,12 +218,10 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 
     if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
     record.startedMs = deps.clock.monotonicMs()
-    record.turn = exchange.bill.turns
-    // A second attempt beside the first one replaces nothing.
-    if (race?.isRunning !== true)
-      exchange.watch.beginAttempt(record.startedMs, exchange.attempts.length > this.from)
+    const isBeside = race?.isRunning === true
+    if (!isBeside) exchange.watch.beginAttempt(record.startedMs, exchange.attempts.length > this.from)
     exchange.attempts.push(record)
-    if (exchange.spans !== null) openSpan(exchange, record, this.from, race?.isRunning === true, deps.clock)
+    if (exchange.spans !== null) openSpan(exchange, record, this.from, isBeside, deps.clock)
     let sending: Unanswered | Promise<Finish | Unanswered>
     try {
       const key =
@@ -249,11 +247,9 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { deps, exchange } = this
     try {
       const nowMs = deps.clock.monotonicMs()
-      record.endedMs = nowMs
       noteHealth(exchange, record, figures, nowMs, deps.metrics)
       const isPlausible = settle(exchange, record, figures, this.estimates)
       if (!isPlausible) noteImplausible(deps, record)
-      record.cost = (exchange.bill.total?.cost ?? 0) - (exchange.bill.closed?.cost ?? 0)
       const { genAi } = deps.metrics
       if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
       if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
@@ -274,20 +270,18 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     thrown: unknown,
   ): Unanswered {
     const { deps, exchange } = this
-    const nowMs = deps.clock.monotonicMs()
-    record.endedMs = nowMs
+    record.endedMs = deps.clock.monotonicMs()
     if (record.isOutrun === true) {
-      record.health?.ended('none', nowMs)
-      if (record.span !== undefined) exchange.spans?.outrun(record.span, nowMs)
+      record.health?.ended('none', record.endedMs)
+      if (record.span !== undefined) exchange.spans?.outrun(record.span, record.endedMs)
       return { asked: candidate, error: record.error, isOutrun: true }
     }
     const error = withProvider(asGatewayError(deps, thrown), record)
     record.error = error
-    const hasAnother = hasAnotherResource(record, error, exchange, this.from, nowMs)
-    if (!hasAnother) noteHealth(exchange, record, figures, nowMs, deps.metrics)
-    if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, nowMs)
+    const hasAnother = hasAnotherResource(record, error, exchange, this.from, record.endedMs)
+    if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
+    if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, record.endedMs)
     settle(exchange, record, figures, this.estimates)
-    record.cost = (exchange.bill.total?.cost ?? 0) - (exchange.bill.closed?.cost ?? 0)
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
@@ -316,9 +310,8 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     }
     const nowMs = this.deps.clock.monotonicMs()
     const isLimited = state.isLimited(nowMs, caller)
-    const waiting = { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }
-    this.#waiting = [...this.#waiting, waiting]
-    this.exchange.passedOver = [...this.exchange.passedOver, waiting]
+    this.#waiting = [...this.#waiting, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
+    this.exchange.passedOver = this.#waiting
     return false
   }
 

@@ -25,7 +25,7 @@ export interface CallProgress {
 }
 
 /** The account of an attempt that begins. */
-export function openRecord({ endpoint, credential }: RouteCandidate): AttemptRecord {
+export function openRecord({ endpoint, credential }: RouteCandidate, turn = 0): AttemptRecord {
   return {
     endpoint,
     credential,
@@ -38,7 +38,7 @@ export function openRecord({ endpoint, credential }: RouteCandidate): AttemptRec
     isStarted: false,
     startedMs: 0,
     endedMs: 0,
-    turn: 0,
+    turn,
     cost: 0,
   }
 }
@@ -145,6 +145,7 @@ export function noteHealth(
   metrics: Pick<Metrics, 'speeds'>,
 ): void {
   const { endpoint, error, health, span } = record
+  record.endedMs = nowMs
   if (health === undefined) return
   if (error === null) {
     health.ended('ok', nowMs, 0)

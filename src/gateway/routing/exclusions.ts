@@ -1,5 +1,7 @@
 /** Exclusions: candidates that routing left out, each with its reason. Pure. */
+import type { Credential } from '../../credentials/catalog.ts'
 import type { Exclusion } from '../../exchange/reasons.ts'
+import type { Endpoint } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 
 /** Candidates that are kept with their reason: more than people read. */
@@ -13,11 +15,15 @@ export class Exclusions {
   /** A filter leaves the candidate out. */
   add(candidate: RouteCandidate, by: string): void {
     this.reasons.add(by)
-    this.note(candidate, by)
+    this.#note(candidate, by)
   }
 
-  /** An own credential is not for this request, so that it is no candidate at all. */
-  note({ endpoint, credential }: RouteCandidate, by: string): void {
+  /** Own credentials are for other models, API keys or users, so that they are no candidates at all. */
+  restrict(endpoint: Endpoint, credentials: readonly Credential[]): void {
+    for (const credential of credentials) this.#note({ endpoint, credential }, 'credential_restricted')
+  }
+
+  #note({ endpoint, credential }: RouteCandidate, by: string): void {
     if (this.list.length < KEPT_MAX) this.list.push({ endpoint, credential, by })
   }
 
@@ -29,7 +35,7 @@ export class Exclusions {
   ): void {
     for (const group of groups) {
       for (const candidate of group) {
-        if (!fits(candidate)) this.note(candidate, by)
+        if (!fits(candidate)) this.#note(candidate, by)
       }
     }
   }

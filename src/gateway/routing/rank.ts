@@ -3,7 +3,6 @@ import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { Exclusion } from '../../exchange/reasons.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
@@ -96,7 +95,7 @@ export interface RankDeps {
   readonly metrics: Metrics
 }
 
-export interface Ranking {
+export interface Ranking extends Pick<Exchange, 'choice' | 'exclusions'> {
   readonly candidates: readonly RouteCandidate[]
   /** A failure may move on to the next candidate. */
   readonly fallbacks: boolean
@@ -106,12 +105,8 @@ export interface Ranking {
   readonly named: NamedModel
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
-  /** Why the first candidate is the first. */
-  readonly choice: EndpointChoice | null
   /** The first one without pins and plugins; undefined: there is none. */
   readonly rather: RouteCandidate | undefined
-  /** Candidates that were left out. */
-  readonly exclusions: readonly Exclusion[]
 }
 
 /** The exchange as ranking needs it. */
@@ -173,7 +168,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
 }
 
 /** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
-export interface PlainRoute {
+export interface PlainRoute extends Pick<Exchange, 'exclusions'> {
   readonly named: NamedModel
   /** In their order, each not ranked. */
   readonly groups: readonly Group[]
@@ -185,8 +180,6 @@ export interface PlainRoute {
   readonly only: Count | null
   /** The user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
-  /** Candidates that were left out. */
-  readonly exclusions: readonly Exclusion[]
 }
 
 /**

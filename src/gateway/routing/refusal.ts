@@ -14,8 +14,6 @@ import type { SpecialFilter } from './special-filters.ts'
 /** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'
 export const NO_SHARED_KEY = 'no_shared_key'
-/** An own credential that its owner allows for other models, API keys or users only. */
-export const CREDENTIAL_RESTRICTED = 'credential_restricted'
 
 export function wrongEndpoint(model: Model): GatewayError {
   const message = makesEmbeddings(model)

@@ -17,14 +17,7 @@ import { type NamedModel, namedModel, type SortBy } from './names.ts'
 import { type FittingPlugins, type Measures, Needs } from './needs.ts'
 import { honours, usedOf } from './parameters.ts'
 import { type Group, type RankTerms, rankGroup, wantsPrice } from './rankers.ts'
-import {
-  BYOK_REQUIRED,
-  CREDENTIAL_RESTRICTED,
-  NO_SHARED_KEY,
-  nothingLeft,
-  unknownModel,
-  wrongEndpoint,
-} from './refusal.ts'
+import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
 import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
@@ -305,9 +298,7 @@ export function listGroups(
       else offer(candidate)
       if (ownKeys.isEmpty) continue
       for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
-      if (exclusions === null) continue
-      for (const credential of ownKeys.unfit(endpoint, asker))
-        exclusions.note({ endpoint, credential }, CREDENTIAL_RESTRICTED)
+      exclusions?.restrict(endpoint, ownKeys.unfit(endpoint, asker))
     }
     if (isByPrice) terms.shared.noteSorted(open)
     shared = open

@@ -2,7 +2,7 @@
 import type { Explanation } from '../../explanations/explanation.ts'
 import { reasonsOf } from '../../explanations/reasons.ts'
 import type { Stage } from '../../metrics/stages.ts'
-import { exactUsd, plain, shortUsd } from '../terminal/text.ts'
+import { exactUsd, plain, shortUsd } from './text.ts'
 
 const COLUMNS = 80
 const NAME = 27

@@ -6,8 +6,8 @@ import type { Store } from '../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError } from '../command.ts'
 import { withStore } from '../keys.ts'
 import { print } from '../outcome.ts'
-import { plain } from '../terminal/text.ts'
-import { shown } from './view.ts'
+import { plain } from './text.ts'
+import { shown } from './why-view.ts'
 
 /** Other requests with the same `X-Request-Id` that are named. */
 const OTHERS_MAX = 10
