@@ -19,6 +19,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/batch-full-disk.test.ts',
     'contract/batch-faults.test.ts',
   ],
+  reasons: ['contract/why.test.ts'],
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
 }
