@@ -8,5 +8,4 @@ export const PROCESS_FILES: readonly string[] = [
   'limits.test.ts',
   'sandbox-threads.test.ts',
   'tls.test.ts',
-  'why.test.ts',
 ]
