@@ -84,6 +84,8 @@ export class ExplanationWriter {
       exchange.attempts.length < 2 &&
       exchange.pipeline.length === 0 &&
       exchange.passedOver.length === 0 &&
+      exchange.exclusions.length === 0 &&
+      exchange.skippedModels.length === 0 &&
       (exchange.choice === 'only' || exchange.choice === 'price' || exchange.choice === 'order') &&
       line.durationMs < SLOW_MS &&
       !watch.hasWaited

@@ -38,8 +38,13 @@ function setUp() {
       })
       writer.take(told, new Stopwatch(0), clock.monotonicMs(), keyHash, refusal, undefined)
     },
-    answer(organization: string, fields: Partial<ExchangeLine> = {}): void {
+    answer(
+      organization: string,
+      fields: Partial<ExchangeLine> = {},
+      skippedModels: readonly string[] = [],
+    ): void {
       const exchange = scriptedExchange()
+      exchange.skippedModels = skippedModels
       exchange.attempts.push(scriptedRecord())
       exchange.choice = 'only'
       const told = line({ id: `gen-p${id++}`, organization, attempts: 1, ...fields })
@@ -66,6 +71,17 @@ t.test('refusals have field, message and code; they are sent once a second', asy
       unkept_before: 0,
     },
   ])
+})
+
+t.test('plain requests above the rate of a second do not hide one that passed over a model', async t => {
+  const { clock, sent, answer } = setUp()
+  for (let n = 0; n < 20; n++) answer('o')
+  answer('o', {}, ['m/none'])
+  clock.advance(1_000)
+  t.same(
+    sent.map(({ isPlain }) => isPlain),
+    [...Array.from({ length: 8 }, () => true), false],
+  )
 })
 
 t.test('a flood of one key is bounded, counted, and hides nobody', async t => {
