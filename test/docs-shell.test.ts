@@ -56,6 +56,11 @@ const LEFT_OUT: readonly (readonly [part: string, why: string])[] = [
   ['ann@example.org', 'needs a guardrail of the key; test/contract/guardrails-input.test.ts has it'],
   ['Ignore all previous', 'needs a guardrail of the key; test/contract/guardrails-input.test.ts has it'],
   ['gateway/bodybuilder', 'is shortened in the page; test/contract/routers.test.ts asks it'],
+  ['sluice captures show', 'needs a capture with a request; test/contract/captures.test.ts has one'],
+  ['sluice why', 'needs a request that failed over; test/contract/why.test.ts has one'],
+  ['sluice top', 'shows what runs; test/commands/top/ has a gateway with requests'],
+  ['npm install', 'asks the registry for packages'],
+  ['@openai/agents', 'needs the package in the folder'],
   ['gateway_tls', 'needs a certificate; test/contract/tls.test.ts has one'],
 ]
 

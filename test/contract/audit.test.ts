@@ -232,7 +232,12 @@ t.test('the latest requests are listed, failed ones with their error', async t =
   )
   t.match(list[0], { outcome: 'completed', error: null, model: 'sim/echo' })
   t.match(list[1], { outcome: 'failed', error: /^[a-z_]+$/ })
-  t.same(list[0], (await call('GET', `/generation?id=${ids[0]}`)).data, 'as GET /generation shows it')
+  const { explanation, ...shown } = (await call('GET', `/generation?id=${ids[0]}`)).data as Record<
+    string,
+    unknown
+  >
+  t.match(explanation, { id: ids[0] })
+  t.same(list[0], shown, 'as GET /generation shows it, which explains it too')
   const first = await call('GET', '/generations?limit=2')
   t.equal(first.document['has_more'], true)
   t.same(first.list, list.slice(0, 2))

@@ -86,7 +86,7 @@ const TURNS: readonly (readonly object[])[] = [
     {
       role: 'assistant',
       content: [
-        { type: 'thinking', thinking: 'Where is it?', signature: 'c2lnbmVk' },
+        { type: 'thinking', thinking: 'Where is it?', signature: 'c2lnbmVk'.repeat(8) },
         { type: 'text', text: 'I read it.' },
         { name: 'Read', type: 'tool_use', input: { path: 'a.txt', more: { depth: 1 } }, id: 'toolu_1' },
       ],

@@ -108,6 +108,8 @@ const row = (slug: string, format: 'openai-responses' | 'anthropic-messages') =>
   ({ slug, name: slug, format, baseUrl: `${at}/${slug}`, apiKey: `sk-${slug}-0123456789abcdef` }) as const
 const price = { pricing: { prompt: '0.0000001', completion: '0.0000004' } }
 const rows = {
+  // Providers fail on purpose here, one test after the other.
+  routing: { breakerFailures: null },
   providers: [
     row('first', 'openai-responses'),
     { ...row('second', 'openai-responses'), compaction: 'own' as const },
