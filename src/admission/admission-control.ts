@@ -6,10 +6,10 @@ import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 import { OpenRequests } from './open-requests.ts'
 
-/** What readers have not taken may be this part of what requests may hold; a key has its share of it. */
+/** The part of the buffer limit that unread answers may hold; a key has its share of it. */
 const UNREAD_SHARE = 0.5
 
-/** What runs by API keys in one thread. */
+/** Requests that run by API keys in one thread. */
 export interface KeyedRequests {
   /** Adds the hashes of inference keys that have something open. */
   openKeys(hashes: Set<string>): void

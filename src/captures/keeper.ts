@@ -163,7 +163,7 @@ export class CaptureKeeper {
     } catch (error) {
       if (!this.#isFailing) log.fault('captures', 'captures cannot be looked up', error)
       this.#isFailing = true
-      // What the files say themselves is enough to remove them in time.
+      // The expiry in the files is enough to remove them in time.
       await this.#removeExpired().catch(() => undefined)
     }
   }

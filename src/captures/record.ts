@@ -28,7 +28,7 @@ export interface CallFacts {
   /** Without the query. */
   readonly path: string
   readonly headers: ShownHeaders
-  /** What it was sent with and must not be shown. */
+  /** Secrets that it was sent with; they must not be shown. */
   readonly secrets: readonly string[]
   readonly sent: RecordedBody
   /** Times in milliseconds since the request began. */
@@ -50,7 +50,7 @@ export interface RecordingFacts {
   readonly moreCalls: number
 }
 
-/** What only the pipeline knows when the request is over. */
+/** Facts that only the pipeline knows when the request is over. */
 export interface RequestEnd {
   /** Guardrails look at replies: the bytes of providers have what callers must not see. */
   readonly isReplyGuarded: boolean

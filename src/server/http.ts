@@ -77,7 +77,7 @@ export interface HttpServer {
   drain(graceMs: number): Promise<void>
   /** Drops everything at once. */
   close(): void
-  /** What runs by API keys: requests and sockets. */
+  /** Requests and sockets that run by API keys. */
   readonly keyed: readonly KeyedRequests[]
   readonly openConnections: number
   readonly openRequests: number

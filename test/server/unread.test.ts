@@ -1,4 +1,4 @@
-/** What readers have not taken is counted for their key, whose next request is refused before those of others. */
+/** Unread answers are counted for their key, whose next request is refused before those of others. */
 import t from 'tap'
 import { AdmissionControl } from '../../src/admission/admission-control.ts'
 import { createLog } from '../../src/log/log.ts'

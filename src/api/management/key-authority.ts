@@ -63,7 +63,7 @@ export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
 }
 
 /**
- * Whoever rotates a key gets a secret of it.
+ * A caller that rotates a key gets a secret of it.
  * @throws GatewayError `permission_denied`
  */
 export function requireLongerLife(asking: KeyRecord, other: KeyRecord): void {
