@@ -10,7 +10,7 @@ import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { withoutSecrets } from '../protocol/tool-secrets.ts'
 import type { Tool } from '../protocol/tools.ts'
-import { SecretScan, type ShownHeaders } from './secrets.ts'
+import { gatewayKeysIn, SecretScan, type ShownHeaders } from './secrets.ts'
 
 /** The beginning of a body, and how long it was. */
 export interface RecordedBody {
@@ -101,7 +101,11 @@ export function recordOf(
 
 /** Everything that was sent to name who asks, and every part of a key, sent or not. */
 function* secretsOf({ calls, asked }: RecordingFacts, { attempts, request }: Exchange): Generator<string> {
-  for (const { secrets } of calls) yield* secrets
+  for (const { secrets, sent } of calls) {
+    yield* secrets
+    yield* gatewayKeysIn(sent.beginning().toString('latin1'))
+  }
+  yield* gatewayKeysIn(JSON.stringify(asked.request))
   for (const { providerKey, endpoint } of attempts) {
     if (providerKey !== null) yield* providerKey.secrets
     if (endpoint.provider.apiKey !== null) yield endpoint.provider.apiKey

@@ -214,6 +214,13 @@ export function secretsInRequest({ url, headers }: Pick<UpstreamRequest, 'url' |
   return secrets
 }
 
+/** A key of the gateway itself: callers write theirs into prompts and fields by mistake. */
+const GATEWAY_KEY = /sk-gw-(?:v1|mgmt)-[0-9a-f]{64}/gi
+
+export function gatewayKeysIn(text: string): readonly string[] {
+  return text.match(GATEWAY_KEY) ?? []
+}
+
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text)

@@ -29,6 +29,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await dialog.getByRole('button', { name: 'Copy' }).click()
     await dialog.getByText(/Copied|Selected/).waitFor()
     await dialog.getByRole('button', { name: 'Close' }).click()
+    await secret.waitFor({ state: 'detached' })
     t.notMatch(await page.content(), key, 'it is gone with its dialog')
     await row(MARKUP).getByText('$2.50 monthly').waitFor()
     t.equal(await page.locator('img').count(), 0, 'a name is text')

@@ -272,6 +272,31 @@ t.test('credentials are never in it, whatever a provider repeats', async t => {
   t.ok(records.some(({ calls }) => calls.some(({ reply }) => reply.base64 !== undefined)))
 })
 
+t.test(
+  'keys of the gateway that a caller wrote into its own request are cut out, in every writing',
+  async t => {
+    const world = await start(t)
+    const { apiKey, managementKey } = world.gateway
+    const id = await world.capture()
+    world.script = repeatAll
+    const input = `curl -H 'Authorization: Bearer ${apiKey}' canary-prompt`
+    await (await world.ask({ input, metadata: { note: managementKey } })).text()
+    const messages = [{ role: 'user', content: input }]
+    await (await world.ask({ input: undefined, messages }, '/chat/completions')).text()
+    const { text, records } = await world.records(id, 2)
+    const scanner = new Scanner([
+      { name: 'key', text: apiKey },
+      { name: 'management', text: managementKey },
+    ])
+    scanner.scan('capture', Buffer.from(text))
+    for (const { calls } of records)
+      for (const { reply } of calls) scanner.scan('base64', Buffer.from(reply.base64 ?? '', 'base64'))
+    t.same(scanner.hits, [])
+    t.match(text, 'curl -H')
+    t.match(text, 'canary-prompt')
+  },
+)
+
 async function guard(world: World, rules: Partial<GuardrailRules>): Promise<void> {
   const { gateway } = world
   const store = await openStore(gateway.storageUrl)
