@@ -86,7 +86,12 @@ export function recordOf(
     workspace_id: raw(asked.caller.workspaceId),
     dialect: raw(asked.dialect),
     is_batched: raw(asked.batch !== undefined),
-    model: raw(remover.text(String(asked.request.model ?? asked.request.models?.[0] ?? ''))),
+    // Of a refused request it may be anything that a client wrote there, a key even.
+    model: raw(
+      calls.length === 0
+        ? null
+        : remover.text(String(asked.request.model ?? asked.request.models?.[0] ?? '')),
+    ),
     request: requestIn(remover, recording, exchange),
     calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], end.isReplyGuarded))),
     more_calls: moreCalls === 0 ? undefined : raw(moreCalls),
