@@ -35,6 +35,15 @@ const INTENDED: readonly Intended[] = [
       /^recording openai-chat\/groq\.pai\.groq-model-web-search-tool-stream\.sse as openai-chat, (?:streamed|healed)\n/,
     reason: 'a relayed text keeps the escapes of the provider',
   },
+  {
+    pattern:
+      /compaction[^\n]* as (?:openai-responses|anthropic-messages), \w+\n[\s\S]*"encrypted_content":"(?:gw-compaction-|"})/,
+    reason: 'summaries of a provider are sealed with the name of who made them',
+  },
+  {
+    pattern: /^golden [^\n]*\n[\s\S]*(?:because of its content policy|sent a reply in an unknown format)/,
+    reason: 'errors in plainer words',
+  },
 ]
 
 /** Headers are compared in lower case. */
@@ -43,6 +52,11 @@ const ADDITIONS: readonly Addition[] = [
   {
     pattern: /(?<=^access-control-expose-headers: .*)X-Request-Id, /gm,
     reason: 'scripts of a browser may read the name of the request',
+  },
+  {
+    pattern:
+      /(?<=^access-control-expose-headers: .*)(?:X-RateLimit-(?:Limit|Remaining|Reset)-Tokens, |Anthropic-RateLimit-Tokens-(?:Limit|Remaining|Reset), |, Traceresponse)/gm,
+    reason: 'and the limits of tokens, and its trace',
   },
 ]
 

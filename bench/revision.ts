@@ -31,6 +31,6 @@ export function runnable(root: string, revision: string, folder: string): string
   if (existsSync(join(tree, 'node_modules'))) return tree
   const lockOf = (at: string): string => readFileSync(join(at, 'package-lock.json'), 'utf8')
   if (lockOf(tree) === lockOf(root)) linkPackages(root, tree)
-  else execFileSync('npm', ['ci', '--omit=dev'], { cwd: tree, stdio: 'ignore' })
+  else execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts'], { cwd: tree, stdio: 'ignore' })
   return tree
 }

@@ -28,7 +28,13 @@ export class Client {
   readonly #agent = new Agent({ keepAlive: true })
 
   /** @throws Error when no reply begins, or its end does not come in time */
-  ask({ method, url, headers, body }: Question): Promise<Reply> {
+  ask(question: Question): Promise<Reply> {
+    return this.#try(question, true)
+  }
+
+  /** A gateway may end an idle connection in the moment in which it is used again. */
+  #try(question: Question, again: boolean): Promise<Reply> {
+    const { method, url, headers, body } = question
     const agent = this.#agent
     return new Promise((resolve, reject) => {
       const outgoing = request(
@@ -50,7 +56,9 @@ export class Client {
         },
       )
       outgoing.on('timeout', () => outgoing.destroy(new Error(`silent for ${TIMEOUT_MS} ms`)))
-      outgoing.on('error', reject)
+      outgoing.on('error', error =>
+        again && outgoing.reusedSocket ? resolve(this.#try(question, false)) : reject(error),
+      )
       outgoing.end(body === undefined ? undefined : JSON.stringify(body))
     })
   }
