@@ -39,7 +39,8 @@ type BudgetType = (typeof STEPS)[number]['type']
 
 /** One organization in one hour. */
 interface Told {
-  count: number
+  /** Ids of alerts. */
+  readonly raised: Set<string>
   /** Hashes of the keys whose alerts had no room, by type. */
   readonly leftOut: Map<BudgetType, Set<string>>
 }
@@ -49,8 +50,11 @@ export class BudgetWatch {
   /** Hashes by organization; the one that has waited longest is first. */
   readonly #used = new Map<string, Set<string>>()
   #waiting = 0
-  /** The last hash that was read from the Store; null: nothing is read. */
-  #readUpTo: string | null = null
+  /**
+   * The last hash that was read from the Store; null: nothing is read. Begins with all: a process that ended may not
+   * have looked at what it had shipped, and a key that has spent all it may is used by nobody any more.
+   */
+  #readUpTo: string | null = ''
   /** More keys had no room since the reading began. */
   #readAgain = false
   #hour = ''
@@ -141,18 +145,21 @@ export class BudgetWatch {
         },
       }
       // One that was told before takes no room of those of this hour.
-      if (!(await store.alerts.isKnown(alertId(event)))) this.#tell(organizationId, type, event)
+      const id = alertId(event)
+      if (!(await store.alerts.isKnown(id))) this.#tell(organizationId, type, event, id)
     }
   }
 
-  #tell(organizationId: string, type: BudgetType, event: AlertEvent): void {
+  #tell(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
     let told = this.#told.get(organizationId)
     if (told === undefined) {
-      told = { count: 0, leftOut: new Map() }
+      told = { raised: new Set(), leftOut: new Map() }
       this.#told.set(organizationId, told)
     }
-    if (told.count < TOLD_PER_HOUR) {
-      if (this.#options.raise(event)) told.count++
+    // It may not be in the Store yet.
+    if (told.raised.has(id)) return
+    if (told.raised.size < TOLD_PER_HOUR) {
+      if (this.#options.raise(event)) told.raised.add(id)
       return
     }
     const hashes = told.leftOut.get(type) ?? new Set()

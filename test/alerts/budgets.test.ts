@@ -1,9 +1,13 @@
 /** Alerts of budgets on a real database: of many keys, and of an organization that makes thousands of tiny ones. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { AlertEvent } from '../../src/alerts/alert.ts'
 import { BudgetWatch } from '../../src/alerts/budgets.ts'
 import { Outbox } from '../../src/alerts/outbox.ts'
+import { createReceiver } from '../../src/alerts/receiver.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { someKey } from '../storage/records.ts'
 import { someUsage } from '../storage/usage.ts'
@@ -151,3 +155,66 @@ t.test('keys that could not be looked at are looked at again', async t => {
   await look(budgets)
   t.equal(told('org', keys, 'budget.100').length, 3)
 })
+
+t.test('a key that has spent all before its process could look is told by the next one', async t => {
+  const { watch, spend, told, look } = await world(t)
+  const keys = await spend('org', 3)
+  // Nothing is noted of them: the process that has shipped their records ended, and nobody can use them any more.
+  await look(watch())
+  for (const type of ['budget.80', 'budget.100']) t.equal(told('org', keys, type).length, 3, type)
+  await look(watch())
+  t.equal(told('org', keys, 'budget.100').length, 3, 'once')
+})
+
+/** Three instances see the same budgets; one of them ends and starts again. */
+async function onceOnAllNodes(t: Test, url = `sqlite:${join(t.testdir({}), 'gateway.db')}`): Promise<void> {
+  const bodies: { id: string; type: string; object: { id: string } }[] = []
+  const hook = createServer((request, response) => {
+    let text = ''
+    request.setEncoding('utf8').on('data', (more: string) => {
+      text += more
+    })
+    request.on('end', () => {
+      bodies.push(JSON.parse(text) as (typeof bodies)[number])
+      response.end()
+    })
+  })
+  hook.listen(0, '127.0.0.1')
+  await once(hook, 'listening')
+  t.teardown(() => hook.close())
+  const { port } = hook.address() as AddressInfo
+  const { clock, spend } = await world(t, url)
+  const log = { fault: () => undefined, notice: () => undefined }
+  const start = async (node: string) => {
+    const store = await openStore(url)
+    const receivers = [createReceiver({ url: `http://127.0.0.1:${port}/`, allowPrivate: true }, clock)]
+    const outbox = new Outbox({ store, receivers, gateway: 'local', clock, log })
+    t.teardown(() => outbox.close().then(() => store.close()))
+    const raise = (event: AlertEvent) => outbox.raise(event)
+    return { budgets: new BudgetWatch({ store, raise, node, byokFeePercent: 0, clock }), outbox }
+  }
+  const keys = await spend('org', 8)
+  const look = async ({ budgets, outbox }: Awaited<ReturnType<typeof start>>) => {
+    budgets.noteUsed(keys)
+    await budgets.look()
+    await outbox.run()
+  }
+  const nodes = await Promise.all(['a', 'b', 'c'].map(start))
+  await Promise.all(nodes.map(look))
+  await look(await start('a'))
+  clock.advance(61_000)
+  await Promise.all(nodes.map(look))
+  for (const type of ['budget.80', 'budget.100']) {
+    const told = bodies.filter(body => body.type === type)
+    t.equal(told.length, 8, type)
+    t.equal(new Set(told.map(({ id }) => id)).size, 8)
+    t.same(told.map(({ object }) => object.id).toSorted(), keys.map(({ hash }) => hash).toSorted())
+  }
+  t.equal(bodies.length, 16)
+}
+
+t.test('three instances and a restart tell each budget once', t => onceOnAllNodes(t))
+
+t.test('so they do on PostgreSQL', { skip: await withoutPostgres() }, async t =>
+  onceOnAllNodes(t, (await postgresSchema(t)).url),
+)
