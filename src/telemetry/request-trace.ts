@@ -298,6 +298,11 @@ export class ExchangeSpans {
     notes.endedMs = nowMs
     notes.outcome = outcome
     notes.error = error
+    if (total === 0) {
+      // Nobody pays, as for a line of a batch that runs again.
+      for (const part of [...notes.attempts, ...notes.tools]) part.cost = 0
+      return
+    }
     let rest = total
     for (const tool of notes.tools) rest -= tool.cost
     let last: AttemptNotes | null = null

@@ -7,6 +7,8 @@ export interface CollectedSpan {
   readonly traceId: string
   readonly spanId: string
   readonly parentSpanId: string
+  /** `tracestate`; empty: none. */
+  readonly state: string
   readonly name: string
   readonly kind: number
   readonly start: bigint
@@ -26,7 +28,7 @@ interface Collector {
   /** All bodies as they came, unpacked. */
   readonly bodies: Buffer[]
   /** Statuses to answer with, one for each request; then 200. `hang`: no answer. */
-  readonly statuses: (number | 'hang')[]
+  readonly statuses: (number | 'hang' | { readonly status: number; readonly retryAfter: string })[]
   close(): Promise<void>
 }
 
@@ -35,9 +37,12 @@ export async function startCollector(): Promise<Collector> {
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => {
-      const status = collector.statuses.shift() ?? 200
+      const scripted = collector.statuses.shift() ?? 200
       collector.headers.push(request.headers)
-      if (status === 'hang') return
+      if (scripted === 'hang') return
+      const { status, retryAfter } =
+        typeof scripted === 'number' ? { status: scripted, retryAfter: null } : scripted
+      if (retryAfter !== null) response.setHeader('retry-after', retryAfter)
       if (status === 200 && request.url === '/v1/traces') {
         const packed = Buffer.concat(chunks)
         const body = request.headers['content-encoding'] === 'gzip' ? gunzipSync(packed) : packed
@@ -90,6 +95,7 @@ function fromJson(body: Buffer): Read {
       traceId: String(span['traceId']),
       spanId: String(span['spanId']),
       parentSpanId: String(span['parentSpanId'] ?? ''),
+      state: String(span['traceState'] ?? ''),
       name: String(span['name']),
       kind: Number(span['kind']),
       start: BigInt(String(span['startTimeUnixNano'])),
@@ -171,6 +177,7 @@ function fromProtobuf(body: Buffer): Read {
       traceId: bytesAt(span, 1).toString('hex'),
       spanId: bytesAt(span, 2).toString('hex'),
       parentSpanId: bytesAt(span, 4).toString('hex'),
+      state: textAt(span, 3),
       name: textAt(span, 5),
       kind: Number(span.get(6)?.[0]),
       start: timeAt(span, 7),

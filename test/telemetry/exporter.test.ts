@@ -133,6 +133,75 @@ t.test('a collector that hangs is left after its time, and the process ends with
   await collector.close()
 })
 
+t.test('a collector that fails gets each batch once, and its spans count as refused', async t => {
+  const collector = await startCollector()
+  const { exporter, counts, lines } = start(collector.url)
+  collector.statuses.push(500, 404, 301)
+  for (let batch = 1; batch <= 3; batch++) {
+    exporter.take(traces(512), 0)
+    await until('the refusal', () => counts.refused === batch * 512)
+  }
+  t.equal(collector.headers.length, 3)
+  t.same(counts, { sent: 0, refused: 1_536, dropped: 0 })
+  t.equal(lines.length, 1)
+  await exporter.close()
+  await collector.close()
+})
+
+t.test('a collector that asks to wait is waited for, but no more than half a minute', async t => {
+  const collector = await startCollector()
+  const clock = new TestClock(0)
+  const waits: number[] = []
+  const noting: Clock = {
+    nowMs: () => clock.nowMs(),
+    monotonicMs: () => clock.monotonicMs(),
+    after(delayMs, callback) {
+      waits.push(delayMs)
+      return clock.after(delayMs, callback)
+    },
+  }
+  const timeoutMs = 86_400_000
+  const { exporter, counts } = start(collector.url, noting, timeoutMs)
+  const busy = (retryAfter: string) => ({ status: 429, retryAfter })
+  collector.statuses.push(busy('5'), busy('3600'), busy('Wed, 21 Oct 2026 07:28:00 GMT'))
+  exporter.take(traces(512), 0)
+  await until('the batch is taken', () => {
+    clock.advance(1_000)
+    return counts.sent === 512
+  })
+  // A date is no number of seconds: then the pauses of its own go on.
+  const pauses = [5_000, 30_000, 4_000]
+  t.same(waits, [timeoutMs, ...pauses.flatMap(pause => [pause, timeoutMs])])
+  t.equal(collector.headers.length, 4)
+  await exporter.close()
+  await collector.close()
+})
+
+t.test(
+  'while a collector keeps silent, memory is bounded and every span that finds no room is counted',
+  async t => {
+    const collector = await startCollector()
+    const clock = new TestClock(0)
+    const { exporter, counts } = start(collector.url, clock)
+    collector.statuses.push('hang', 'hang', 'hang', 'hang')
+    for (let message = 0; message < 100; message++) exporter.take(traces(1_000), 0)
+    await until('the first try', () => collector.headers.length === 1)
+    t.ok(exporter.waiting <= 16_384 + 1_000, `${exporter.waiting} wait`)
+    const { sent, refused, dropped } = counts
+    t.equal(
+      sent + refused + dropped + exporter.waiting + 512,
+      100_000,
+      'each span waits, is on its way, or is counted',
+    )
+    t.equal(collector.headers.length, 1, 'one request at a time')
+    const closing = exporter.close()
+    clock.advance(2_000)
+    await closing
+    t.same(counts, { sent: 0, refused: 0, dropped: 100_000 })
+    await collector.close()
+  },
+)
+
 t.test('headers that no request can have cost the traces, and not the process', async t => {
   const { exporter, counts, lines } = start('http://127.0.0.1:1', systemClock, 1_000, {
     authorization: 'Bearer x\n',

@@ -138,3 +138,17 @@ t.test('who chooses an id that is kept does not fill the collector', t => {
   t.equal(many({ trust: 'always' }), 300)
   t.end()
 })
+
+t.test('what nobody pays costs nothing anywhere, also where an attempt has a price', t => {
+  const { tracing } = start()
+  const request = tracing.begin()
+  const spans = request.open({ id: 'gen-1', watch: { startedMs: 0 }, request: {} }, 'chat', null)
+  const endpoint = { provider: { slug: 'acme' }, modelId: 'm', upstreamModel: 'm' }
+  const attempt = spans.attempt(endpoint, { kind: 'first', isByok: false, turn: 0 }, 0)
+  const end = { status: 200, error: null, isOutrun: false, upstreamId: null, finish: 'stop', usage: null }
+  spans.ended(attempt, end, 1_000, 1)
+  spans.charged(0, 1, 'left', null, 2)
+  t.same([attempt.cost, spans.notes.cost], [0, 0])
+  t.equal(spans.notes.outcome, 'left')
+  t.end()
+})

@@ -34,10 +34,10 @@ function spanJson(span: Span): object {
     flags: SAMPLED,
     name: span.name,
     kind: span.kind,
-    startTimeUnixNano: String(span.start),
-    endTimeUnixNano: String(span.end),
+    startTimeUnixNano: `${span.startMicros}000`,
+    endTimeUnixNano: `${span.endMicros}000`,
     attributes: span.attributes.map(keyValue),
-    events: span.events.map(({ name, time }) => ({ timeUnixNano: String(time), name })),
+    events: span.events.map(({ name, micros }) => ({ timeUnixNano: `${micros}000`, name })),
     status: span.isFailed ? { code: FAILED } : {},
   }
 }

@@ -2,8 +2,8 @@
  * Spans as a request of OTLP in protobuf, field by field from the published protocol. One encoder of six messages in
  * place of a library that brings seven packages for signals that are not sent here. Main thread. Pure. Leaf.
  */
-import { SCHEMA_URL } from './names.ts'
-import { type Attribute, type AttributeValue, Decimal, type Span } from './spans.ts'
+import { NAMES, SCHEMA_URL } from './names.ts'
+import { type AttributeValue, Decimal, type Span } from './spans.ts'
 
 const VARINT = 0
 const FIXED64 = 1
@@ -12,119 +12,206 @@ const FIXED32 = 5
 const FAILED = 2
 /** Only kept traces are sent. */
 const SAMPLED = 1
+const TWO_TO_32 = 2 ** 32
+/** Bytes of a span with the attributes of most. */
+const SPAN_BYTES = 1_500
 
 export function protobufOf(spans: readonly Span[], resource: Readonly<Record<string, string>>): Buffer {
-  const scope = new Message().text(1, 'sluice').text(2, resource['service.version'] ?? '')
-  const ofScope = new Message().message(1, scope)
-  for (const span of spans) ofScope.message(2, spanMessage(span))
-  ofScope.text(3, SCHEMA_URL)
-  const attributes = new Message()
-  for (const pair of Object.entries(resource)) attributes.message(1, keyValue(pair))
-  const ofResource = new Message().message(1, attributes).message(2, ofScope).text(3, SCHEMA_URL)
-  return new Message().message(1, ofResource).bytes
+  const writer = new Writer(4_096 + spans.length * SPAN_BYTES)
+  const ofResource = writer.open(1)
+  const attributes = writer.open(1)
+  for (const [name, value] of Object.entries(resource)) keyValue(writer, 1, name, value)
+  writer.close(attributes)
+  const ofScope = writer.open(2)
+  const scope = writer.open(1)
+  writer.text(1, 'sluice')
+  writer.text(2, resource['service.version'] ?? '')
+  writer.close(scope)
+  for (const span of spans) writeSpan(writer, span)
+  writer.text(3, SCHEMA_URL)
+  writer.close(ofScope)
+  writer.text(3, SCHEMA_URL)
+  writer.close(ofResource)
+  return writer.bytes
 }
 
-function spanMessage(span: Span): Message {
-  const message = new Message().hex(1, span.traceId).hex(2, span.spanId)
-  if (span.state !== null) message.text(3, span.state)
-  if (span.parentId !== null) message.hex(4, span.parentId)
-  message.text(5, span.name).varint(6, span.kind).fixed64(7, span.start).fixed64(8, span.end)
-  for (const pair of span.attributes) message.message(9, keyValue(pair))
-  for (const { name, time } of span.events) message.message(11, new Message().fixed64(1, time).text(2, name))
-  if (span.isFailed) message.message(15, new Message().varint(3, FAILED))
-  return message.fixed32(16, SAMPLED)
+function writeSpan(writer: Writer, span: Span): void {
+  const message = writer.open(2)
+  writer.hex(1, span.traceId)
+  writer.hex(2, span.spanId)
+  if (span.state !== null) writer.text(3, span.state)
+  if (span.parentId !== null) writer.hex(4, span.parentId)
+  writer.text(5, span.name)
+  writer.varint(6, span.kind)
+  writer.nanos(7, span.startMicros)
+  writer.nanos(8, span.endMicros)
+  for (const [name, value] of span.attributes) keyValue(writer, 9, name, value)
+  for (const { name, micros } of span.events) {
+    const event = writer.open(11)
+    writer.nanos(1, micros)
+    writer.text(2, name)
+    writer.close(event)
+  }
+  if (span.isFailed) {
+    const status = writer.open(15)
+    writer.varint(3, FAILED)
+    writer.close(status)
+  }
+  writer.fixed32(16, SAMPLED)
+  writer.close(message)
 }
 
-function keyValue([key, value]: Attribute): Message {
-  return new Message().text(1, key).message(2, anyValue(value))
+function keyValue(writer: Writer, field: number, name: string, value: AttributeValue): void {
+  const pair = writer.open(field)
+  writer.name(1, name)
+  anyValue(writer, 2, value)
+  writer.close(pair)
 }
 
-function anyValue(value: AttributeValue | Decimal): Message {
-  const message = new Message()
-  if (typeof value === 'string') return message.text(1, value)
-  if (typeof value === 'boolean') return message.varint(2, value ? 1 : 0)
-  if (value instanceof Decimal) return message.double(4, value.value)
-  if (typeof value === 'number')
-    return Number.isSafeInteger(value) ? message.varint(3, value) : message.double(4, value)
-  const list = new Message()
-  for (const each of value) list.message(1, anyValue(each))
-  return message.message(5, list)
+function anyValue(writer: Writer, field: number, value: AttributeValue | Decimal): void {
+  const message = writer.open(field)
+  if (typeof value === 'string') writer.text(1, value)
+  else if (typeof value === 'boolean') writer.varint(2, value ? 1 : 0)
+  else if (value instanceof Decimal) writer.double(4, value.value)
+  else if (typeof value === 'number') {
+    if (Number.isSafeInteger(value)) writer.varint(3, value)
+    else writer.double(4, value)
+  } else {
+    const list = writer.open(5)
+    for (const each of value) anyValue(writer, 1, each)
+    writer.close(list)
+  }
+  writer.close(message)
 }
 
-/** One message under way. */
-class Message {
-  #bytes = Buffer.allocUnsafe(128)
-  #length = 0
+/** Names of attributes as they are written, made once. */
+const WRITTEN: ReadonlyMap<string, Buffer> = new Map(
+  Object.values(NAMES).map(name => [name, Buffer.from(name)]),
+)
+
+/** Messages under way, in one buffer. */
+class Writer {
+  #bytes: Buffer
+  #at = 0
+
+  constructor(bytes: number) {
+    this.#bytes = Buffer.allocUnsafe(bytes)
+  }
 
   get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.#length)
+    return this.#bytes.subarray(0, this.#at)
   }
 
-  varint(field: number, value: number): this {
-    this.#tag(field, VARINT)
-    this.#varint(BigInt.asUintN(64, BigInt(value)))
-    return this
-  }
-
-  fixed64(field: number, value: bigint): this {
-    this.#tag(field, FIXED64)
-    this.#room(8)
-    this.#length = this.#bytes.writeBigUInt64LE(value, this.#length)
-    return this
-  }
-
-  fixed32(field: number, value: number): this {
-    this.#tag(field, FIXED32)
-    this.#room(4)
-    this.#length = this.#bytes.writeUInt32LE(value, this.#length)
-    return this
-  }
-
-  double(field: number, value: number): this {
-    this.#tag(field, FIXED64)
-    this.#room(8)
-    this.#length = this.#bytes.writeDoubleLE(value, this.#length)
-    return this
-  }
-
-  text(field: number, text: string): this {
-    return this.#add(field, Buffer.from(text))
-  }
-
-  hex(field: number, text: string): this {
-    return this.#add(field, Buffer.from(text, 'hex'))
-  }
-
-  message(field: number, message: Message): this {
-    return this.#add(field, message.bytes)
-  }
-
-  #add(field: number, bytes: Buffer): this {
+  /** Begins a message. Returns its place, for `close`. */
+  open(field: number): number {
+    this.#room(16)
     this.#tag(field, BYTES)
-    this.#varint(BigInt(bytes.length))
-    this.#room(bytes.length)
-    this.#length += bytes.copy(this.#bytes, this.#length)
-    return this
+    // Most have fewer than 128 bytes, so that their length is one.
+    return ++this.#at
+  }
+
+  close(from: number): void {
+    const length = this.#at - from
+    const more = bytesOf(length) - 1
+    if (more > 0) {
+      this.#room(more)
+      this.#bytes.copyWithin(from + more, from, this.#at)
+    }
+    this.#at = from - 1
+    this.#varint(length)
+    this.#at += length
+  }
+
+  varint(field: number, value: number): void {
+    this.#room(16)
+    this.#tag(field, VARINT)
+    if (value >= 0) this.#varint(value)
+    else this.#long(BigInt.asUintN(64, BigInt(value)))
+  }
+
+  /** Nanoseconds, from microseconds. */
+  nanos(field: number, micros: number): void {
+    this.#room(16)
+    this.#tag(field, FIXED64)
+    const low = (micros % TWO_TO_32) * 1_000
+    const high = Math.floor(micros / TWO_TO_32) * 1_000 + Math.floor(low / TWO_TO_32)
+    this.#at = this.#bytes.writeUInt32LE(low % TWO_TO_32, this.#at)
+    this.#at = this.#bytes.writeUInt32LE(high, this.#at)
+  }
+
+  fixed32(field: number, value: number): void {
+    this.#room(16)
+    this.#tag(field, FIXED32)
+    this.#at = this.#bytes.writeUInt32LE(value, this.#at)
+  }
+
+  double(field: number, value: number): void {
+    this.#room(16)
+    this.#tag(field, FIXED64)
+    this.#at = this.#bytes.writeDoubleLE(value, this.#at)
+  }
+
+  text(field: number, text: string): void {
+    const message = this.open(field)
+    this.#room(text.length * 3)
+    this.#at += this.#bytes.write(text, this.#at)
+    this.close(message)
+  }
+
+  /** A text that is mostly one of the names of attributes. */
+  name(field: number, name: string): void {
+    const written = WRITTEN.get(name)
+    if (written === undefined) {
+      this.text(field, name)
+      return
+    }
+    this.#room(16 + written.length)
+    this.#tag(field, BYTES)
+    this.#varint(written.length)
+    this.#bytes.set(written, this.#at)
+    this.#at += written.length
+  }
+
+  hex(field: number, text: string): void {
+    const message = this.open(field)
+    this.#room(text.length)
+    this.#at += this.#bytes.write(text, this.#at, 'hex')
+    this.close(message)
   }
 
   #tag(field: number, kind: number): void {
-    this.#varint(BigInt(field * 8 + kind))
+    this.#varint(field * 8 + kind)
   }
 
-  #varint(value: bigint): void {
-    this.#room(10)
+  #varint(value: number): void {
+    let rest = value
+    while (rest > 127) {
+      this.#bytes[this.#at++] = (rest % 128) | 128
+      rest = Math.floor(rest / 128)
+    }
+    this.#bytes[this.#at++] = rest
+  }
+
+  #long(value: bigint): void {
     let rest = value
     while (rest > 127n) {
-      this.#bytes[this.#length++] = Number(rest & 127n) | 128
+      this.#bytes[this.#at++] = Number(rest & 127n) | 128
       rest >>= 7n
     }
-    this.#bytes[this.#length++] = Number(rest)
+    this.#bytes[this.#at++] = Number(rest)
   }
 
   #room(bytes: number): void {
-    if (this.#length + bytes <= this.#bytes.length) return
-    const grown = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#length + bytes))
-    this.#bytes.copy(grown, 0, 0, this.#length)
+    if (this.#at + bytes <= this.#bytes.length) return
+    const grown = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + bytes))
+    this.#bytes.copy(grown, 0, 0, this.#at)
     this.#bytes = grown
   }
+}
+
+/** Bytes of a varint. */
+function bytesOf(value: number): number {
+  let bytes = 1
+  for (let rest = value; rest > 127; rest = Math.floor(rest / 128)) bytes++
+  return bytes
 }

@@ -14,8 +14,8 @@ const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
 
 export interface SpanEvent {
   readonly name: string
-  /** Unix nanoseconds. */
-  readonly time: bigint
+  /** Unix microseconds. */
+  readonly micros: number
 }
 
 export interface Span {
@@ -25,9 +25,9 @@ export interface Span {
   readonly state: string | null
   readonly name: string
   readonly kind: (typeof SPAN_KINDS)[keyof typeof SPAN_KINDS]
-  /** Unix nanoseconds. */
-  readonly start: bigint
-  readonly end: bigint
+  /** Unix microseconds: nothing here is measured more finely. */
+  readonly startMicros: number
+  readonly endMicros: number
   readonly attributes: readonly Attribute[]
   readonly events: readonly SpanEvent[]
   /** It has failed; otherwise its status is not set. */
@@ -60,7 +60,7 @@ function requestSpan(trace: EndedTrace): Span {
     startedMs,
     endedMs,
     isFailed: line.status >= 500 || line.outcome === 'failed',
-    events: trace.stages.map(([stage, atMs]) => ({ name: stage, time: unixNanos(trace, atMs) })),
+    events: trace.stages.map(([stage, atMs]) => ({ name: stage, micros: unixMicros(trace, atMs) })),
     attributes: [
       [NAMES.method, line.method],
       [NAMES.route, line.route],
@@ -124,7 +124,9 @@ function attemptSpan(trace: EndedTrace, exchange: ExchangeNotes, attempt: Attemp
     startedMs: attempt.startedMs,
     endedMs: attempt.endedMs,
     isFailed: attempt.error !== null,
-    events: marks.flatMap(([name, atMs]) => (atMs === null ? [] : [{ name, time: unixNanos(trace, atMs) }])),
+    events: marks.flatMap(([name, atMs]) =>
+      atMs === null ? [] : [{ name, micros: unixMicros(trace, atMs) }],
+    ),
     attributes: [
       [NAMES.operation, exchange.operation],
       [NAMES.providerName, PROVIDER_NAMES.get(attempt.provider) ?? attempt.provider],
@@ -219,13 +221,12 @@ function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...made }: Ma
     traceId: trace.traceId,
     state: trace.state,
     ...made,
-    start: unixNanos(trace, startedMs),
-    end: unixNanos(trace, Math.max(endedMs ?? trace.endedMs, startedMs)),
+    startMicros: unixMicros(trace, startedMs),
+    endMicros: unixMicros(trace, Math.max(endedMs ?? trace.endedMs, startedMs)),
     attributes: attributes.filter((pair): pair is Attribute => pair[1] != null),
   }
 }
 
-/** To the microsecond: nothing here is measured more finely. */
-function unixNanos({ epochMs }: EndedTrace, atMs: number): bigint {
-  return BigInt(Math.round((epochMs + atMs) * 1000)) * 1000n
+function unixMicros({ epochMs }: EndedTrace, atMs: number): number {
+  return Math.round((epochMs + atMs) * 1000)
 }
