@@ -288,6 +288,14 @@ export function fieldOf({ status, message, metadata }: GatewayError): string | u
   return isOurs ? fieldIn(message) : undefined
 }
 
+/** Maps of callers: the names in them are theirs. */
+const OWN_NAMES = /(?<=(?:^|\.)(?:env|headers|image_config|logit_bias|metadata|properties|variables))\..*/
+
+/** `fieldOf` for logs and traces: without names that callers choose, such as those of metadata. */
+export function shownFieldOf(error: GatewayError): string | undefined {
+  return fieldOf(error)?.replace(OWN_NAMES, '')
+}
+
 /** Codes of systems and protocols, such as `ECONNREFUSED`: never text of callers or providers. */
 const SYSTEM_CODE = /^[A-Z][A-Z0-9_]{1,63}$/
 /** Causes of causes that are looked at. */

@@ -4,7 +4,7 @@
  */
 import type { Reply } from '../api/operation.ts'
 import { type Clock, type Timer, unixSeconds } from '../clock.ts'
-import { fieldOf, GatewayError, systemCode } from '../errors.ts'
+import { GatewayError, shownFieldOf, systemCode } from '../errors.ts'
 import type { ExplanationWriter } from '../explanations/writer.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
@@ -239,7 +239,7 @@ export class Admission implements Chained<Admission> {
       finish: summary?.finish,
       cost: summary?.cost,
       error: error?.code ?? summary?.error ?? null,
-      field: error === null ? undefined : fieldOf(error),
+      field: error === null ? undefined : shownFieldOf(error),
       message: error === null || (summary?.attempts ?? 0) > 0 ? undefined : refusalText(error),
       cause: summary?.cause ?? (error === null ? undefined : (systemCode(error) ?? undefined)),
       trace: summary?.trace,

@@ -250,6 +250,10 @@ t.test('refused requests are kept, and say what was wrong with them', async t =>
   const line = gateway.lines.findLast(each => each['msg'] === 'exchange')
   t.equal(line?.['trace_id'], traceOf(bad))
   t.match(line?.['span_id'], /^[0-9a-f]{16}$/)
+  const named = await ask({ model: 'acme/outer', input: 'x', metadata: { [SECRET]: { a: 1 } } })
+  t.equal(named.status, 400)
+  const [span] = await spansOf(traceOf(named))
+  t.equal(span?.attributes['gateway.error_field'], 'metadata', 'names in a map of the caller are its own')
 })
 
 /** A bucket of a scrape that names a trace. */
