@@ -18,7 +18,6 @@ import {
 } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Engine } from './engine.ts'
-import { migrate } from './migrations/migrate.ts'
 import { StoreError } from './store.ts'
 
 const SQLITE_BUSY = 5
@@ -29,6 +28,8 @@ const BUSY_LIMIT_MS = 10_000
 const BUSY_INTERVAL_MS = 5
 /** Busy timeout while opening: at the start of the process, blocking is harmless. */
 const OPEN_BUSY_TIMEOUT_MS = 5000
+/** By it a start sees that there is nothing to migrate; `number`: how many there are. A test holds it to the table. */
+export const NEWEST_MIGRATION = { name: '0030-explanations', number: 30 } as const
 /** Cached statements: more than the code has queries. Generated parameter lists may exceed it, at a cost in time. */
 const MAX_STATEMENTS = 256
 
@@ -117,6 +118,17 @@ function errorCode(error: unknown): unknown {
   return error instanceof Error ? Reflect.get(error, 'errcode') : undefined
 }
 
+/** True if exactly the migrations of this version ran; false also where that cannot be told now. */
+function isNewest(database: DatabaseSync): boolean {
+  try {
+    const found = database.prepare('select count(*) as count, max(name) as name from kysely_migration').get()
+    return found?.['name'] === NEWEST_MIGRATION.name && found['count'] === NEWEST_MIGRATION.number
+  } catch {
+    // The database is new, or another process has locked it.
+    return false
+  }
+}
+
 /** With `upToDate`, the driver runs no migrations: for the migrations themselves. */
 function sqliteDialect(database: DatabaseSync, upToDate = false): Dialect {
   return {
@@ -148,7 +160,10 @@ class SqliteHandleDriver implements Driver {
 
   async init(): Promise<void> {
     // The database is open already, so that a bad path fails in `openSqlite`.
-    if (!this.#upToDate) await migrate(sqliteDialect(this.#database, true), async () => undefined)
+    if (this.#upToDate || isNewest(this.#database)) return
+    // Most starts find the schema as they need it, and do without the migrations.
+    const { migrate } = await import('./migrations/migrate.ts')
+    await migrate(sqliteDialect(this.#database, true), async () => undefined)
   }
 
   async acquireConnection(): Promise<DatabaseConnection> {

@@ -9,7 +9,7 @@ import t, { type Test } from 'tap'
 import { sqlitePath } from '../../src/storage/data-folder.ts'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
 import { isAway, isDiskFault, openStore, StoreError } from '../../src/storage/open.ts'
-import { openSqlite } from '../../src/storage/sqlite.ts'
+import { NEWEST_MIGRATION, openSqlite } from '../../src/storage/sqlite.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,
@@ -188,6 +188,11 @@ t.test('every migration of the folder stands in the table', async t => {
   const exported = modules.flatMap(module => Object.values(module))
   t.equal(exported.length, migrationNames().length)
   t.same(new Set(exported), new Set(Object.values(MIGRATIONS)))
+})
+
+t.test('a start knows the newest migration without loading any', async t => {
+  const names = migrationNames()
+  t.same(NEWEST_MIGRATION, { name: names.at(-1), number: names.length })
 })
 
 t.test('key material that was removed or replaced is nowhere in the files', async t => {
