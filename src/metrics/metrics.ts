@@ -3,7 +3,8 @@
  * their own series up to a limit; the others count as `other`. Exchanges look their series up once and not for each
  * value. The door of this folder. Leaf.
  */
-import { Gauge, Registry } from 'prom-client'
+import Gauge from 'prom-client/lib/gauge.js'
+import Registry from 'prom-client/lib/registry.js'
 import type { Declaration } from './declaration.ts'
 import { GenAiMetrics } from './gen-ai.ts'
 import { type Count, Counter, Distribution, Histogram } from './series.ts'

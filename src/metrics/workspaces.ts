@@ -3,7 +3,7 @@
  * seen keep their series until the process ends; the others count as `other`. Main thread, only where the settings ask
  * for it. Leaf.
  */
-import { Registry } from 'prom-client'
+import Registry from 'prom-client/lib/registry.js'
 import { Counter } from './series.ts'
 import { OTHER } from './speeds.ts'
 

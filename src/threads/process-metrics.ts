@@ -1,7 +1,9 @@
 /** Process metrics: the process's own series, and one page with the sums over all threads. Main thread. */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
-import { Counter, Gauge, Registry } from 'prom-client'
+import Counter from 'prom-client/lib/counter.js'
+import Gauge from 'prom-client/lib/gauge.js'
+import Registry from 'prom-client/lib/registry.js'
 import {
   type ExpositionForm,
   type MetricSample,
