@@ -101,8 +101,7 @@ export async function startAdmin(
         return void response.writeHead(200, PAGE_HEADERS).end(index)
       case '/docs': {
         const page = sources.reference?.(request.headers.host) ?? null
-        if (page === null)
-          return plain(response, 503, 'the reference comes with the first thread that serves\n')
+        if (page === null) return plain(response, 503, 'the reference comes a second after the start\n')
         return reference(response, page, PAGE_TYPE)
       }
       case FILTER_PATH:

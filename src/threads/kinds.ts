@@ -1,6 +1,9 @@
 /** The kinds of threads that the supervisor keeps running. A new kind is one row and its entry file. */
 import type { Config } from '../config/config.ts'
 
+/** How often a thread reports that its event loop turns. */
+export const PULSE_MS = 1_000
+
 export type ThreadKindName = 'serve' | 'batch'
 
 export interface ThreadKind {

@@ -32,7 +32,7 @@ import {
   type TranscriptReply,
   type TranscriptRequest,
 } from '../transcripts/transcript-channel.ts'
-import type { ThreadKindName } from './kinds.ts'
+import { PULSE_MS, type ThreadKindName } from './kinds.ts'
 import { QuietHeap } from './quiet-heap.ts'
 
 /** Given to a thread when it is started. */
@@ -95,13 +95,12 @@ export type ToThread =
   /** May be sent again with less grace. */
   | { readonly type: 'drain'; readonly graceMs: number }
 
-/** How often a thread reports that its event loop turns. */
-export const PULSE_MS = 1_000
-
 /** From a thread to the supervisor. */
 export type FromThread =
-  /** The thread works; a serve thread takes requests, and sends the interface description as JSON. */
-  | { readonly type: 'started'; readonly document?: string }
+  /** The thread works; a serve thread takes requests. */
+  | { readonly type: 'started' }
+  /** The interface description as JSON. */
+  | { readonly type: 'described'; readonly document: string }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }

@@ -74,16 +74,16 @@ loop.follow({
   abort: () => server.close(),
 })
 
-// The bytes are there before the first caller asks for them.
-const document = serving.document()
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
-  loop.send({ type: 'started', document })
+  loop.send({ type: 'started' })
   const isBusy = () => server.openRequests > 0
-  warming = import('./start/warm-up.ts').then(({ warmUp }) =>
-    warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
-  )
+  warming = import('./start/warm-up.ts').then(async ({ warmUp }) => {
+    await warmUp({ ...settings, log, isBusy, signal: stopping.signal })
+    // Those who waited for the start do not wait for it; the bytes are there before somebody reads the reference.
+    if (!stopping.signal.aborted) loop.send({ type: 'described', document: serving.document() })
+  })
 } catch (error) {
   if (error instanceof CertificateError) {
     loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })

@@ -35,6 +35,8 @@ const SCRAPE_MS = 2_000
 export interface ThreadListener {
   /** It changed a record. */
   onChange(change: Invalidation): void
+  /** It gives the interface description as JSON, soon after its start. */
+  onDescribed(document: string): void
   /** It serves, and tells its load. */
   onLoad(load: LiveLoad): void
   /** It has something to count. */
@@ -65,7 +67,7 @@ export class SupervisedThread {
   readonly name: string
   readonly #worker: Worker
   readonly #listener: ThreadListener
-  readonly #started = Promise.withResolvers<string | null>()
+  readonly #started = Promise.withResolvers<void>()
   readonly #exited = Promise.withResolvers<number>()
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   /** Waiting for the thread's answers, in order. */
@@ -92,11 +94,8 @@ export class SupervisedThread {
     })
   }
 
-  /**
-   * Resolves once the thread works; a serve thread then takes requests, and gives the interface description as JSON.
-   * @throws StartError
-   */
-  started(): Promise<string | null> {
+  /** Resolves once the thread works; a serve thread then takes requests. @throws StartError */
+  started(): Promise<void> {
     return this.#started.promise
   }
 
@@ -210,7 +209,10 @@ export class SupervisedThread {
     this.#pulseMs = performance.now()
     switch (message.type) {
       case 'started':
-        this.#started.resolve(message.document ?? null)
+        this.#started.resolve()
+        break
+      case 'described':
+        this.#listener.onDescribed(message.document)
         break
       case 'refused':
         this.#started.reject(new StartError(message.reason, message.portTaken))

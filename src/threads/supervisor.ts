@@ -26,8 +26,8 @@ import { IN_FLIGHT, ProcessSource } from './build/console.ts'
 import { OpenPages } from './build/open-pages.ts'
 import { requestCounts, showFigures } from './build/process-figures.ts'
 import { PulseWatch } from './build/pulse-watch.ts'
-import { THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
-import { PULSE_MS, type ThreadSettings } from './messages.ts'
+import { PULSE_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
+import type { ThreadSettings } from './messages.ts'
 import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { chooseFront } from './start/front-choice.ts'
@@ -265,6 +265,7 @@ class ThreadSupervisor {
       settings,
       {
         onChange: this.#publish,
+        onDescribed: document => this.#pages.describe(document),
         onLoad: load => this.#tellLoad(name, load),
         onCount: (takes, gives) => counting.receive(takes, gives),
         onPin: (questions, pins) => pinning.receive(questions, pins),
@@ -285,7 +286,7 @@ class ThreadSupervisor {
       transcribing.close()
       this.#options.writerGone?.(spoolWriter)
     })
-    this.#pages.describe(await thread.started())
+    await thread.started()
     if (this.#isWatched) thread.watched(true)
     thread.captureFor(this.#options.captures)
     const sinceMs = performance.now()

@@ -9,7 +9,7 @@ export class OpenPages {
   readonly guide = new Guide()
   readonly #listen: Config['listen']
   readonly #port: number
-  /** The interface description as JSON; null before a thread serves. */
+  /** The interface description as JSON; null before a thread has described it. */
   #document: string | null = null
   /** Made when somebody asks for it. */
   #page: Reference | null = null
@@ -21,7 +21,7 @@ export class OpenPages {
   }
 
   /** It is the same in all threads: the first one stays. */
-  describe(document: string | null): void {
+  describe(document: string): void {
     this.#document ??= document
   }
 

@@ -1,6 +1,6 @@
 /** Reports threads whose event loop is blocked, by the pulses that they send. Main thread. */
 import type { Log } from '../../log/log.ts'
-import { PULSE_MS } from '../messages.ts'
+import { PULSE_MS } from '../kinds.ts'
 import type { SupervisedThread } from '../supervised-thread.ts'
 
 const HUNG_MS = 10_000
