@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'
 import { FinalSink } from '../../src/gateway/answer/sink.ts'
-import { fitRequest } from '../../src/gateway/routing/parameters.ts'
+import { fitRequest } from '../../src/providers/parameters.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../test/support/scripted-attempt.ts'

@@ -8,6 +8,8 @@ import { expiryIn } from './sealed-file.ts'
 
 const NODE_CHARS = 8
 const NODE = /^[0-9A-Za-z]{8}$/
+/** A request that began in time may end so much later, and is in the capture all the same. */
+export const LATE_MS = 600_000
 /** More than the first line of a file. */
 const BEGINNING_BYTES = 4_096
 

@@ -11,9 +11,9 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import type { Log } from '../log/log.ts'
 import type { CaptureRecord } from '../storage/captures/captures.ts'
 import type { Store } from '../storage/store.ts'
-import { captureIdsIn, expiryOf, nodeOf, removeFiles } from './folder.ts'
+import { captureIdsIn, expiryOf, LATE_MS, nodeOf, removeFiles } from './folder.ts'
 import { PartFile } from './part-file.ts'
-import { type CapturedRequest, type CaptureTerms, LATE_MS } from './running.ts'
+import type { CapturedRequest, CaptureTerms } from './running.ts'
 
 export interface CaptureKeeperOptions {
   readonly store: Pick<Store, 'captures'>

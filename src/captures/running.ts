@@ -46,8 +46,6 @@ export interface RunningCapturesDeps {
   readonly send: (request: CapturedRequest, moved: readonly ArrayBuffer[]) => void
 }
 
-/** A request that began in time may end so much later, and is in the capture all the same. */
-export const LATE_MS = 600_000
 /** Records of a thread that the main thread has not written yet. */
 const WAITING_MAX_BYTES = 16 * 1024 * 1024
 /** Of all requests of a thread that are being recorded. */

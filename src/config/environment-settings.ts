@@ -1,7 +1,17 @@
 /** Settings that only environment variables have: the log level, proxies, master keys, first keys. Pure. */
 import { Type } from '@sinclair/typebox'
-import { LOG_LEVELS } from '../log/log.ts'
+import type { LogLevel } from '../log/log.ts'
 import { nullable, oneOf, proxyUrl, setting } from '../settings/setting.ts'
+
+const LOG_LEVELS = [
+  'trace',
+  'debug',
+  'info',
+  'warn',
+  'error',
+  'fatal',
+  'silent',
+] as const satisfies readonly LogLevel[]
 
 export const environmentSettings = {
   logLevel: setting(oneOf(LOG_LEVELS), 'the lowest level that is logged', {

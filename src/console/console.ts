@@ -19,7 +19,7 @@ import { ManagementCalls } from './management.ts'
 import { PageFiles } from './page-files.ts'
 import { Trials } from './trial.ts'
 import type { View } from './view.ts'
-import { createViews, type ViewDeps } from './views.ts'
+import type { ViewDeps } from './views.ts'
 
 export type { ProcessFacts } from './view.ts'
 export type { DecisionCount } from './views.ts'
@@ -58,7 +58,8 @@ export class Console {
   readonly #keys: ApiKeys
   readonly #feed: Feed
   readonly #files = new PageFiles()
-  readonly #views: ReadonlyMap<string, View>
+  /** Null: nobody has asked for one, and their code is not loaded. */
+  #views: Promise<ReadonlyMap<string, View>> | null = null
   readonly #trials: Trials
   readonly #management: ManagementCalls
   readonly #viewers = new Set<OpenViewer>()
@@ -69,7 +70,6 @@ export class Console {
     this.#deps = deps
     this.#keys = new ApiKeys({ store, clock, log })
     this.#feed = new Feed({ store, clock, onWatched })
-    this.#views = createViews(deps, this.#feed)
     this.#trials = new Trials(clock, deps)
     this.#management = new ManagementCalls(clock, deps)
   }
@@ -137,7 +137,8 @@ export class Console {
     if (name.startsWith(API)) return await this.#management.run(request, response, name.slice(API.length))
     requireMethod(request, 'GET')
     if (name === 'live') return await this.#watch(key, request, response)
-    const view = this.#views.get(name)
+    this.#views ??= import('./views.ts').then(({ createViews }) => createViews(this.#deps, this.#feed))
+    const view = (await this.#views).get(name)
     if (view === undefined) throw new GatewayError('not_found', 'Not found')
     const [, query = ''] = (request.url ?? '').split('?', 2)
     const document = await view(key, new URLSearchParams(query))

@@ -18,6 +18,7 @@ import {
   inputPath,
 } from '../protocol/embeddings.ts'
 import { elementPath } from '../protocol/json/schema.ts'
+import { honours } from '../providers/parameters.ts'
 import { type Endpoint, isEmbeddingsFormat } from '../providers/provider.ts'
 import { whenReady } from '../ready.ts'
 import {
@@ -39,7 +40,7 @@ import { askedEndpoint } from './attempt/provider-request.ts'
 import { type Conclusion, details, explain, fixCharge, routingMetadata, summarize } from './conclude.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { Guard } from './guard/guard.ts'
-import { honours, type RankDeps, type RouteCandidate } from './routing/rank.ts'
+import type { RankDeps, RouteCandidate } from './routing/rank.ts'
 import { RoutedExchange } from './running.ts'
 import { type ExchangeStage, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
 

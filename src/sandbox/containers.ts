@@ -6,7 +6,6 @@ import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { randomText } from '../ids.ts'
 import type { Log } from '../log/log.ts'
-import { createBubblewrap } from './bubblewrap.ts'
 import {
   busy,
   FILES_MAX,
@@ -16,10 +15,7 @@ import {
   type SandboxSettings,
   withoutNetwork,
 } from './container-replies.ts'
-import { createDocker } from './docker.ts'
-import { createEmbedded } from './embedded/embedded.ts'
 import type { EngineContainer, EngineLimits, SandboxEngine } from './engine.ts'
-import { createFirstEngine } from './first-engine.ts'
 import { filePath } from './paths.ts'
 import type { OpenTunnel } from './run-network.ts'
 import { RunQueue } from './run-queue.ts'
@@ -71,8 +67,8 @@ export function createContainers(options: ContainersOptions): Containers {
 
 class HeldContainers implements Containers {
   readonly #options: ContainersOptions
-  /** Null: no engine is chosen. */
-  readonly #engine: SandboxEngine | null
+  /** Null: nobody has asked for it, and its code is not loaded. It holds null where none is chosen. */
+  #engine: Promise<SandboxEngine | null> | null = null
   readonly #queue: RunQueue
   /** The one used longest ago first. */
   readonly #held = new Map<string, Held>()
@@ -85,7 +81,6 @@ class HeldContainers implements Containers {
   constructor(options: ContainersOptions) {
     const { running } = options.settings
     this.#options = options
-    this.#engine = engineOf(options)
     this.#queue = new RunQueue({
       running,
       runningPerWorkspace: Math.ceil(running / 2),
@@ -179,20 +174,22 @@ class HeldContainers implements Containers {
     const tails = Array.from(this.#held.values(), ({ tail }) => tail)
     await Promise.allSettled(tails)
     this.#held.clear()
-    await this.#engine?.close()
+    await (await this.#engine)?.close()
   }
 
   /** @throws GatewayError, naming the setting */
   async #offered(): Promise<SandboxEngine> {
-    if (this.#engine === null) throw notOffered('it is turned off')
+    this.#engine ??= openEngine(this.#options)
+    const engine = await this.#engine
+    if (engine === null) throw notOffered('it is turned off')
     if (this.#ending.signal.aborted) throw busy()
-    this.#refusal ??= this.#engine.refusal().catch(thrown => {
+    this.#refusal ??= engine.refusal().catch(thrown => {
       this.#options.log.fault('sandbox', 'sandbox failed', thrown)
       return 'its engine does not work on this machine'
     })
     const refusal = await this.#refusal
     if (refusal !== null) throw notOffered(refusal)
-    return this.#engine
+    return engine
   }
 
   /** @throws GatewayError, naming the engine or the setting */
@@ -310,7 +307,12 @@ class HeldContainers implements Containers {
   }
 }
 
-function engineOf({ settings, folder, clock, openTunnel: open }: ContainersOptions): SandboxEngine | null {
+async function openEngine({
+  settings,
+  folder,
+  clock,
+  openTunnel: open,
+}: ContainersOptions): Promise<SandboxEngine | null> {
   const limits: EngineLimits = {
     cpuSeconds: settings.cpuSeconds,
     memoryBytes: settings.memoryMb * MIB,
@@ -318,20 +320,22 @@ function engineOf({ settings, folder, clock, openTunnel: open }: ContainersOptio
     files: FILES_MAX,
   }
   const openTunnel = settings.network === 'disabled' ? null : open
+  const embedded = async () => (await import('./embedded/embedded.ts')).createEmbedded(limits, clock)
+  const bubblewrap = async () =>
+    (await import('./bubblewrap.ts')).createBubblewrap({ limits, folder, clock, openTunnel })
   switch (settings.engine) {
     case 'none':
       return null
-    case 'auto':
-      return createFirstEngine([
-        createEmbedded(limits, clock),
-        createBubblewrap({ limits, folder, clock, openTunnel }),
-      ])
+    case 'auto': {
+      const { createFirstEngine } = await import('./first-engine.ts')
+      return createFirstEngine([await embedded(), await bubblewrap()])
+    }
     case 'embedded':
-      return createEmbedded(limits, clock)
+      return await embedded()
     case 'bubblewrap':
-      return createBubblewrap({ limits, folder, clock, openTunnel })
+      return await bubblewrap()
     case 'docker':
-      return createDocker({ limits, folder, clock })
+      return (await import('./docker.ts')).createDocker({ limits, folder, clock })
   }
 }
 

@@ -14,7 +14,7 @@ import type { FrontName } from '../server/fronts.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import { isDiskFault } from '../storage/open.ts'
-import { type Alerts, startAlerts } from './build/alerts.ts'
+import type { Alerts } from './build/alerts.ts'
 import { buildConsole } from './build/console.ts'
 import { startExports } from './build/exports.ts'
 import { QuietHeap } from './quiet-heap.ts'
@@ -112,6 +112,7 @@ export async function launch(
     supervisor = running
     const { store, watch } = services
     if (config.alerts.length > 0) {
+      const { startAlerts } = await import('./build/alerts.ts')
       alerts = startAlerts({
         config,
         store,

@@ -2,8 +2,8 @@
  * GET, POST /captures and GET, DELETE /captures/{id}: begins, lists and deletes captures. Their content is in sealed
  * files, which `sluice captures show` reads; no operation gives it out.
  */
-import { removeFiles } from '../../captures/folder.ts'
-import { LATE_MS, type RunningCaptures } from '../../captures/running.ts'
+import { LATE_MS, removeFiles } from '../../captures/folder.ts'
+import type { RunningCaptures } from '../../captures/running.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import { captureId, isCaptureId } from '../../ids.ts'

@@ -2,9 +2,10 @@
  * Model, endpoint and provider records in the form that clients get. Fields without data here (benchmarks, voices,
  * cut-off dates) are null, as documented. Pure.
  */
-import { PARAMETER_NAMES } from '../../gateway/routing/rank.ts'
+
 import { formatUsd } from '../../money.ts'
 import type { MeasuredEndpoints } from '../../providers/endpoint-figures.ts'
+import { PARAMETER_NAMES } from '../../providers/parameters.ts'
 import {
   type Endpoint,
   isEmbeddingsFormat,

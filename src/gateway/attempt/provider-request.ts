@@ -13,6 +13,7 @@ import { holdsSealed, openedFor } from '../../protocol/makers.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../../providers/address.ts'
 import { API_OF_FORMAT } from '../../providers/format-apis.ts'
+import { fitRequest } from '../../providers/parameters.ts'
 import {
   type Endpoint,
   type OutgoingKey,
@@ -24,7 +25,7 @@ import { signatureIn } from '../../upstream/aws-signature.ts'
 import { holdsSecret } from '../../upstream/failure.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
 import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
-import { fitRequest, makerOf } from '../routing/rank.ts'
+import { makerOf } from '../routing/rank.ts'
 
 /** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
 export interface ProviderKeys {

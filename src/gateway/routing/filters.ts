@@ -6,10 +6,10 @@ import { collectsNothing, isWithin, retainsNothing } from '../../credentials/cat
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { unsupported } from '../../providers/parameters.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Endpoint, TokenPrices } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { unsupported } from './parameters.ts'
 import { isTiered, type TierWish, tierSlug } from './service-tiers.ts'
 
 export type Preferences = NonNullable<ResponsesRequest['provider']>

@@ -1,10 +1,10 @@
 /** Filters for request parts that only some formats can express (formats/special.ts). Pure. Hot path. */
 import { type Special, says, specialParts } from '../../formats/special.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import { honours } from '../../providers/parameters.ts'
 import { textFormat } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import type { Filter } from './filters.ts'
-import { honours } from './parameters.ts'
 
 export interface SpecialFilter extends Filter {
   /** For the caller, if no endpoint is left. */

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { NO_CREDENTIALS } from '../../../src/credentials/catalog.ts'
 import { GatewayError } from '../../../src/errors.ts'
-import { fitRequest } from '../../../src/gateway/routing/parameters.ts'
 import { route } from '../../../src/gateway/routing/route.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
+import { fitRequest } from '../../../src/providers/parameters.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 
 const provider = (slug: string) => ({
