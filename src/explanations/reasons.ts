@@ -102,7 +102,10 @@ function failovers({ attempts, passed_over: passed }: Explanation): string[] {
     else if (attempt.error !== null) {
       const said = attempt.status === null ? attempt.error : `${attempt.status} ${attempt.error}`
       const cause = attempt.cause === null ? '' : `, ${attempt.cause}`
-      const then = next === undefined ? 'Nobody else was asked.' : `Next: ${nameOf(next)}.`
+      const isSame = next?.provider === attempt.provider && next.model === attempt.model
+      const key = isSame && next.credential === undefined && attempt.credential !== undefined
+      const then =
+        next === undefined ? 'Nobody else was asked.' : `Next: ${nameOf(next)}${key ? ' (shared key)' : ''}.`
       lines.push(`Attempt ${at + 1} at ${nameOf(attempt)} failed (${said}${cause}). ${then}`)
     }
   }
@@ -161,12 +164,21 @@ const FILTERS: Readonly<Record<string, string>> = {
   'guardrail:training': 'a guardrail forbids the use of data',
 }
 
-function others({ excluded, not_reached: later, skipped_models: skipped }: Explanation): string[] {
+function others({
+  attempts,
+  excluded,
+  passed_over: passed,
+  not_reached: later,
+  skipped_models: skipped,
+}: Explanation): string[] {
+  // The first choice is among them then.
+  const isNobodyAsked = attempts.length === 0 && passed.length === 0
+  const why = isNobodyAsked ? 'the request ended before any endpoint was asked' : 'it came later in the order'
   return [
     ...excluded.map(each => `Left out ${nameOf(each)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`),
     ...later.map(each => {
       const open = each.breaker_open ? ', and its breaker was open' : ''
-      return `Not reached ${nameOf(each)}: it came later in the order${open}.`
+      return `Not reached ${nameOf(each)}: ${why}${open}.`
     }),
     ...skipped.map(model => `Left out model ${model}: the catalogue does not have it.`),
   ]

@@ -253,7 +253,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   b.script('refused-own', [{ status: 401 }, OK])
   note('an own credential that its provider refuses', await ask({ model: 'm/refused-own' }), [
     /Attempt 1 at openai m\/refused-own \(own credential .*\) failed \(401 provider_unavailable/,
-    /Next: openai m\/refused-own\./,
+    /Next: openai m\/refused-own \(shared key\)\./,
   ])
   await manage('DELETE', `/byok/${String(credential.data['id'])}`)
   const guarded = await newKey()
@@ -309,6 +309,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
     /with 402: payment_required/,
     /Limit: the spending limit of the API key/,
     /Message: The spending limit of this API key does not allow/,
+    /Not reached a m\/spent: the request ended before any endpoint was asked/,
   ])
   note(
     'an unknown model',
