@@ -36,11 +36,12 @@ const IDLE_MS = 600
 /** For the usage record and the log line, which a reply does not wait for. */
 const SETTLE_MS = 40
 const SHOWN = 25
-const USAGE = `npm run bench:calls -- REV [REV_B] [--show N] [--only WORDS]
+const USAGE = `npm run bench:calls -- REV [REV_B] [--show N] [--only WORDS] [--traces SHARE]
 
   REV, REV_B  revisions git knows, or folders with sources and packages; . is the working tree
   --show      functions whose calls differ (of REV alone: the most called) that are printed; ${SHOWN} without it
   --only      requests whose names have these words
+  --traces    with traces, of which this share (0 to 1) is kept, for a collector that is not there
 `
 
 interface CountedCase {
@@ -99,7 +100,7 @@ interface Counts {
 function settings() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { show: { type: 'string' }, only: { type: 'string' } },
+    options: { show: { type: 'string' }, only: { type: 'string' }, traces: { type: 'string' } },
   })
   const [first, second] = positionals
   if (first === undefined || positionals.length > 2) throw new Error(USAGE)
@@ -107,8 +108,12 @@ function settings() {
     revisions: second === undefined ? [first] : [first, second],
     shown: Number(values.show ?? SHOWN),
     cases: CASES.filter(({ name }) => name.includes(values.only ?? '')),
+    ...(values.traces === undefined ? {} : { tracing: tracingOf(Number(values.traces)) }),
   }
 }
+
+/** Nobody listens at the port: no request may notice that. */
+const tracingOf = (share: number) => ({ endpoint: 'http://127.0.0.1:9', share, keepSlowerThanMs: 3_600_000 })
 
 /** Sends commands to the counter in the serve thread. */
 class Counter {
@@ -138,6 +143,7 @@ async function countRevision(
   folder: string,
   provider: CountedProvider,
   cases: readonly CountedCase[],
+  tracing: object | undefined,
 ): Promise<Counts[]> {
   const tree = realpathSync(runnable(ROOT, revision, folder))
   const bench: Bench = {
@@ -159,6 +165,7 @@ async function countRevision(
     preload,
     limits,
     isCold: true,
+    ...(tracing === undefined ? {} : { tracing }),
   })
   const socket = connect(socketPath)
   await once(socket, 'connect')
@@ -335,7 +342,7 @@ function baseName(file: string): string {
 }
 
 async function main(): Promise<void> {
-  const { revisions, shown, cases } = settings()
+  const { revisions, shown, cases, tracing } = settings()
   if (cases.length === 0) throw new Error(USAGE)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-calls-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -343,7 +350,7 @@ async function main(): Promise<void> {
   try {
     const sides: Counts[][] = []
     for (const [index, revision] of revisions.entries())
-      sides.push(await countRevision(revision, index, folder, provider, cases))
+      sides.push(await countRevision(revision, index, folder, provider, cases, tracing))
     const lines = [
       '| request | revision | calls | functions | files | promises | timers | immediates |',
       '| --- | --- | --- | --- | --- | --- | --- | --- |',

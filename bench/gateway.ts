@@ -16,7 +16,10 @@ const MANAGEMENT_KEY = 'sk-gw-mgmt-2e7d2c03a9507ae265ecf5b5356885a53393a2029d241
 const PRICING = { prompt: '0.0000005', completion: '0.0000015' }
 
 /** Own providers: one per format and transport of the upstream, each with a model for every plan. */
-export function configuration(bench: Bench, { limits, transport, front, http2 }: Extras = {}): object {
+export function configuration(
+  bench: Bench,
+  { limits, transport, front, http2, tracing }: Extras = {},
+): object {
   const providers = (Object.keys(PATHS) as Wire[]).flatMap(format =>
     ([false, true] as const).map(tls => ({
       slug: providerSlug(format, tls),
@@ -44,6 +47,7 @@ export function configuration(bench: Bench, { limits, transport, front, http2 }:
     admin: { host: '127.0.0.1', port: 0 },
     threads: { serve: 1, tasks: 1 },
     ...(limits === undefined ? {} : { limits }),
+    ...(tracing === undefined ? {} : { tracing }),
     providers,
     models,
   }
@@ -70,6 +74,8 @@ export interface Extras {
   readonly front?: 'node'
   /** `limits` of its configuration. Default: its own. */
   readonly limits?: object
+  /** `tracing` of its configuration. Default: it has none. */
+  readonly tracing?: object
   /** It sends itself no requests after its start, which would be counted with ours. */
   readonly isCold?: true
 }

@@ -28,19 +28,30 @@ const BOUNDS: Readonly<Record<string, Bounds>> = {
   'JSON, a server tool of two turns': { calls: 1_450, files: 158, promises: 57 },
 }
 
-t.test('a request costs no more than it did', { timeout: 600_000 }, async t => {
+/** What traces add to each, whether they are kept or not. Timers: one sends many traces. */
+const TRACED = { calls: 75, files: 5, promises: 0 } as const
+
+/** The counts of one run, by the name of the request. */
+async function counted(...words: readonly string[]): Promise<(name: string) => Bounds> {
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    ['--disable-warning=ExperimentalWarning', join(ROOT, 'bench/calls.ts'), ROOT, '--only', 'JSON'],
+    ['--disable-warning=ExperimentalWarning', join(ROOT, 'bench/calls.ts'), ROOT, '--only', 'JSON', ...words],
     { cwd: ROOT, maxBuffer: 16 * 1024 * 1024 },
   )
-  for (const [name, bounds] of Object.entries(BOUNDS)) {
+  return name => {
     const row = stdout.split('\n').find(line => line.startsWith(`| ${name} |`))
     const [calls, , files, promises] = (row ?? '')
       .split('|')
       .slice(3)
       .map(cell => Number(cell))
-    const counted: Bounds = { calls: Number(calls), files: Number(files), promises: Number(promises) }
+    return { calls: Number(calls), files: Number(files), promises: Number(promises) }
+  }
+}
+
+t.test('a request costs no more than it did', { timeout: 600_000 }, async t => {
+  const countsOf = await counted()
+  for (const [name, bounds] of Object.entries(BOUNDS)) {
+    const counted = countsOf(name)
     for (const kind of ['calls', 'files', 'promises'] as const) {
       const most = bounds[kind] * (kind === 'promises' ? 1 : SLACK)
       const told = `${name}: ${counted[kind]} ${kind} of ${bounds[kind]}`
@@ -49,3 +60,23 @@ t.test('a request costs no more than it did', { timeout: 600_000 }, async t => {
     }
   }
 })
+
+for (const share of ['1', '0'])
+  t.test(
+    `traces whose collector is away add little, ${share} of them kept`,
+    { timeout: 600_000 },
+    async t => {
+      const countsOf = await counted('--traces', share)
+      for (const [name, bounds] of Object.entries(BOUNDS)) {
+        const counts = countsOf(name)
+        for (const kind of ['calls', 'files', 'promises'] as const) {
+          const most = bounds[kind] + TRACED[kind] * (name.includes('two turns') ? 2 : 1)
+          t.ok(
+            counts[kind] <= most * (kind === 'promises' ? 1 : SLACK),
+            `${name}: ${counts[kind]} ${kind} of ${most}`,
+          )
+          t.ok(counts[kind] >= bounds[kind] * LEAST, `${name}: ${counts[kind]} ${kind}, all of them counted`)
+        }
+      }
+    },
+  )

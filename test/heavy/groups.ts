@@ -20,6 +20,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/batch-faults.test.ts',
   ],
   reasons: ['contract/why.test.ts'],
+  traces: ['heavy/traces.test.ts'],
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
 }
