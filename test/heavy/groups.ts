@@ -23,6 +23,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   traces: ['heavy/traces.test.ts'],
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
+  chart: ['heavy/chart.test.ts'],
 }
 
 /** They measure, or take long: for a machine that does nothing else. */
