@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { openStore } from '../../src/storage/open.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
 import { type CollectedSpan, startCollector } from '../support/collector.ts'
+import { freePort } from '../support/free-port.ts'
 import { until } from '../support/patience.ts'
 import { CANARY } from '../support/traced-provider.ts'
 import { type Sent, startTracedWorld, type TracedWorld } from '../support/traced-world.ts'
@@ -86,6 +87,35 @@ for (const protocol of ['http/json', 'http/protobuf'] as const) {
     checkContent(t, world, collector.bodies)
   })
 }
+
+/** Collectors that take nothing: what they do to all requests, and what is counted of the spans. */
+const AWAY = {
+  'is not there': { answers: null, outcome: 'dropped' },
+  'keeps silent': { answers: 'hang', outcome: 'dropped' },
+  fails: { answers: 500, outcome: 'refused' },
+  'is always busy': { answers: { status: 429, retryAfter: '1' }, outcome: 'dropped' },
+} as const
+
+for (const [name, { answers, outcome }] of Object.entries(AWAY))
+  t.test(
+    `a collector that ${name} costs the spans alone, which are counted`,
+    { timeout: 600_000 },
+    async t => {
+      const collector = await startCollector()
+      t.teardown(() => collector.close())
+      if (answers !== null) collector.statuses.push(...Array.from({ length: 10_000 }, () => answers))
+      const endpoint = answers === null ? `http://127.0.0.1:${await freePort()}` : collector.url
+      const world = await startTracedWorld(t, { endpoint, timeoutMs: 500 })
+      const sent = await mixed(world, Object.keys(world.kinds).length)
+      const other = sent.filter(({ kind, status }) => status !== (STATUS[kind] ?? 200))
+      t.same(other, [], `${sent.length} requests end as they do with a collector`)
+      const count = (label: string) => world.gateway.metric('gateway_trace_spans_total', { outcome: label })
+      await until('the spans are counted', async () => (await count(outcome)) >= sent.length)
+      t.equal(await count('sent'), 0)
+      t.equal(collector.spans.length, 0)
+      t.equal(await world.gateway.stop(), 0, 'its end does not wait for the collector')
+    },
+  )
 
 /** Sends so many requests of all kinds in turn, some at a time. */
 async function mixed({ kinds }: TracedWorld, requests: number): Promise<readonly Sent[]> {
