@@ -132,6 +132,14 @@ export function exceptGoogle(handler: Handler, google: Handler): Handler {
     asksAsGoogle(request.headers) ? google(request, reply) : handler(request, reply)
 }
 
+/** @throws GatewayError always: their list of the same path has another form */
+export const refuseGoogle: Handler = () => {
+  throw new GatewayError(
+    'not_found',
+    'No such operation: below /v1beta there are models, and verbs of a model',
+  )
+}
+
 export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return ({ query, host }, reply) => reply.json(200, listing.inGoogleShape(query, dataRegionOf(host)))
 }

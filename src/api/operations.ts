@@ -48,6 +48,7 @@ import {
   findModel as findGoogleModel,
   googleRows,
   listModels as listGoogleModels,
+  refuseGoogle,
 } from './google.ts'
 import { createInference, type InferenceDeps } from './inference.ts'
 import type { CaptureSettings } from './management/captures.ts'
@@ -246,7 +247,7 @@ function batchRows(deps: OperationDeps): Operation[] {
       times: BATCH_TIMES,
       handler: createBatch(deps),
     },
-    own('GET /batches', 'listBatches', 'List batches', listBatches(deps)),
+    own('GET /batches', 'listBatches', 'List batches', exceptGoogle(listBatches(deps), refuseGoogle)),
     {
       ...own('GET /batches/{id}', 'getBatch', 'Get a batch, with its results at the end', findBatch(deps)),
       times: BATCH_TIMES,
@@ -309,7 +310,7 @@ function fileRows(deps: OperationDeps): Operation[] {
       times: FILE_TIMES,
       handler: createFile(deps),
     },
-    own('GET /files', 'listFiles', 'List files', listFiles(deps)),
+    own('GET /files', 'listFiles', 'List files', exceptGoogle(listFiles(deps), refuseGoogle)),
     own('GET /files/{id}', 'getFile', 'Get a file', findFile(deps)),
     {
       ...own('GET /files/{id}/content', 'getFileContent', 'Get the bytes of a file', readFileContent(deps)),

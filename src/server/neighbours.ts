@@ -8,26 +8,55 @@ import { nearest } from '../nearest.ts'
 import { type AcceptedHead, lengthFault, type RequestHead } from './gate.ts'
 import type { RouteMatch, Router } from './router.ts'
 
-/** Operations of similar interfaces, by the first part of their path below `/v1`. */
-const OF_OTHERS: Readonly<Record<string, string>> = {
-  assistants: 'Assistants',
-  audio: 'Audio',
-  completions: 'Text completions',
-  conversations: 'Conversations',
-  fine_tuning: 'Fine-tuning',
-  images: 'Images',
-  moderations: 'Moderations',
-  organization: 'Organization',
-  presets: 'Presets',
-  realtime: 'Realtime',
-  rerank: 'Rerank',
-  threads: 'Threads',
-  uploads: 'Uploads',
-  vector_stores: 'Vector stores',
-  videos: 'Videos',
-}
-/** The operations below a path, by its first part. */
+/** Resources of similar interfaces: the first part of their paths below `/v1`. */
+const OF_OTHERS: ReadonlySet<string> = new Set([
+  'agents',
+  'assistants',
+  'audio',
+  'auth_tokens',
+  'cachedContents',
+  'chatkit',
+  'completions',
+  'containers',
+  'content_provenance_checks',
+  'conversations',
+  'decisions',
+  'deployment_runs',
+  'deployments',
+  'dreams',
+  'environments',
+  'evals',
+  'fileSearchStores',
+  'fine_tuning',
+  'images',
+  'live',
+  'memory_stores',
+  'moderations',
+  'operations',
+  'organization',
+  'organizations',
+  'presets',
+  'projects',
+  'realtime',
+  'rerank',
+  'safety',
+  'sessions',
+  'skills',
+  'threads',
+  'tunedModels',
+  'tunnels',
+  'uploads',
+  'user_profiles',
+  'vaults',
+  'vector_stores',
+  'videos',
+  'webhook_endpoints',
+  'webhook_event_types',
+])
+/** The operations below a path. */
 const BELOW: Readonly<Record<string, string>> = {
+  'chat/completions':
+    'chat completions are not stored: below POST /v1/chat/completions there is GET /v1/chat/completions/{id}, for resumable streams',
   messages:
     'below POST /v1/messages there are count_tokens, batches and GET /v1/messages/{id}, for resumable streams',
   responses:
@@ -63,11 +92,10 @@ function messageFor(path: string, router: Router): string {
       ? `${NONE}: paths begin with /v1`
       : `${NONE}${didYouMean(inside)} The base URL of clients ends in /v1`
   }
-  const [, first = '', ...rest] = below.split('/')
-  // `hasOwn`: the path is the client's.
-  if (rest.length > 0 && Object.hasOwn(BELOW, first)) return `${NONE}: ${BELOW[first]}`
-  if (Object.hasOwn(OF_OTHERS, first))
-    return `${NONE}: ${OF_OTHERS[first]} (/v1/${first}) is not offered by this gateway yet`
+  const parent = Object.keys(BELOW).find(name => below.startsWith(`/${name}/`))
+  if (parent !== undefined) return `${NONE}: ${BELOW[parent]}`
+  const first = below.split('/')[1] ?? ''
+  if (OF_OTHERS.has(first)) return `${NONE}: /v1/${first} is not offered by this gateway yet`
   const other = near(below, router)
   return other === null ? NONE : `${NONE}${didYouMean(other)}`
 }
