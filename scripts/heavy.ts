@@ -1,6 +1,6 @@
 /**
  * Runs heavy tests: all of them without a word behind it, the named groups of test/heavy/groups.ts, or with `--turn` the
- * group whose turn it is. `npm run test:heavy -- secrets kills`. `agents` runs only where it is named.
+ * group whose turn it is. `npm run test:heavy -- secrets kills`. What needs npm runs only where it is named.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { join } from 'node:path'

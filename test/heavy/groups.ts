@@ -54,8 +54,12 @@ export const ALONE: readonly string[] = [
   'heavy/stream-memory.test.ts',
 ]
 
-/** They install real programs from npm: only by name, `npm run test:heavy -- agents`. */
-export const ONLINE: Readonly<Record<string, readonly string[]>> = { agents: ['heavy/agents.test.ts'] }
+/** They install real programs and packages from npm: only by name, `npm run test:heavy -- agents`. */
+export const ONLINE: Readonly<Record<string, readonly string[]>> = {
+  agents: ['heavy/agents.test.ts'],
+  frameworks: ['heavy/frameworks.test.ts'],
+  clouds: ['heavy/clouds.test.ts'],
+}
 
 /** Files of other folders that their suites leave out. */
 export const HEAVY_FILES: ReadonlySet<string> = new Set(

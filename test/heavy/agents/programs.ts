@@ -40,8 +40,17 @@ export interface Prepared {
   readonly files: Readonly<Record<string, string>>
   /** Behind the program. */
   readonly words: readonly string[]
+  /** In their place where its last session goes on. */
+  readonly again?: readonly string[]
   /** Run before it, once. */
   readonly before?: readonly string[]
+}
+
+export interface Compaction {
+  /** The reply to this step of the task says that the context is full. */
+  readonly step: number
+  /** It compacts when a session goes on, not within the first task. */
+  readonly isAgain?: boolean
 }
 
 export interface Program {
@@ -53,8 +62,8 @@ export interface Program {
   readonly connect: string
   prepare(place: Place, lines: readonly string[]): Prepared
   readonly steps: readonly ((tools: readonly string[], work: string) => readonly ScriptedCall[])[]
-  /** It compacts its conversation without a terminal as soon as the context is full. */
-  readonly compacts: boolean
+  /** How it comes to compact its conversation without a terminal; a text: why it never does. */
+  readonly compaction: Compaction | string
   /** The provider's signed thoughts have to come back from it, at these formats; elsewhere it has no place for them. */
   readonly keepsThoughts: readonly string[]
 }
@@ -116,7 +125,7 @@ function codex(name: string, isSocket: boolean): Program {
       words: ['exec', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', TASK.prompt],
     }),
     steps: codexSteps,
-    compacts: true,
+    compaction: { step: 1 },
     keepsThoughts: SIGNED,
   }
 }
@@ -154,8 +163,10 @@ export const PROGRAMS: readonly Program[] = [
         ...exported(lines, place),
         DISABLE_AUTOUPDATER: '1',
         IS_SANDBOX: '1',
-        // It takes every model of a gateway for one of 200,000 tokens.
-        ...(isSmall(place) ? { CLAUDE_AUTOCOMPACT_PCT_OVERRIDE: '10' } : {}),
+        // Else it takes an unknown model for one of a million tokens, and never for one of less than 100,000.
+        ...(isSmall(place)
+          ? { CLAUDE_CODE_AUTO_COMPACT_WINDOW: '100000', CLAUDE_AUTOCOMPACT_PCT_OVERRIDE: '30' }
+          : {}),
       },
       files: {},
       words: ['-p', TASK.prompt, '--dangerously-skip-permissions'],
@@ -167,7 +178,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'Bash', input: { command: TASK.command, description: 'Copies the note' } }],
     ],
-    compacts: false,
+    compaction: { step: 1 },
     keepsThoughts: SIGNED,
   },
   codex('codex', false),
@@ -184,15 +195,24 @@ export const PROGRAMS: readonly Program[] = [
         '.gemini/settings.json': JSON.stringify({
           security: { auth: { selectedType: 'gemini-api-key' } },
           // Of the million tokens that it takes every model for.
-          ...(isSmall(place) ? { model: { compressionThreshold: 0.03 } } : {}),
+          ...(isSmall(place)
+            ? {
+                model: { compressionThreshold: 0.005 },
+                modelConfigs: {
+                  customAliases: { 'chat-compression-default': { modelConfig: { model: place.model } } },
+                },
+              }
+            : {}),
           privacy: { usageStatisticsEnabled: false },
           general: { disableAutoUpdate: true, enableAutoUpdate: false },
         }),
       },
       words: ['-p', TASK.prompt, '--yolo'],
+      again: ['--resume', 'latest', '-p', TASK.prompt, '--yolo'],
     }),
     steps: googleSteps('replace'),
-    compacts: false,
+    // It sums up what is before the last prompt, so not within the first task.
+    compaction: { step: 3, isAgain: true },
     keepsThoughts: ['google-gemini'],
   },
   {
@@ -218,7 +238,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'bash', input: { command: TASK.command, description: 'Copies the note' } }],
     ],
-    compacts: true,
+    compaction: { step: 1 },
     keepsThoughts: [],
   },
   {
@@ -244,7 +264,7 @@ export const PROGRAMS: readonly Program[] = [
       words: ['-p', TASK.prompt, '--yolo'],
     }),
     steps: googleSteps('edit'),
-    compacts: true,
+    compaction: { step: 1 },
     keepsThoughts: [],
   },
   {
@@ -276,7 +296,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'Bash', input: { command: TASK.command } }],
     ],
-    compacts: true,
+    compaction: { step: 1 },
     keepsThoughts: [],
   },
   {
@@ -302,7 +322,8 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'run_commands', input: { commands: [TASK.command] } }],
     ],
-    compacts: false,
+    compaction:
+      'it takes each model for one of 128,000 tokens, and compacts by its own count of them, which this task does not reach',
     keepsThoughts: [],
   },
   {
@@ -326,7 +347,7 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'bash', input: { command: TASK.command } }],
     ],
-    compacts: false,
+    compaction: 'it did not compact in trials, neither at the end of the task nor before the next prompt',
     keepsThoughts: [],
   },
 ]

@@ -57,7 +57,8 @@ export interface Told {
 }
 
 const THOUGHT = 'The notes come first.'
-const CONVERSE_PATH = /^\/model\/(.+)\/converse(-stream)?$/
+/** Bedrock has two APIs: Converse, and InvokeModel, which speaks the Messages API for Claude. */
+const BEDROCK_PATH = /^\/model\/(.+)\/(converse|invoke)(-stream|-with-response-stream)?$/
 /** Requests for summaries of the conversation, by their words in each program. */
 const SUMMARY =
   /CONTEXT CHECKPOINT|detailed summary|state_snapshot|anchored summary|Summarize the conversation|concise summary of our conversation|provide a detailed|compress/i
@@ -136,11 +137,15 @@ async function answer(request: IncomingMessage, response: ServerResponse, turn: 
   const { play } = turn
   const text = (await readBody(request)) ?? ''
   const body = parseObject(text) ?? {}
-  const converse = CONVERSE_PATH.exec(decodeURIComponent(request.url ?? ''))
+  const bedrock = BEDROCK_PATH.exec(decodeURIComponent(request.url ?? ''))
   const target =
-    converse === null
+    bedrock === null
       ? targetOf('POST', request.url ?? '')
-      : { format: 'bedrock-converse' as const, model: converse[1] ?? '', stream: converse[2] !== undefined }
+      : {
+          format: bedrock[2] === 'invoke' ? ('anthropic-messages' as const) : ('bedrock-converse' as const),
+          model: bedrock[1] ?? '',
+          stream: bedrock[3] !== undefined,
+        }
   const { format } = target
   if (/countTokens|count_tokens|count-tokens/.test(request.url ?? '')) {
     send(response, 200, { totalTokens: 100, input_tokens: 100, inputTokens: 100 })
@@ -152,7 +157,8 @@ async function answer(request: IncomingMessage, response: ServerResponse, turn: 
     return
   }
   play.bodies.push(text)
-  const ask = format === 'bedrock-converse' ? converseAsk(body, target) : READERS[format](body, target)
+  const read = format === 'bedrock-converse' ? converseAsk(body, target) : READERS[format](body, target)
+  const ask = bedrock === null ? read : { ...read, stream: target.stream }
   const speaker = AGENT_SPEAKERS[format]
   const kind = kindOf(ask, text, play)
   const { trouble, script } = play
@@ -188,29 +194,40 @@ async function answer(request: IncomingMessage, response: ServerResponse, turn: 
   const frames = [...speaker.frames(speech)]
   const cut = hangs ? frames.slice(0, frames.findIndex(frame => frame.kind === 'token') + 1) : frames
   const written = cut.map(frame => signedFrame(frame.text, format, turn.id, play)).join('')
-  const isAws = format === 'bedrock-converse'
+  const isAws = bedrock !== null
   response.writeHead(200, {
     'content-type': isAws ? 'application/vnd.amazon.eventstream' : 'text/event-stream',
   })
-  response.write(isAws ? Buffer.concat(awsEvents(written)) : written)
+  response.write(
+    isAws ? Buffer.concat(awsEvents(format === 'bedrock-converse' ? written : chunks(written))) : written,
+  )
   if (hangs) play.hang()
   else response.end()
+}
+
+/** Events of the Messages API as InvokeModel tells them. */
+function chunks(text: string): string {
+  return text.replace(/^event: .*\ndata: (.*)$/gm, (_, data: string) => {
+    const bytes = Buffer.from(data).toString('base64')
+    return `event: chunk\ndata: ${JSON.stringify({ bytes })}`
+  })
 }
 
 function isAgentFormat(format: string): format is AgentFormat {
   return (AGENT_FORMATS as readonly string[]).includes(format)
 }
 
-const SUMMARY_TEXT =
-  '<state_snapshot><summary>The task goes on: FINISH the note about the tea.</summary></state_snapshot>'
+const GOES_ON = 'FINISH the note'
+const SUMMARY_TEXT = `<state_snapshot><summary>The task goes on: ${GOES_ON} about the tea.</summary></state_snapshot>`
 
 type Kind = 'task' | 'summary' | 'beside'
 
 function kindOf(ask: SimAsk, text: string, { script }: Play): Kind {
   const said = `${ask.system.slice(0, 400)}\n${ask.lastUser}`
-  if (SUMMARY.test(ask.lastUser) && !ask.lastUser.includes(script.mark)) return 'summary'
+  const isTask = [script.mark, GOES_ON].some(words => ask.lastUser.includes(words))
+  if (SUMMARY.test(ask.lastUser) && !isTask) return 'summary'
   if (ask.tools.length === 0) return SUMMARY.test(said) ? 'summary' : 'beside'
-  return text.includes(script.mark) || text.includes('FINISH the note') ? 'task' : 'beside'
+  return text.includes(script.mark) || text.includes(GOES_ON) ? 'task' : 'beside'
 }
 
 /** Checks that results and thoughts have come back. */

@@ -2,18 +2,18 @@
  * One gateway with two scripted providers, and real agents that run against it one after the other: each in a home of
  * its own, without any network but the gateway, with a time limit.
  */
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, request as httpRequest } from 'node:http'
 import { connect, createServer as createTcpServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
 import { CLIENTS } from '../../../src/commands/connect/clients.ts'
 import type { Config } from '../../../src/config/config.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../../src/storage/store.ts'
 import { startGateway, type TestGateway } from '../../support/gateway.ts'
+import { installedPackages, plainEnvironment } from '../../support/installed-packages.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
 import { CONTEXT_LENGTH, type Place, type Program, SMALL_CONTEXT_LENGTH, TASK } from './programs.ts'
 import {
@@ -25,35 +25,25 @@ import {
   type Trouble,
 } from './provider.ts'
 
-/** Packages stay here between runs. */
-const CACHE = join(tmpdir(), 'sluice-agents')
 const RUN_MAX_MS = 120_000
 /** A provider cannot have counted more tokens than the prompt has bytes. */
 const FILLING =
   'Cups stand in rows on the long shelf, and each of them has a number of its own below.\n'.repeat(500)
 const PRICE = { prompt: '0.0000001', completion: '0.0000004' }
 
-/** Installs the program once. @returns the path of its executable */
-export function installed({ package: name, version, bin }: Program): string {
-  const folder = join(CACHE, `${name.replace('/', '+')}@${version}`)
-  const file = join(folder, 'node_modules/.bin', bin)
-  if (existsSync(file)) return file
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(join(folder, 'package.json'), '{"private":true}')
-  execFileSync('npm', ['install', '--no-audit', '--no-fund', '--save-exact', `${name}@${version}`], {
-    cwd: folder,
-    env: plainEnvironment({}),
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  return file
+/** @returns the path of the program's executable */
+function installed({ package: name, version, bin }: Program): string {
+  return join(installedPackages({ [name]: version }), 'node_modules/.bin', bin)
 }
 
 export interface AgentRun {
   readonly program: Program
   readonly format: AgentFormat
   readonly trouble: Trouble
-  /** The folders of a run before it, which goes on. */
+  /** The folders of a run before it. */
   readonly place?: Place
+  /** Its last session goes on, with the files as they were at first. */
+  readonly isAgain?: boolean
   /** Pressed Ctrl-C as soon as a reply hangs. */
   readonly isInterrupted?: boolean
   /** With a model of a small context, and a file that fills most of it. */
@@ -142,12 +132,12 @@ export class AgentWorld {
     )
     for (const provider of this.#providers) provider.play = play
     const prepared = program.prepare(place, linesOf(program, place))
-    if (wanted.place === undefined) {
+    if (wanted.place === undefined || wanted.isAgain === true) {
+      const filling = wanted.isSmall === true ? FILLING : ''
       for (const [name, content] of Object.entries(TASK.files))
-        write(
-          join(place.work, name),
-          wanted.isSmall === true && name === 'more.txt' ? content + FILLING : content,
-        )
+        write(join(place.work, name), name === 'more.txt' ? content + filling : content)
+    }
+    if (wanted.place === undefined) {
       mkdirSync(place.home, { recursive: true })
       for (const [name, content] of Object.entries(prepared.files))
         write(isAbsolute(name) ? name : join(place.home, name), content)
@@ -159,7 +149,7 @@ export class AgentWorld {
       await this.#spawned(bin, prepared.before, place, env, null)
     const { status, output } = await this.#spawned(
       bin,
-      prepared.words,
+      wanted.isAgain === true ? (prepared.again ?? prepared.words) : prepared.words,
       place,
       env,
       wanted.isInterrupted === true ? play.hangs() : null,
@@ -297,19 +287,6 @@ function models(): readonly object[] {
       },
     ],
   }))
-}
-
-/** Nothing of this process: the test runner hooks itself into children. */
-function plainEnvironment(more: Readonly<Record<string, string>>): Record<string, string> {
-  return {
-    PATH: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
-    HOME: process.env['HOME'] ?? tmpdir(),
-    LANG: 'C.UTF-8',
-    TERM: 'dumb',
-    NO_COLOR: '1',
-    DO_NOT_TRACK: '1',
-    ...more,
-  }
 }
 
 /** Bytes go to the gateway as they come. */
