@@ -1,7 +1,6 @@
 /** docs/sdk-errors.md against the real SDKs: the exception that each of them throws at each status of the gateway. */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import { GoogleGenAI } from '@google/genai'
@@ -10,6 +9,7 @@ import OpenAI from 'openai'
 import t from 'tap'
 import { FAILURES, type FailureCode, GatewayError } from '../src/errors.ts'
 import { chatCompletions, gemini, messages, responsesDialect } from './support/dialects.ts'
+import { listening } from './support/listening.ts'
 
 /** The status of the reply, and which client asks, are in the key that it sends. */
 const server = createServer((request, response) => {
@@ -27,9 +27,7 @@ const server = createServer((request, response) => {
   request.resume()
   response.writeHead(error.status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 })
-await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-t.teardown(() => server.close())
-const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: root } = await listening(server, t)
 
 const CONTENT = [{ role: 'user' as const, content: 'Hello' }]
 const ASK: Readonly<Record<string, (code: string) => Promise<unknown>>> = {

@@ -1,9 +1,7 @@
 /** Alerts of three instances on one store, delivered to a real receiver that is down for a while. */
 import { createHmac } from 'node:crypto'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -11,6 +9,7 @@ import { type AlertEvent, alertBody, alertId, bodyAs } from '../../src/alerts/al
 import { Outbox } from '../../src/alerts/outbox.ts'
 import { createReceiver, type ReceiverRow } from '../../src/alerts/receiver.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { listening } from '../support/listening.ts'
 import { until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -53,10 +52,8 @@ async function receiver(t: Test) {
       response.writeHead(state.status, { location: 'http://127.0.0.1:1/' }).end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`
+  const { port } = await listening(server, t)
+  state.url = `http://127.0.0.1:${port}/hook`
   return state
 }
 
@@ -205,13 +202,8 @@ t.test('a receiver that is slow does not delay what another one gets', async t =
   const well = await receiver(t)
   const asked = Promise.withResolvers<void>()
   const slow = createServer(() => asked.resolve())
-  slow.listen(0, '127.0.0.1')
-  await once(slow, 'listening')
-  t.teardown(() => {
-    slow.closeAllConnections()
-    slow.close()
-  })
-  const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/hook`
+  const { port } = await listening(slow, t)
+  const url = `http://127.0.0.1:${port}/hook`
   const rows = [
     { url, allowPrivate: true },
     { url: well.url, allowPrivate: true },

@@ -1,8 +1,8 @@
 /** The helper for tests of pages notices what pages must not do: without that, its other tests could not fail. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { namedNodes, openBrowser, pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
+import { listening } from '../support/listening.ts'
 
 const PAGES: Readonly<Record<string, string>> = {
   '/good': '<!doctype html><title>Good</title><h1>Good</h1><button>Go on</button>',
@@ -25,10 +25,7 @@ t.test('faults of a page are seen', { skip: WITHOUT_BROWSER }, async t => {
     const policy = url === '/policy' ? { 'content-security-policy': "default-src 'none'" } : {}
     response.writeHead(200, { 'content-type': 'text/html', ...policy }).end(page)
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  t.teardown(() => server.closeAllConnections())
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: origin } = await listening(server, t)
   const browser = await openBrowser(t)
   const visit = await browser.visit({ origin, width: 320 })
   const faultsOf = async (path: string) => {

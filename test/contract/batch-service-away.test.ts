@@ -1,10 +1,9 @@
 /** POST /batches where a batch service alone may run the batch: it is asked whether it answers before the 202. */
-import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { batchBody, batchCaller, requestsOf } from '../support/batch-calls.ts'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** What the service of each provider does. */
@@ -25,9 +24,7 @@ const server = createServer((request, response) => {
   seen.push(`${request.method} ${request.url}`)
   SERVICES[name]?.(request, response)
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: baseUrl } = await listening(server)
 const NAMES = [...Object.keys(SERVICES), 'closed']
 const clock = new TestClock()
 const gateway = await startGateway({

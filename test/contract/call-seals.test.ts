@@ -1,12 +1,11 @@
 /** Signatures that Gemini gives to calls come back to it from clients that keep no more than the call. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createKey } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 type Fields = Record<string, unknown>
 const asked: { readonly account: string; readonly body: Fields }[] = []
@@ -49,9 +48,7 @@ function signaturesIn({ contents }: Fields): readonly (string | undefined)[] {
     return call === undefined ? [] : [call['thoughtSignature'] as string | undefined]
   })
 }
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: at } = await listening(server)
 const row = (slug: string) =>
   ({
     slug,

@@ -1,8 +1,8 @@
 /** Ids by which callers find a request again: X-Request-Id and traceparent, in answers, log lines and at providers. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const PARENT = `00-${TRACE}-b7ad6b7169203331-01`
@@ -21,14 +21,13 @@ const provider = createServer((request, response) => {
     }),
   )
 })
-await new Promise<void>(done => provider.listen(0, '127.0.0.1', done))
-t.teardown(() => provider.close())
+const { url } = await listening(provider, t)
 
 const acme = {
   slug: 'acme',
   name: 'Acme',
   format: 'openai-chat' as const,
-  baseUrl: `http://127.0.0.1:${(provider.address() as AddressInfo).port}`,
+  baseUrl: url,
   apiKey: 'acme-key',
 }
 const gateway = await startGateway({

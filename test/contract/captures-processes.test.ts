@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
@@ -11,6 +10,7 @@ import { openSealedFile } from '../../src/captures/sealed-file.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
+import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { eventually as within } from '../support/stream-probe.ts'
@@ -41,12 +41,7 @@ async function startProvider(t: Test): Promise<string> {
       )
     })
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return (await listening(server, t)).url
 }
 
 const settings = (url: string) => ({

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
@@ -13,6 +12,7 @@ import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import { Scanner } from '../support/canary-scan.ts'
 import { captured, captureFiles } from '../support/captured.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { addOrganization, type Caller, caller } from '../support/management.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 import { eventually as within } from '../support/stream-probe.ts'
@@ -76,8 +76,7 @@ async function start(t: Test, options: TestGatewayOptions = {}): Promise<World> 
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => world.script(request, Buffer.concat(chunks).toString(), response))
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url } = await listening(server)
   const clock = new TestClock()
   const gateway = await startGateway({
     clock,

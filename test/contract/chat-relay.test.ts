@@ -1,8 +1,8 @@
 /** POST /chat/completions to a provider that speaks the same: chunks are relayed, and read as ours all the same. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const WORDS = Array.from({ length: 40 }, (_, n) => `wort${n} `)
 
@@ -19,9 +19,7 @@ async function startProvider(t: Test): Promise<string> {
       response.end('data: [DONE]\n\n')
     })
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => server.close())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return (await listening(server, t)).url
 }
 
 t.test('chunks of the provider are relayed under our id, model and time', async t => {

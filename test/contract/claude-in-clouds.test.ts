@@ -1,11 +1,10 @@
 /** Claude on Vertex (`rawPredict`) and by InvokeModel of Bedrock, over real HTTP, asked by the official client. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import t from 'tap'
 import { awsMessage } from '../support/aws-events.ts'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 type Fields = Record<string, unknown>
 interface Asked {
@@ -78,9 +77,7 @@ const server = createServer(async (request, response) => {
     }
   } else response.writeHead(404).end()
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: baseUrl } = await listening(server)
 const gateway = await startGateway({
   providers: [
     {

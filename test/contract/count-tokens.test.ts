@@ -1,9 +1,8 @@
 /** POST /messages/count_tokens: counted by the provider where its API can, else estimated. */
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 interface Asked {
   readonly url: string
@@ -28,9 +27,7 @@ const server = createServer(async (request, response) => {
   const { status, body } = answer ?? { status: 200, body: counted }
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: at } = await listening(server)
 
 const row = (
   slug: string,

@@ -1,9 +1,9 @@
 /** Which requests of a running gateway leave by a proxy, and what is counted. */
 import { createServer, request as httpRequest } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { createSim } from '../../src/sim/sim.ts'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 /** A proxy for plain HTTP that notes who asks for what. */
 async function startProxy(t: Pick<Test, 'teardown'>) {
@@ -20,12 +20,8 @@ async function startProxy(t: Pick<Test, 'teardown'>) {
     response.on('close', () => onward.destroy())
     request.pipe(onward)
   })
-  await new Promise<void>(done => proxy.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    proxy.closeAllConnections()
-    return new Promise(done => proxy.close(done))
-  })
-  return { asked, host: `127.0.0.1:${(proxy.address() as AddressInfo).port}` }
+  const { port } = await listening(proxy, t)
+  return { asked, host: `127.0.0.1:${port}` }
 }
 
 const sim = createSim()

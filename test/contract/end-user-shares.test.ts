@@ -1,9 +1,8 @@
 /** End users of a key that is at its limit, over real HTTP and in every dialect: each gets his share. */
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
 
@@ -33,15 +32,10 @@ async function heldProvider(t: Test) {
       held.push({ name: messages.at(-1)?.content ?? '', response })
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
+  const { url } = await listening(server, t)
   return {
     held,
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     /** Answers the oldest call, and returns its name. */
     answer(): string {
       const [oldest] = held.splice(0, 1)

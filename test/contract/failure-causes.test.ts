@@ -4,18 +4,13 @@
  */
 import { once } from 'node:events'
 import { createServer as createHttpServer, type RequestListener } from 'node:http'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { selfSigned } from '../upstream/self-signed.ts'
-
-async function listening(server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return (server.address() as AddressInfo).port
-}
 
 const answering = (listener: RequestListener) => createHttpServer(listener)
 const refusing = (status: number, body: string) =>
@@ -39,12 +34,12 @@ const servers = {
 }
 const ports = Object.fromEntries(
   await Promise.all(
-    Object.entries(servers).map(async ([name, server]) => [name, await listening(server)] as const),
+    Object.entries(servers).map(async ([name, server]) => [name, (await listening(server)).port] as const),
   ),
 )
 /** A port that was free a moment ago. */
 const gone = createServer()
-const gonePort = await listening(gone)
+const { port: gonePort } = await listening(gone)
 gone.close()
 await once(gone, 'close')
 

@@ -1,6 +1,5 @@
 /** Documents over real HTTP: where they come from, what reads them, and where what was read goes. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { deflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Config, loadConfig } from '../../src/config/config.ts'
@@ -11,6 +10,7 @@ import { buildCatalog } from '../../src/threads/build/catalog.ts'
 import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { writePdf } from '../support/pdf.ts'
 import { ScriptedProvider } from '../support/scripted-provider.ts'
 
@@ -49,12 +49,8 @@ async function openShelf(t: Test): Promise<Shelf> {
     if (answer === undefined) response.writeHead(404).end()
     else answer(request, response, body)
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(async () => {
-    server.closeAllConnections()
-    await new Promise(done => server.close(done))
-  })
-  return { ...shelf, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  const { url } = await listening(server, t)
+  return { ...shelf, url }
 }
 
 async function start(t: Test, links: Partial<Links> = { allowPrivate: true }, ocr = false): Promise<World> {

@@ -1,8 +1,8 @@
 /** Events of many megabytes, as drawn images and long replies are: a reader that reads gets them whole. */
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const MIB = 1024 * 1024
 
@@ -19,12 +19,7 @@ async function startProvider(t: Test, said: Said): Promise<string> {
     request.resume()
     request.on('end', () => say(response, said))
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return (await listening(server, t)).url
 }
 
 function say(response: ServerResponse, { images = [], text = 0 }: Said): void {

@@ -1,9 +1,8 @@
 /** Sealed thoughts go back to the provider and the credential that made them, and to nobody else. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 type Fields = Record<string, unknown>
 interface Asked {
@@ -64,9 +63,7 @@ function answerOf(account: string) {
   const usage = { input_tokens: 5, output_tokens: 2, total_tokens: 7 }
   return { id: 'resp_1', object: 'response', status: 'completed', model: 'm', output, usage }
 }
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: at } = await listening(server)
 const row = (slug: string, format: 'openai-responses' | 'anthropic-messages') =>
   ({ slug, name: slug, format, baseUrl: `${at}/${slug}`, apiKey: `sk-${slug}-0123456789abcdef` }) as const
 const gateway = await startGateway({

@@ -1,9 +1,8 @@
 /** From a client of the Messages API to a provider of it: the prompt arrives as it was written, on every call. */
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const KEY = 'sk-ant-0123456789abcdef'
 type Body = Record<string, unknown> & { messages: unknown[]; system: unknown; tools?: unknown }
@@ -27,9 +26,7 @@ const server = createServer(async (request, response) => {
     .writeHead(status, { 'content-type': 'application/json', ...headers })
     .end(typeof body === 'string' ? body : JSON.stringify(body))
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: baseUrl } = await listening(server)
 const gateway = await startGateway({
   alignment: { evaluator: { model: 'sim/judge' }, hipaaWorkspaces: [], timeoutMs: 5_000 },
   providers: [

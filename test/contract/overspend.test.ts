@@ -3,7 +3,9 @@
  * and one request. Each provider bills what it says, whatever it was asked for.
  */
 import t, { type Test } from 'tap'
+import { WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
+import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
 
 const LIMIT_USD = 1
@@ -321,7 +323,9 @@ async function start(
 ) {
   const provider = await startToldProvider(t)
   const prices = { completion: usd(OUTPUT_USD), ...pricing }
+  const clock = new TestClock()
   const gateway = await startGateway({
+    clock,
     providers: [{ slug: 'told', format, baseUrl: provider.baseUrl }],
     models: [
       {
@@ -341,21 +345,40 @@ async function start(
     })
     return String(((await reply.json()) as { key: unknown }).key)
   }
+  const ask = async (key: string, body: object): Promise<{ status: number; text: string }> => {
+    const answer = await fetch(`${gateway.url}${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'told/model',
+        ...('messages' in body ? {} : { input: 'Hi' }),
+        ...body,
+      }),
+    })
+    return { status: answer.status, text: await answer.text() }
+  }
   return {
     provider,
-    gateway,
     newKey,
-    async ask(key: string, body: object): Promise<{ status: number; text: string }> {
-      const answer = await fetch(`${gateway.url}${path}`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({
-          model: 'told/model',
-          ...('messages' in body ? {} : { input: 'Hi' }),
-          ...body,
-        }),
+    ask,
+    /** Many requests of a new key; no reply ends before each has been asked for or is refused. The statuses. */
+    async askAtOnce(way: Pick<Way, 'ask' | 'reply'>): Promise<readonly number[]> {
+      const waiting: ToldReply[] = []
+      provider.onReply = reply => void waiting.push(reply)
+      const key = await newKey(LIMIT_USD)
+      let refused = 0
+      const asked = Array.from({ length: AT_ONCE }, async () => {
+        const { status } = await ask(key, way.ask)
+        if (status !== 200) refused++
+        return status
       })
-      return { status: answer.status, text: await answer.text() }
+      while (waiting.length + refused < AT_ONCE) {
+        // The rest waits for reserved money, in vain.
+        if (waiting.length + refused >= AT_ONCE - WAITING_PER_KEY) clock.advance(10)
+        await new Promise(resolve => setImmediate(resolve))
+      }
+      for (const reply of waiting) way.reply(reply)
+      return await Promise.all(asked)
     },
     async spent(): Promise<number> {
       await gateway.shipper.ship()
@@ -368,20 +391,7 @@ async function start(
 for (const way of [...WAYS, ...FETCHED]) {
   t.test(`a limit holds against ${way.name}`, async t => {
     const s = await start(t, way)
-    // No reply ends before all have been asked for.
-    const waiting: ToldReply[] = []
-    s.provider.onReply = reply => void waiting.push(reply)
-    const key = await s.newKey(LIMIT_USD)
-    const asked = Array.from({ length: AT_ONCE }, () => s.ask(key, way.ask))
-    let refused = 0
-    for (const one of asked) {
-      void one.then(({ status }) => {
-        if (status !== 200) refused++
-      })
-    }
-    while (waiting.length + refused < AT_ONCE) await new Promise(resolve => setImmediate(resolve))
-    for (const reply of waiting) way.reply(reply)
-    const statuses = (await Promise.all(asked)).map(({ status }) => status)
+    const statuses = await s.askAtOnce(way)
     t.same(
       [...new Set(statuses)].filter(status => status !== 200 && status !== 429),
       [],
@@ -410,19 +420,7 @@ t.test(
       t.equal(status, 200)
     }
     const before = await s.spent()
-    const waiting: ToldReply[] = []
-    s.provider.onReply = reply => void waiting.push(reply)
-    const key = await s.newKey(LIMIT_USD)
-    const asked = Array.from({ length: AT_ONCE }, () => s.ask(key, { stream: true }))
-    let refused = 0
-    for (const one of asked) {
-      void one.then(({ status }) => {
-        if (status !== 200) refused++
-      })
-    }
-    while (waiting.length + refused < AT_ONCE) await new Promise(resolve => setImmediate(resolve))
-    for (const reply of waiting) think(reply)
-    await Promise.all(asked)
+    await s.askAtOnce(HIDDEN)
     const spent = (await s.spent()) - before
     t.comment(`${spent.toFixed(2)} USD spent`)
     t.ok(spent > 0)

@@ -1,9 +1,8 @@
 /** Cache marks of the gateway: where they pay, and nowhere else. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 type Body = Record<string, unknown>
 const asked: Body[] = []
@@ -28,9 +27,7 @@ const server = createServer(async (request, response) => {
   const answer = request.url?.endsWith('/converse') === true ? CONVERSED : ANSWER
   response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer))
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: baseUrl } = await listening(server)
 const row = { format: 'anthropic-messages', baseUrl, apiKey: 'sk-ant-0123456789abcdef' } as const
 const pricing = { prompt: '0.000003', completion: '0.000015', inputCacheRead: '0.0000003' }
 const gateway = await startGateway({

@@ -1,7 +1,5 @@
 /** Summaries that providers make themselves, over real HTTP: asked for, sealed, sent back to their maker alone. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
 import type { CompactedResponse } from 'openai/resources/responses/responses'
 import t from 'tap'
@@ -9,6 +7,7 @@ import { createTextSeal } from '../../src/credentials/sealed-text.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'
+import { listening } from '../support/listening.ts'
 import { addOrganization } from '../support/management.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
@@ -101,9 +100,7 @@ const server = createServer(async (request, response) => {
   if (typeof told === 'string') response.writeHead(200, { 'content-type': 'text/event-stream' }).end(told)
   else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: at } = await listening(server)
 const row = (slug: string, format: 'openai-responses' | 'anthropic-messages') =>
   ({ slug, name: slug, format, baseUrl: `${at}/${slug}`, apiKey: `sk-${slug}-0123456789abcdef` }) as const
 const price = { pricing: { prompt: '0.0000001', completion: '0.0000004' } }

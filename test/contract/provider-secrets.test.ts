@@ -2,11 +2,10 @@
  * A provider that repeats the key it was given, in every place where it can say something: the key reaches no
  * answer and no log line.
  */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const KEY = 'sk-canary-0123456789abcdef0123456789abcdef'
 const SAYING = `Incorrect API key provided: ${KEY}. See https://provider.example/keys?key=${KEY}`
@@ -161,9 +160,7 @@ const upstream = createServer((request, response) => {
       break
   }
 })
-upstream.listen(0, '127.0.0.1')
-await once(upstream, 'listening')
-const { port } = upstream.address() as AddressInfo
+const { port } = await listening(upstream)
 
 const slug = (format: string, behaviour: string) => `p-${format}-${behaviour}`
 const pairs = FORMATS.flatMap(format => BEHAVIOURS.map(behaviour => ({ format, behaviour })))

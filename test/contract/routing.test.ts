@@ -1,8 +1,8 @@
 /** What a caller sees of routing: metadata, availability, and an endpoint that is not asked any more. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 
 const WITH_METADATA = { headers: { 'x-gateway-metadata': 'enabled' } }
 const BODY = JSON.stringify({
@@ -32,8 +32,7 @@ async function start(t: Test) {
       response.end(status === 200 ? BODY : '{}')
     })
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server)
   const slugs = ['one', 'two']
   const gateway = await startGateway({
     providers: slugs.map(slug => ({

@@ -1,9 +1,9 @@
 /** Borders of frames: a reader that splits a stream at blank lines finds frames and heartbeats, and nothing else. */
 import { once } from 'node:events'
 import { createServer, request, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { TEST_FRONT } from '../support/test-front.ts'
 
@@ -86,9 +86,7 @@ async function start(t: Test, options: TestGatewayOptions = {}) {
       asked.push({ format, reply })
     })
   })
-  provider.listen(0, '127.0.0.1')
-  await once(provider, 'listening')
-  const { port } = provider.address() as AddressInfo
+  const { port } = await listening(provider)
   const gateway = await startGateway({
     clock,
     timeouts: {

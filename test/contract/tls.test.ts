@@ -3,13 +3,13 @@ import { once } from 'node:events'
 import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import { request as send } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Agent, WebSocket } from 'undici'
 import type { CertificateFiles } from '../../src/server/certificate.ts'
 import { runCommand } from '../support/command-line.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
+import { listening } from '../support/listening.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { eventually } from '../support/stream-probe.ts'
 import { selfSigned } from '../upstream/self-signed.ts'
@@ -35,13 +35,7 @@ async function heldProvider(t: Test) {
       held.push(response)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server, t)
   return {
     settings: {
       limits: NO_SHEDDING,

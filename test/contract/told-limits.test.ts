@@ -1,10 +1,9 @@
 /** Answers tell what is left of a limit, and a request waits for money that running ones have reserved. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider } from '../support/told-provider.ts'
@@ -88,13 +87,7 @@ t.test("a provider's own limits are told for own credentials only, and those of 
       response.end(JSON.stringify(said))
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: baseUrl } = await listening(server, t)
   for (const requestsPerMinute of [null, 100]) {
     status = 200
     const gateway = await started(t, {

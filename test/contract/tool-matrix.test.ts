@@ -3,7 +3,6 @@
  * is spent, when the client leaves, when the deadline passes, and when the workspace has disabled it. Prints N/N.
  */
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { FORMATS } from '../../src/formats/table.ts'
@@ -14,6 +13,7 @@ import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { startMcpServer } from '../support/mcp-server.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
@@ -303,12 +303,8 @@ const ROWS: readonly Row[] = [
 
 async function listen(t: Test, listener: RequestListener): Promise<string> {
   const server = createServer(listener)
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    server.closeAllConnections()
-    return new Promise(done => server.close(done))
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { port } = await listening(server, t)
+  return `http://127.0.0.1:${port}`
 }
 
 async function start(t: Test): Promise<World> {

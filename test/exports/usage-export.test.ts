@@ -1,6 +1,5 @@
 /** Exports of usage to a folder, to an address that is down for a while, and to a bucket. */
 import { createHmac } from 'node:crypto'
-import { once } from 'node:events'
 import {
   mkdirSync,
   readdirSync,
@@ -11,12 +10,12 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createDestination, type ExportRow } from '../../src/exports/destination.ts'
 import { UsageExport, type UsageExportOptions } from '../../src/exports/usage-export.ts'
 import { parseLines, wholeRecord } from '../../src/storage/spool/usage-line.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const CANARY = 'canary-of-a-caller'
@@ -110,10 +109,8 @@ t.test('an address that is down gets all of it when it is back, also over a rest
       response.writeHead(status).end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/usage`
+  const { port } = await listening(server, t)
+  const url = `http://127.0.0.1:${port}/usage`
   const root = t.testdir({ secret: 's\n' })
   const { start, lines, clock } = world(t, { url, secretFile: join(root, 'secret') }, root)
   const first = start()
@@ -147,16 +144,13 @@ t.test('a bucket is asked with a signature, one object below the prefix', async 
       response.writeHead(200).end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
+  const { url: endpoint } = await listening(server, t)
   const root = t.testdir({})
   for (const [name, text] of [
     ['id', 'AKIDEXAMPLE\n'],
     ['key', 'wJalrXUtnFEMI/K7MDENG\n'],
   ] as const)
     writeFileSync(join(root, name), text)
-  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const files = { accessKeyIdFile: join(root, 'id'), secretAccessKeyFile: join(root, 'key') }
   const { start } = world(t, { url: 's3://billing/sluice', endpoint, region: 'eu-central-1', ...files }, root)
   const running = start()

@@ -57,7 +57,7 @@ export function refused(t: Test, rows: readonly BadRow[], parse?: Parse): void {
   }
 }
 
-export type GoodRow = readonly [title: string, body: unknown]
+type GoodRow = readonly [title: string, body: unknown]
 
 export function accepted(t: Test, rows: readonly GoodRow[], parse?: Parse): void {
   for (const [title, value] of rows) {

@@ -1,6 +1,6 @@
 /** What prove sends, keeps and shows: no more requests than allowed, no key, and nothing that changes a terminal. */
-import { createServer, type Server } from 'node:http'
-import { type AddressInfo, createServer as createPlain } from 'node:net'
+import { createServer } from 'node:http'
+import { createServer as createPlain } from 'node:net'
 import t, { type Test } from 'tap'
 import { reportText } from '../../src/commands/prove/view.ts'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
@@ -8,6 +8,7 @@ import { FaultProvider, ProveFault, type ProveOptions, prove } from '../../src/p
 import { Ration, RationSpent } from '../../src/prove/ration.ts'
 import { asBytes, asCurl } from '../../src/prove/repeat.ts'
 import { isSecret, scrubber } from '../../src/prove/secrets.ts'
+import { listening } from '../support/listening.ts'
 import { BrokenGateway, KEY } from './broken-gateway.ts'
 import { proveOptions } from './options.ts'
 
@@ -28,12 +29,6 @@ async function withGateway(
     await provider.close()
   })
   return { url, gateway, provider }
-}
-
-async function listening(t: Test, server: Server | ReturnType<typeof createPlain>): Promise<string> {
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => new Promise(done => server.close(done)))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`
 }
 
 t.test(
@@ -83,7 +78,8 @@ t.test(
       })
       response.end(JSON.stringify({ object: 'response', error: { message: `\u001b[2J\u202e${echo}` } }))
     })
-    const url = await listening(t, server)
+    const { port } = await listening(server, t)
+    const url = `http://127.0.0.1:${port}/v1`
     const headers = [
       ['x-portkey-api-key', secret],
       ['x-portkey-provider', 'openai'],
@@ -109,7 +105,8 @@ t.test('a refused key ends it with a word, without the key', async t => {
     response.writeHead(401, { 'content-type': 'application/json' })
     response.end(JSON.stringify({ error: { message: `not valid: ${request.headers.authorization}` } }))
   })
-  const url = await listening(t, server)
+  const { port } = await listening(server, t)
+  const url = `http://127.0.0.1:${port}/v1`
   const error = await prove(options(url, { model: 'm' }), QUIET).catch((thrown: unknown) => thrown as Error)
   t.ok(error instanceof ProveFault)
   t.equal((error as Error).message, 'the gateway refuses the key: status 401, not valid: Bearer (the key)')
@@ -128,7 +125,8 @@ t.test('a server that never stops sending is read so far and no further', async 
       pour()
     })
   })
-  const url = await listening(t, server)
+  const { port } = await listening(server, t)
+  const url = `http://127.0.0.1:${port}/v1`
   const report = await prove(options(url, { model: 'm', only: ['reply'] }), QUIET)
   t.match(
     report.checks.filter(({ id }) => id === 'reply.length').map(({ seen }) => seen),
@@ -141,7 +139,8 @@ t.test('a server that speaks something else is named so', async t => {
     socket.on('error', () => socket.destroy())
     socket.once('data', () => socket.end('220 mail.example ESMTP\r\n\r\n'))
   })
-  const url = await listening(t, server)
+  const { port } = await listening(server, t)
+  const url = `http://127.0.0.1:${port}/v1`
   await t.rejects(prove(options(url, { model: 'm' }), QUIET), {
     name: 'ProveFault',
     message: /^no gateway answers at http:.*: the reply begins with "220 mail.example ESMTP"$/,

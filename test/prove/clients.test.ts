@@ -1,13 +1,12 @@
 /** Recorded traffic of clients, replayed against this gateway, and against one that spoils its answers. */
-import { once } from 'node:events'
 import { createServer, request as httpRequest } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { waitingClock } from '../../src/commands/waiting-clock.ts'
 import { CLIENT_NAMES, type ProvedClientName } from '../../src/prove/clients/names.ts'
 import { FaultProvider, prove } from '../../src/prove/prove.ts'
 import type { ProveReport } from '../../src/prove/report.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { proveOptions } from './options.ts'
 
 interface Seen {
@@ -63,13 +62,8 @@ async function spoiling(t: Test, spoil: Spoil): Promise<string> {
     })
     request.pipe(upstream)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`
+  const { port } = await listening(server, t)
+  return `http://127.0.0.1:${port}/v1`
 }
 
 const IDS = ['accepted', 'stream', 'calls', 'usage', 'unknown-model', 'wrong-key'].map(id => `client.${id}`)

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, get } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import type { Code } from '../../src/sandbox/sandbox.ts'
+import { listening } from '../support/listening.ts'
 import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from '../support/sandbox.ts'
 
 interface Bomb {
@@ -39,10 +39,8 @@ for (const engine of ['embedded', 'bubblewrap'] as const) {
   t.test(`bombs end in the engine ${engine}, and neighbours are served meanwhile`, { skip }, async t => {
     const world = sandboxWorld({ engine, timeoutMs: 2_000, memoryMb: 400, fileMb: 4 })
     const server = createServer((_, response) => void response.end('ok'))
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-    t.teardown(() => new Promise(resolve => server.close(resolve)))
+    const { port } = await listening(server, t)
     t.teardown(() => world.close())
-    const { port } = server.address() as AddressInfo
     let ended = 0
     for (const { name, code } of BOMBS) {
       let over = false

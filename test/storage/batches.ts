@@ -17,7 +17,7 @@ export const LEASE_MS = 60_000
 let made = 0
 
 /** A batch with its lines, as acceptance gives it to the store. */
-export interface SomeBatch {
+interface SomeBatch {
   readonly opening: OpeningBatch
   readonly lines: readonly NewLine[]
   readonly accepted: AcceptedBatch

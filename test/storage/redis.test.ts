@@ -1,10 +1,10 @@
 /** A Redis connection while Redis is away. How commands and outages go is with those who send them. */
-import { once } from 'node:events'
 import { createRequire } from 'node:module'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import t from 'tap'
 import type { Log } from '../../src/log/log.ts'
 import { openRedis } from '../../src/storage/redis.ts'
+import { listening } from '../support/listening.ts'
 import { until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -21,10 +21,7 @@ t.test('a long outage makes no new class of the library for each try', async t =
     tries++
     socket.destroy()
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server, t)
   let made = 0
   const { factory } = library
   library.factory = config => {

@@ -4,9 +4,8 @@
  * bills says what was read and written.
  */
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listening } from './listening.ts'
 
 type Fields = Record<string, unknown>
 
@@ -70,10 +69,9 @@ export async function startAnthropic(): Promise<AnthropicStandIn> {
         .end(JSON.stringify({ type: 'error', error }))
     }
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { url } = await listening(server)
   const world: AnthropicStandIn = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     billed: [],
     refused: [],
     script: [],

@@ -7,7 +7,7 @@ import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 
 /** The parts of a record that tests look at. */
-export interface CapturedRecord {
+interface CapturedRecord {
   readonly generation_id: string
   readonly parent_id?: string
   readonly dialect: string
@@ -34,7 +34,7 @@ export interface CapturedRecord {
   readonly left_out?: number
 }
 
-export interface CapturedGateway {
+interface CapturedGateway {
   readonly storageUrl: string
   readonly vaultKeys: string
 }

@@ -1,7 +1,7 @@
 /** A collector of traces: OTLP over HTTP, JSON and protobuf, with a reader of its own from the published protocol. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
+import { listening } from './listening.ts'
 
 export interface CollectedSpan {
   readonly traceId: string
@@ -53,14 +53,14 @@ export async function startCollector(): Promise<Collector> {
       response.end('{}')
     })
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  const { url } = await listening(server)
   const take = ({ resource, schemaUrls, spans }: Read): void => {
     collector.resource = resource
     collector.schemaUrls = schemaUrls
     collector.spans.push(...spans)
   }
   const collector: Collector = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     spans: [],
     resource: {},
     schemaUrls: [],

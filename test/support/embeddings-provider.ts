@@ -1,7 +1,6 @@
 /** A provider of embeddings over real HTTP that answers as the test says, and notes what it was asked. */
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listening } from './listening.ts'
 
 export interface AskedEmbeddings {
   readonly path: string
@@ -80,11 +79,10 @@ export async function startEmbeddingsProvider(
       response.end(said.raw ?? JSON.stringify(said.json))
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { url } = await listening(server)
   const wait = (kind: keyof typeof waiting) => () => new Promise<void>(done => void waiting[kind].push(done))
   const provider: EmbeddingsProvider = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     asked: [],
     answer,
     nextAsked: wait('asked'),

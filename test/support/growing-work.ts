@@ -1,8 +1,8 @@
 /** Sends bodies of growing size to a gateway, and finds the functions whose work grows faster than the body. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import { hashKey, startGateway, type TestGateway } from './gateway.ts'
+import { listening } from './listening.ts'
 import { type Work, WorkCounter } from './work-counter.ts'
 
 /** Elements of the smallest body. */
@@ -98,8 +98,7 @@ export async function startGrowing(t: Test): Promise<GrowingWorld> {
       response.end(JSON.stringify(answer ?? {}))
     })
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: baseUrl } = await listening(server)
   const gateway = await startGateway({
     tools: { mcp: { allowPrivate: true } },
     providers: UPSTREAMS.map(format => ({ slug: format, name: format, format, baseUrl, apiKey: 'x' })),

@@ -1,8 +1,7 @@
 /** A provider whose streams begin at once and end when the test says so: Chat Completions over real HTTP. */
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
+import { listening } from './listening.ts'
 
 export const HELD_MODEL = 'held/model'
 
@@ -27,13 +26,7 @@ export async function startHeldProvider(t: Pick<Test, 'teardown'>): Promise<Held
       if (finished) finish(response)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: baseUrl } = await listening(server, t)
   return {
     settings: {
       providers: [{ slug: 'held', format: 'openai-chat', baseUrl, apiKey: 'none' }],

@@ -1,7 +1,6 @@
 /** A provider in the openai-chat format that notes which keys it is called with, and refuses those it is told to. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listening } from './listening.ts'
 
 interface SeenCall {
   /** First segment of the path: under which base URL it was called. */
@@ -35,10 +34,9 @@ export async function startKeyedProvider(): Promise<KeyedProvider> {
       response.end(JSON.stringify(status === undefined ? REPLY : { error }))
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { url } = await listening(server)
   const provider: KeyedProvider = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     calls: [],
     refuses: new Map(),
     saying: 'Incorrect API key provided: KEY.',

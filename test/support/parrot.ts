@@ -2,14 +2,13 @@
  * A provider on loopback that says, in any of the four formats, what the test put on its lips, in the pieces and
  * reads that the test chose; it keeps the requests it got.
  */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
 import { SPEAKERS } from '../../src/sim/sim.ts'
 import { parseObject, readBody, targetOf } from '../../src/sim/targets.ts'
+import { listening } from './listening.ts'
 
 export const FORMATS: readonly SimFormat[] = [
   'openai-responses',
@@ -96,10 +95,9 @@ export async function startParrot(): Promise<Parrot> {
       if (!parrot.hangs) response.end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { url } = await listening(server)
   const parrot: Parrot = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     parts: speaking('hello'),
     writeBytes: null,
     pads: false,

@@ -5,12 +5,17 @@ const PATIENCE_MS = 60_000
 
 const inVain = (what: string): Error => new Error(`waited in vain for ${what}`)
 
-/** Resolves when it holds, which it is asked once in each turn of the event loop. @throws Error that names `what` */
+/** After so many turns of the event loop it is another process that is waited for, which needs the processor. */
+const BUSY_TURNS = 100
+
+/** Resolves when it holds, which it is asked again and again. @throws Error that names `what` */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
   const endMs = performance.now() + PATIENCE_MS
-  while (!(await holds())) {
+  for (let turn = 0; !(await holds()); turn++) {
     if (performance.now() > endMs) throw inVain(what)
-    await new Promise(resolve => setImmediate(resolve))
+    await new Promise<void>(
+      resolve => void (turn < BUSY_TURNS ? setImmediate(resolve) : setTimeout(resolve, 2)),
+    )
   }
 }
 

@@ -18,7 +18,7 @@ export const TEXTS = [
 export const buffers = (frames: readonly string[]): Buffer[] => frames.map(one => Buffer.from(one))
 
 /** A proper stream of a format. */
-export interface ProperStream {
+interface ProperStream {
   readonly format: Relayed
   readonly frames: readonly string[]
   /** All its text. */

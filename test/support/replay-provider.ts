@@ -1,10 +1,9 @@
 /** A provider on loopback that answers each request with the next of the given bodies; it keeps what it was asked. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Config } from '../../src/config/config.ts'
 import { readBody } from '../../src/sim/targets.ts'
 import { goldens } from './goldens.ts'
+import { listening } from './listening.ts'
 import { FORMATS } from './parrot.ts'
 
 export interface ReplayedReply {
@@ -38,9 +37,7 @@ export async function startReplayProvider(): Promise<ReplayProvider> {
       response.end(reply.bytes)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: baseUrl } = await listening(server)
   return {
     rows: {
       providers: [{ slug: 'replay', format: 'openai-chat', baseUrl, apiKey: 'k' }],

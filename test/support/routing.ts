@@ -9,7 +9,7 @@ import { EndpointHealth } from '../../src/health/health.ts'
 import { createPins } from '../../src/pins/pins.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 
-export function plainRouting(clock: Clock): {
+function plainRouting(clock: Clock): {
   readonly routing: Routing
   readonly retries: RetryBudget
   readonly region: string

@@ -4,7 +4,7 @@
  */
 import { createHash, createHmac } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listening } from './listening.ts'
 
 /**
  * A status; no answer at all; a head and no more; half of the body, and no more; other bytes of the same length; or
@@ -88,8 +88,7 @@ export async function startS3Server(accessKeyId: string, secret: string): Promis
     else response.end(object)
   }
 
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server)
   return {
     url: `http://127.0.0.1:${port}`,
     objects,

@@ -1,7 +1,6 @@
 /** Containers for tests, and what an escape from them would reach. */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../../src/clock.ts'
@@ -9,6 +8,7 @@ import type { SandboxSettings } from '../../src/sandbox/container-replies.ts'
 import { type Containers, createContainers } from '../../src/sandbox/containers.ts'
 import type { OpenTunnel } from '../../src/sandbox/run-network.ts'
 import type { Code, ContainerOwner, RunReply } from '../../src/sandbox/sandbox.ts'
+import { listening } from './listening.ts'
 
 export const OWNER: ContainerOwner = { organizationId: 'org-a', workspaceId: 'ws-a' }
 export const OTHER: ContainerOwner = { organizationId: 'org-a', workspaceId: 'ws-b' }
@@ -105,12 +105,12 @@ export async function startCanary(): Promise<Canary> {
   server.on('connection', () => {
     hits++
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = await listening(server)
   return {
     secret,
     file,
     folder,
-    port: (server.address() as AddressInfo).port,
+    port,
     reached() {
       const files = readdirSync(folder).filter(name => name !== 'secret.txt')
       return [...files.map(name => `made ${name}`), ...(hits > 0 ? ['connected'] : [])]

@@ -1,8 +1,7 @@
 /** A provider that sends what the test tells it to, when it does: Chat Completions over real HTTP. */
-import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
+import { listening } from './listening.ts'
 
 export interface ToldReply {
   /** The body that the gateway sent. */
@@ -55,13 +54,8 @@ export async function startToldProvider(t: Pick<Test, 'teardown'>): Promise<Told
       provider.onReply(reply)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  provider.baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url } = await listening(server, t)
+  provider.baseUrl = url
   return provider
 }
 

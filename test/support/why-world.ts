@@ -29,7 +29,7 @@ export interface Asked {
   readonly text: string
 }
 
-export interface WhyWorld {
+interface WhyWorld {
   readonly gateway: GatewayProcess
   readonly a: ScriptedProvider
   readonly b: ScriptedProvider

@@ -1,12 +1,12 @@
 /** Engines over real sockets: keys, failures, deadlines, and what is kept of their results. */
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { SearchEngineRow } from '../../src/config/config.ts'
 import { createAdmits } from '../../src/tools/web/domains.ts'
 import type { SearchQuery } from '../../src/tools/web/engine.ts'
 import { WebEngines } from '../../src/tools/web/engines.ts'
 import { createTransports } from '../../src/upstream/egress.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const KEY = 'key-that-must-not-be-seen'
@@ -32,7 +32,7 @@ async function start(t: Test, listener: RequestListener, row: Partial<SearchEngi
     asked.push({ path: request.url ?? '', headers: request.headers })
     listener(request, response)
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  const { port } = await listening(server)
   const clock = new TestClock()
   const client = createTransports({ clock, log: { fault: () => undefined }, proxies: NO_PROXIES })
   t.teardown(async () => {
@@ -40,7 +40,7 @@ async function start(t: Test, listener: RequestListener, row: Partial<SearchEngi
     server.closeAllConnections()
     await new Promise(done => server.close(done))
   })
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/base/`
+  const baseUrl = `http://127.0.0.1:${port}/base/`
   const engines = new WebEngines({
     client,
     clock,

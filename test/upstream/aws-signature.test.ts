@@ -1,10 +1,9 @@
 /** Signatures are checked by recomputing them, with the library at a server and with the example that AWS publishes. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { awsSigner, signatureIn } from '../../src/upstream/aws-signature.ts'
 import { expectedSignature, type Received } from '../support/aws-signature.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const ACCESS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY' }
@@ -23,10 +22,7 @@ t.test('a request that reaches its server has the signature that AWS computes', 
       response.end()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { url: base } = await listening(server, t)
   const url = new URL(`${base}/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream`)
   const sign = awsSigner(clock, ACCESS, { region: 'eu-central-1', service: 'bedrock' })
   for (const body of ['{"messages":[]}', '', JSON.stringify({ text: 'ü👋'.repeat(50_000) })]) {

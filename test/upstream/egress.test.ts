@@ -1,10 +1,10 @@
 /** Which way a request takes: by the provider's row, and by the environment. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { Egress } from '../../src/providers/provider.ts'
 import { createProxyOf, createTransports, type ProxySettings } from '../../src/upstream/egress.ts'
 import { FaultServer, reply } from '../support/fault-server.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { Notes } from './calls.ts'
 
@@ -65,12 +65,7 @@ async function start(t: Test) {
   const proxies = await Promise.all(
     ['own', 'usual'].map(async name => {
       const proxy = createServer((_request, response) => response.end(JSON.stringify(name)))
-      await new Promise<void>(done => proxy.listen(0, '127.0.0.1', done))
-      t.teardown(() => {
-        proxy.closeAllConnections()
-        return new Promise(done => proxy.close(done))
-      })
-      return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
+      return (await listening(proxy, t)).url
     }),
   )
   const [own = '', usual = ''] = proxies

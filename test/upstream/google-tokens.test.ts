@@ -1,13 +1,12 @@
 /** Tokens of service accounts over real sockets: a server of ours checks each assertion with the public key. */
 import { generateKeyPairSync } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { jwtVerify } from 'jose'
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { createTransports } from '../../src/upstream/egress.ts'
 import { GoogleTokens, type ServiceAccount } from '../../src/upstream/google-tokens.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const pair = () =>
@@ -48,8 +47,7 @@ async function setup(t: Test) {
       response.writeHead(status, { 'content-type': 'application/json' }).end(text)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { port } = await listening(server)
   const client = createTransports({
     clock,
     log: { fault: () => undefined },
@@ -63,7 +61,7 @@ async function setup(t: Test) {
     server.close()
     server.closeAllConnections()
   })
-  const tokenUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/token`
+  const tokenUrl = `http://127.0.0.1:${port}/token`
   return { clock, seen, answers, gate, tokens, tokenUrl, ask: () => tokens.token(ACCOUNT, { tokenUrl }) }
 }
 

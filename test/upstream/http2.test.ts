@@ -7,10 +7,11 @@ import {
   type SecureServerOptions,
   type ServerHttp2Stream,
 } from 'node:http2'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import tap, { type Test } from 'tap'
 import { FaultServer, reply } from '../support/fault-server.ts'
+import { listening } from '../support/listening.ts'
 import { GONE, HEADERS_MS, IDLE_MS, LATE, Notes, setUp, turns } from './calls.ts'
 import { selfSigned } from './self-signed.ts'
 
@@ -63,15 +64,13 @@ async function serve(t: Test, answer: Answer, more: SecureServerOptions = {}) {
       state.answer(stream, body)
     })
   })
-  provider.listen(0, '127.0.0.1')
-  await once(provider, 'listening')
+  const { port } = await listening(provider)
   t.teardown(async () => {
     const closed = once(provider, 'close')
     provider.close()
     for (const session of state.sessions) session.destroy()
     await closed
   })
-  const { port } = provider.address() as AddressInfo
   return { state, url: new URL(`https://localhost:${port}/v1/responses?x=1`) }
 }
 

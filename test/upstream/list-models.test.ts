@@ -1,12 +1,11 @@
 /** Lists of models over real sockets, from providers that mean no good. */
-import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import type { Provider } from '../../src/providers/provider.ts'
 import { createTransports } from '../../src/upstream/egress.ts'
 import { listModels } from '../../src/upstream/list-models.ts'
+import { listening } from '../support/listening.ts'
 import { scriptedEndpoint } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -15,8 +14,7 @@ const log = { exchange: nothing, listening: nothing, notice: nothing, fault: not
 
 async function setup(t: Test, answer: RequestListener) {
   const server = createServer(answer)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const { url: baseUrl } = await listening(server)
   const proxies = { https: null, http: null, except: null }
   const client = createTransports({ clock: systemClock, log, proxies })
   t.teardown(async () => {
@@ -24,7 +22,6 @@ async function setup(t: Test, answer: RequestListener) {
     server.closeAllConnections()
     server.close()
   })
-  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const provider: Provider = { ...scriptedEndpoint('anthropic-messages').provider, baseUrl }
   return { client, provider }
 }

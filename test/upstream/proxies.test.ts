@@ -1,12 +1,13 @@
 /** Providers and links behind real forward proxies, with and without a password. */
 import { createServer } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { connect } from 'node:net'
 import tap, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { createPageFetcher } from '../../src/upstream/pages/fetch-page.ts'
 import { chunk, FAULTS, FaultServer, FIRST_EVENT, reply, STREAM_HEAD } from '../support/fault-server.ts'
 import { PROXIES, startProxy, without } from '../support/forward-proxy.ts'
+import { listening } from '../support/listening.ts'
 import { GONE, HEADERS_MS, IDLE_MS, LATE, Notes, setUp, turns } from './calls.ts'
 import { selfSigned } from './self-signed.ts'
 
@@ -133,9 +134,7 @@ for (const program of PROXIES) {
         const server = createServer((_request, response) => {
           response.writeHead(200, { 'content-type': 'application/pdf' }).end('%PDF-')
         })
-        await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-        t.teardown(() => new Promise(done => server.close(done)))
-        const { port } = server.address() as AddressInfo
+        const { port } = await listening(server, t)
         const fetchPage = createPageFetcher({
           ...PAGES,
           proxyOf: () => route.proxy,
@@ -169,9 +168,7 @@ tap.test('a proxy is asked for the checked address of a page, never for its name
       from.pipe(to)
     }
   })
-  await new Promise<void>(done => proxy.listen(0, '127.0.0.1', done))
-  t.teardown(() => new Promise(done => proxy.close(done)))
-  const { port } = proxy.address() as AddressInfo
+  const { port } = await listening(proxy, t)
   const server = await serve(t, true)
   const links = createPageFetcher({
     ...PAGES,

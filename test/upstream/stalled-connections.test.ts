@@ -2,13 +2,14 @@
  * Servers and proxies that take a connection and say nothing while it is made: their callers go on in time, and no
  * socket stays behind.
  */
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { bytesSource } from '../../src/files/contents.ts'
 import { createS3Contents } from '../../src/files/s3.ts'
 import { fileId } from '../../src/ids.ts'
 import { openCheckedFetch } from '../../src/upstream/pages/checked-fetch.ts'
 import { createPageFetcher, type LinkRules, resolverOf } from '../../src/upstream/pages/fetch-page.ts'
+import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** A server that answers the first bytes of each connection with a text, and says no more. */
@@ -31,13 +32,13 @@ async function startStalled(t: Test, answer = '') {
       }
     })
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
+  const { port } = await listening(server)
   t.teardown(async () => {
     for (const socket of sockets) socket.destroy()
     await new Promise(done => server.close(done))
   })
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     closed,
     async until(count: number) {
       while (heard < count) await new Promise<void>(done => (arrived = done))

@@ -1,11 +1,11 @@
 /** Batch services that lie: ids that lead elsewhere, documents of any shape and size, and echoes of our key. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { BATCH_SERVICES } from '../../../src/batches/services/table.ts'
 import { GatewayError } from '../../../src/errors.ts'
 import { BATCH_FORMATS, type BatchFormat } from '../../../src/providers/provider.ts'
 import { callsTo, linesOf, SECRET, submit } from '../../support/batch-service.ts'
+import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 type Reply = (request: IncomingMessage, response: ServerResponse) => void
@@ -17,12 +17,7 @@ async function serve(t: Test, format: BatchFormat, reply: Reply) {
     request.resume()
     request.on('end', () => reply(request, response))
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    server.closeAllConnections()
-    return new Promise(done => server.close(done))
-  })
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server, t)
   return { asked, service: BATCH_SERVICES[format], ...callsTo(t, `http://127.0.0.1:${port}/v1`, format) }
 }
 
@@ -235,12 +230,7 @@ t.test('results without an end are left, however many lines come', async t => {
     }
     line()
   })
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  t.teardown(() => {
-    server.closeAllConnections()
-    return new Promise(done => server.close(done))
-  })
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server, t)
   const { calls } = callsTo(t, `http://127.0.0.1:${port}`, 'openai-chat', { clock })
   let pages = 0
   const reading = (async () => {
