@@ -57,7 +57,7 @@ export function providerSlug(wire: Wire, tls: boolean): string {
   return `bench-${wire.slice(wire.indexOf('-') + 1)}${tls ? '-tls' : ''}`
 }
 
-export interface Extras {
+interface Extras {
   /** Asks the running gateway for what it needs before it is measured. */
   readonly prepare?: (url: string, managementKey: string) => Promise<void>
   /** The same, for the key of those requests that its task workers are to look at. */

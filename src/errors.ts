@@ -100,7 +100,7 @@ export const FAILURES = {
 export type FailureCode = keyof typeof FAILURES
 
 /** Meaning of a provider's status. */
-export interface ProviderStatus {
+interface ProviderStatus {
   readonly code: FailureCode
   /**
    * Verdict on the health of the endpoint, whatever the failure says; absent: as the failure says. `named`:
@@ -171,7 +171,7 @@ export type LimitName =
   | 'load'
 
 /** Optional parts of a GatewayError. */
-export interface GatewayErrorDetails {
+interface GatewayErrorDetails {
   /** Sent to the client as `error.metadata`; must contain no secrets and no unscrubbed upstream text. */
   readonly metadata?: Readonly<Record<string, unknown>>
   /** Whole seconds for the `Retry-After` header. */
@@ -266,6 +266,11 @@ export function overloaded(): GatewayError {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     limit: 'load',
   })
+}
+
+/** A field of the request is refused. @param path of the field, in the names of the caller's API */
+export function refuseField(path: string, problem: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${problem}`)
 }
 
 /** Converts anything thrown to a GatewayError. Unexpected errors become `internal`, masked for the client. */

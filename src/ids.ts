@@ -52,7 +52,7 @@ export function isFileId(text: string): boolean {
 }
 
 /** Prefixes of output items, by their type. */
-export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st'
+type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st'
 
 /** Identifier of an output item: prefix, underscore, 24 alphanumerics. */
 export function itemId(prefix: ItemPrefix): string {

@@ -4,9 +4,9 @@ import { type CallNode, ofTime, shares } from './profile.ts'
 import type { Pause, Turn } from './turn-watch.ts'
 
 /** Lengths that are told, in milliseconds. */
-export const TURN_LENGTHS_MS = [1, 5, 20, 100] as const
+const TURN_LENGTHS_MS = [1, 5, 20, 100] as const
 
-export interface TurnCount {
+interface TurnCount {
   readonly aboveMs: number
   readonly turns: number
   /** Of the CPU of all turns. */

@@ -49,7 +49,7 @@ export function generateKey(kind: KeyKind): string {
   return PREFIXES[kind] + randomBytes(SECRET_BYTES).toString('hex')
 }
 
-export interface ApiKeyOptions {
+interface ApiKeyOptions {
   readonly name: string
   readonly clock: Clock
   readonly workspaceId?: string | null

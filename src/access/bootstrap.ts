@@ -16,7 +16,7 @@ export interface FirstKeys {
 }
 
 /** Values of GATEWAY_MANAGEMENT_KEY and GATEWAY_API_KEY; null when not set. */
-export interface ConfiguredKeys {
+interface ConfiguredKeys {
   readonly managementKey?: string | null
   readonly apiKey?: string | null
 }

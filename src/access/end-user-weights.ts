@@ -6,7 +6,7 @@ import { END_USER_WEIGHT_DEFAULT } from '../protocol/limits.ts'
 import { isEndUserName } from '../protocol/management/management.ts'
 import type { EndUserRecord, Store } from '../storage/store.ts'
 
-export interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
+interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly endUsers: Pick<Store['endUsers'], 'find'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>

@@ -13,7 +13,7 @@ import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 
 /** The part of a caller that decides its guardrails. */
-export type GuardedCaller = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
+type GuardedCaller = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
 
 export interface GuardrailsOptions<Prepared> extends Partial<StoreCacheLimits> {
   readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }

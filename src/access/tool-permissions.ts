@@ -7,7 +7,7 @@ import type { Log } from '../log/log.ts'
 import type { Caller } from '../protocol/records.ts'
 import { DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
 
-export interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
+interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly workspaces: Pick<Store['workspaces'], 'find'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>

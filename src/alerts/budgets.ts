@@ -14,7 +14,7 @@ export interface UsedKey {
   readonly organizationId: string
 }
 
-export interface BudgetWatchOptions {
+interface BudgetWatchOptions {
   readonly store: Pick<Store, 'keys' | 'ledger' | 'alerts'>
   /** True: it is new, and will be told. */
   readonly raise: (event: AlertEvent) => boolean

@@ -9,7 +9,7 @@ import { type AlertEvent, alertBody, alertId } from './alert.ts'
 import { within } from './deadline.ts'
 import type { Receiver } from './receiver.ts'
 
-export interface OutboxOptions {
+interface OutboxOptions {
   readonly store: { readonly alerts: AlertStore }
   readonly receivers: readonly Receiver[]
   /** The gateway's own name and address in bodies. */

@@ -22,9 +22,7 @@ export interface ReceiverRow {
 }
 
 /** The answer of a receiver, or why there is none; text of ours alone. */
-export type Delivered =
-  | { readonly ok: true; readonly status: number }
-  | { readonly ok: false; readonly why: string }
+type Delivered = { readonly ok: true; readonly status: number } | { readonly ok: false; readonly why: string }
 
 export interface Receiver {
   /** Name in the Store, which says nothing about the address. */

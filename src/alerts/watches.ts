@@ -17,7 +17,7 @@ export interface RequestCounts {
   readonly shed: number
 }
 
-export interface WatchesOptions {
+interface WatchesOptions {
   readonly store: Pick<Store, 'keys' | 'ledger' | 'credits' | 'alerts'>
   /** True: it is new, and will be told. */
   readonly raise: (event: AlertEvent) => boolean

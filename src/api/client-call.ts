@@ -123,7 +123,7 @@ export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
 type Region = NonNullable<ClientRequest['dataRegion']>
 
 /** Hosts of the regions; a name without a port stands for every port. */
-export type RegionHosts = Readonly<Record<Region, readonly string[]>>
+type RegionHosts = Readonly<Record<Region, readonly string[]>>
 
 /** Finds the region of a Host header; null: data may go anywhere. */
 export type DataRegionOf = (host: string) => Region | null

@@ -10,13 +10,13 @@ import type { DataRegionOf } from './client-call.ts'
 import { openCall } from './inference.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 
-export interface CountTokensDeps {
+interface CountTokensDeps {
   readonly gateway: Pick<Gateway, 'count'>
   readonly dataRegionOf: DataRegionOf
 }
 
 /** How one kind of client asks for a count, and is told. */
-export interface CountForm {
+interface CountForm {
   bodyOf(request: ApiRequest): unknown
   answer(tokens: number, isEstimated: boolean): object
 }

@@ -3,7 +3,7 @@
  * clients use.
  */
 import type { Uploads } from '../batches/uploads.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, refuseField } from '../errors.ts'
 import {
   cleanFilename,
   type Files,
@@ -22,7 +22,7 @@ import {
   outputDocument,
   outputNameOf,
 } from './batches/batch-outputs.ts'
-import { limitOf, parameter, refuseField } from './management/paging.ts'
+import { limitOf, listDocument, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from './operation.ts'
 import { streamChunks } from './slow-reader.ts'
 
@@ -101,14 +101,7 @@ export function listFiles({ files }: FilesApiDeps): Handler {
     const limit = limitOf(query, LIST_DEFAULT)
     const page = await files.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a file of this workspace')
-    const data = page.items.map(fileDocument)
-    reply.json(200, {
-      object: 'list',
-      data,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-      has_more: page.hasMore,
-    })
+    reply.json(200, { object: 'list', ...listDocument(page.items.map(fileDocument), page.hasMore) })
   }
 }
 

@@ -1,6 +1,6 @@
 /** GET /generation?id=: the record of one request, and why it went so. GET /generations: the latest requests. */
 import { createHash } from 'node:crypto'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, refuseField } from '../errors.ts'
 import type { Explanation } from '../explanations/explanation.ts'
 import { explanationOfRecord } from '../explanations/of-record.ts'
 import { reasonsOf } from '../explanations/reasons.ts'
@@ -11,7 +11,7 @@ import { parseInstant } from '../protocol/management/management.ts'
 import type { ExplanationStore } from '../storage/ledger.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import type { SearchFilter, UsageOutcome, UsageRecord } from '../storage/usage.ts'
-import { hashParameter, limitOf, parameter, refuseField, textParameter } from './management/paging.ts'
+import { hashParameter, limitOf, parameter, textParameter } from './management/paging.ts'
 import type { Handler } from './operation.ts'
 
 export interface GenerationDeps {

@@ -15,7 +15,7 @@ import { createInference, type InferenceDeps } from './inference.ts'
 import type { ListingDeps } from './models/models.ts'
 import type { ApiRequest, Handler, Operation } from './operation.ts'
 
-export interface GoogleDeps extends InferenceDeps, ListingDeps {
+interface GoogleDeps extends InferenceDeps, ListingDeps {
   readonly offered: Offered
 }
 

@@ -3,7 +3,7 @@ import type { KeyRole } from '../storage/store.ts'
 import type { Handler, Method, Operation } from './operation.ts'
 
 /** Method, blank and path below `/v1`: the beginning of a row. */
-export type OperationAddress = `${Method} /${string}`
+type OperationAddress = `${Method} /${string}`
 
 /** For the callers of models, about what is theirs. */
 export function own(

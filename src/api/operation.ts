@@ -147,7 +147,7 @@ export type OpenHandler = (request: ApiRequest<undefined, null>, reply: Reply) =
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** Kind of key that an operation asks for. `any`: both kinds; `none`: the Authorization header is not looked at. */
-export type KeyNeed = 'none' | 'inference' | 'management' | 'any'
+type KeyNeed = 'none' | 'inference' | 'management' | 'any'
 
 /** Times of an operation with very large bodies or answers. */
 export interface OperationTimes {

@@ -74,7 +74,7 @@ import { described, own, read, row } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
 import { type ResumeDeps, resumeStream } from './resume.ts'
 
-export interface OperationDeps
+interface OperationDeps
   extends InferenceDeps,
     ResumeDeps,
     GenerationDeps,

@@ -4,13 +4,12 @@
  */
 
 import type { Dialect } from '../dialects/dialect.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError, refuseField } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { RequestAbort } from '../signal.ts'
 import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
 import type { StreamDeps } from './event-sink.ts'
-import { refuseField } from './management/paging.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 import { transcriptId } from './resume.ts'
@@ -25,7 +24,7 @@ export interface ResumableDeps {
 }
 
 /** The call as the gateway gets it, and where its events go. */
-export interface ResumableStream {
+interface ResumableStream {
   readonly call: ClientRequest
   readonly sink: ResumableSink
 }

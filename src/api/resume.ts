@@ -4,7 +4,7 @@
  */
 import type { Timer } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../errors.ts'
 import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { RequestSignal } from '../signal.ts'
@@ -17,7 +17,7 @@ import {
   type Transcripts,
 } from '../transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
-import { flagParameter, parameter, refuseField } from './management/paging.ts'
+import { flagParameter, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 
 export interface ResumeDeps {

@@ -49,7 +49,7 @@ export interface RequestFile {
 type Table = typeof TASKS
 type AcceptanceTask = 'hash-file' | 'check-batch' | 'store-batch'
 
-export interface MadeBatch {
+interface MadeBatch {
   readonly batch: BatchRecord
   /** An earlier request with this idempotency key has made it. */
   readonly isReplayed: boolean

@@ -10,7 +10,7 @@ import { TaskError } from '../tasks/task.ts'
 import { failedLine } from './result-line.ts'
 
 /** The fault of one body. */
-export interface BodyFault {
+interface BodyFault {
   readonly number: number
   readonly code: FailureCode
   /** In the names of the endpoint's dialect, without anything of the body. */
@@ -20,7 +20,7 @@ export interface BodyFault {
 /** Finds the faults of some bodies. @throws TaskError */
 export type CheckBodies = (batch: BatchRecord, lines: readonly NewLine[]) => Promise<readonly BodyFault[]>
 
-export interface BodyCheckDeps {
+interface BodyCheckDeps {
   readonly work: Pick<BatchWork, 'unchecked' | 'checked'>
   readonly check: CheckBodies
 }

@@ -22,7 +22,7 @@ export type LineReply = { readonly summary: ExchangeSummary | undefined } & (
 )
 
 /** Runs one line to its end. Rejects with a GatewayError for a body that the endpoint does not take. */
-export type RunLine = (call: LineCall) => Promise<LineReply>
+type RunLine = (call: LineCall) => Promise<LineReply>
 
 export type LineEndpoints = Readonly<Record<BatchEndpoint, RunLine>>
 

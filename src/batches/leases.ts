@@ -6,7 +6,7 @@ import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { BatchWork, HeldLine } from '../storage/batches.ts'
 
-export interface LeasesOptions {
+interface LeasesOptions {
   readonly work: Pick<BatchWork, 'renew'>
   readonly owner: string
   readonly clock: Clock
@@ -93,6 +93,7 @@ export class Leases {
   }
 }
 
-function nameOf({ batchId, number, fence }: HeldLine): string {
+/** What tells one hold of a line from all others. */
+export function nameOf({ batchId, number, fence }: HeldLine): string {
   return `${batchId}/${number}/${fence}`
 }

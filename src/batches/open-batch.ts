@@ -22,7 +22,7 @@ export interface RunningLine {
   readonly enteredMs: number
 }
 
-export interface MoveDeps {
+interface MoveDeps {
   readonly work: Pick<BatchWork, 'move'>
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../clock.ts'
 
-export interface ProviderLaneOptions {
+interface ProviderLaneOptions {
   readonly clock: Clock
   /** The most that may run. */
   readonly max: number

@@ -10,7 +10,7 @@ import type { BatchWork, HeldLine, LineResult, ReturnedLine } from '../storage/b
 import { isUnfit } from '../storage/store.ts'
 import { failedLine } from './result-line.ts'
 
-export interface ResultBufferOptions {
+interface ResultBufferOptions {
   readonly work: Pick<BatchWork, 'finish' | 'giveBack'>
   readonly owner: string
   readonly clock: Clock

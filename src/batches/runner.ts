@@ -18,7 +18,7 @@ import { ResultBuffer } from './result-buffer.ts'
 import { Scheduler } from './scheduler.ts'
 import { ServiceRunner, type ServiceRunnerDeps } from './services/service-runner.ts'
 
-export interface RunnerDeps extends LineRunDeps {
+interface RunnerDeps extends LineRunDeps {
   readonly services: Pick<ServiceRunnerDeps, 'jobs' | 'access' | 'quota' | 'catalog'>
   readonly work: BatchWork
   readonly check: CheckBodies

@@ -14,7 +14,7 @@ import type { Pressure } from './pressure.ts'
 import type { ResultBuffer } from './result-buffer.ts'
 import { isNobodyNow, wasSent } from './retry.ts'
 
-export interface SchedulerOptions {
+interface SchedulerOptions {
   readonly work: Pick<BatchWork, 'claimLines' | 'nextLineAt'>
   readonly owner: string
   readonly clock: Clock

@@ -26,14 +26,14 @@ export interface Upload {
   close(): Promise<void>
 }
 
-export interface UploadsOptions {
+interface UploadsOptions {
   readonly folder: string
   /** Of all files of this thread together; a body that would exceed it is refused. One key has a quarter of it. */
   readonly maxBytes: number
 }
 
 /** The key that sends a body, and the length of the body. */
-export interface UploadOwner {
+interface UploadOwner {
   readonly keyHash: string
   /** Null: nobody knows. */
   readonly announcedBytes: number | null

@@ -15,7 +15,7 @@ import { captureIdsIn, expiryOf, LATE_MS, nodeOf, removeFiles } from './folder.t
 import { PartFile } from './part-file.ts'
 import type { CapturedRequest, CaptureTerms } from './running.ts'
 
-export interface CaptureKeeperOptions {
+interface CaptureKeeperOptions {
   readonly store: Pick<Store, 'captures'>
   readonly keys: readonly VaultKey[]
   /** See folder.ts. */

@@ -13,14 +13,14 @@ import type { Store } from '../storage/store.ts'
 import { partPath } from './folder.ts'
 import { FileSeal } from './sealed-file.ts'
 
-export interface PartFileDeps {
+interface PartFileDeps {
   readonly store: Pick<Store, 'captures'>
   readonly keys: readonly VaultKey[]
   readonly folder: string
   readonly log: Pick<Log, 'fault'>
 }
 
-export interface CapturePlace {
+interface CapturePlace {
   readonly record: CaptureRecord
   readonly name: string
   readonly node: string

@@ -23,7 +23,7 @@ import {
 } from './record.ts'
 import { type ShownHeaders, secretsInRequest, shownOfReply, shownOfRequest } from './secrets.ts'
 
-export interface RecordingDeps {
+interface RecordingDeps {
   readonly clock: Clock
   /** Counts memory. False: there is no room for it. */
   readonly hold: (bytes: number) => boolean

@@ -41,7 +41,7 @@ export interface CaptureReply {
   readonly bytes: number
 }
 
-export interface RunningCapturesDeps {
+interface RunningCapturesDeps {
   readonly clock: Clock
   readonly send: (request: CapturedRequest, moved: readonly ArrayBuffer[]) => void
 }

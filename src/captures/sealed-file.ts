@@ -10,7 +10,7 @@ import { createReadStream } from 'node:fs'
 import { deriveKey, keyObject, type VaultKey } from '../credentials/vault-keys.ts'
 
 /** The part of a capture that a file has. */
-export interface SealedPart {
+interface SealedPart {
   readonly captureId: string
   readonly organizationId: string
   /** Name of the part. */
@@ -117,7 +117,7 @@ export class FileSeal {
 }
 
 /** A piece of the text of a file. */
-export type OpenedPiece =
+type OpenedPiece =
   | { readonly kind: 'text'; readonly bytes: Buffer }
   /** `isWhole` false: it grows still, or its process was killed. */
   | { readonly kind: 'end'; readonly isWhole: boolean }

@@ -3,11 +3,9 @@
  * key and without anything that could change the terminal.
  */
 import type { Readable } from 'node:stream'
-import { keyKind } from '../access/api-key.ts'
-import { type Config, loadConfig, processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
+import { type AskedPort, askedAddress, askedPort, messageOf, type PortKind } from './asked-port.ts'
 import { CommandError, type Given, type Option, UsageError } from './command.ts'
-import { configWords } from './outcome.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -46,12 +44,6 @@ export class GatewayFault extends CommandError {
   }
 }
 
-interface Asked {
-  /** With `/v1`. */
-  readonly url: string
-  readonly key: string
-}
-
 /** Time to connect, to the head of a reply, and between two parts of a body. */
 const CONNECT_MS = 10_000
 const SILENCE_MS = 60_000
@@ -63,65 +55,32 @@ const SECRET_MIN_CHARS = 8
 /** A gateway that asks for more does not mean it. */
 const RETRY_AFTER_MAX_S = 600
 
-/** Reads address and key from options, configuration or environment. @throws UsageError, ConfigError, CommandError */
-export function gatewayOf(given: Given): Asked {
-  const { url, key } = given
-  const config =
-    typeof url === 'string' && typeof key === 'string'
-      ? null
-      : loadConfig(configWords(given['config']), processEnvironment())
-  const asked = {
-    url: typeof url === 'string' ? checkedUrl(url) : urlOf(config),
-    key: typeof key === 'string' ? key : (config?.apiKey ?? ''),
-  }
-  if (asked.key === '') {
-    throw new UsageError(
-      'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
-    )
-  }
-  if (!/^[\x21-\x7e]+$/.test(asked.key)) throw new UsageError('--key: expects a key without spaces')
-  // It would be refused; so it need not leave this machine.
-  if (keyKind(asked.key) === 'management') throw managementKey()
-  return asked
-}
-
-/** The address alone, with `/v1`: of the option, or of the configuration. @throws UsageError, ConfigError */
-export function addressOf({ url, config }: Given): string {
-  return typeof url === 'string'
-    ? checkedUrl(url)
-    : urlOf(loadConfig(configWords(config), processEnvironment()))
-}
-
-function managementKey(): CommandError {
-  return new CommandError(
+const GATEWAY_PORT = {
+  part: 'listen',
+  defaultPort: 8080,
+  key: 'apiKey',
+  missing:
+    'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
+  otherKind:
     'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
-  )
+} as const satisfies PortKind
+
+/** Address, with `/v1`, and key of the gateway. @throws UsageError, ConfigError, CommandError */
+export function gatewayOf(given: Given): AskedPort {
+  const { url, key } = askedPort(given, GATEWAY_PORT)
+  return { url: versioned(url), key }
 }
 
-function checkedUrl(text: string): string {
-  const url = URL.parse(text)
-  const isPlain =
-    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
-  if (!isPlain || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError('--url: expects http:// or https://, a host, and no user or query')
-  }
-  const base = `${url.origin}${url.pathname.replace(/\/+$/, '')}`
-  return base.endsWith('/v1') ? base : `${base}/v1`
-}
+/** The address alone, with `/v1`. @throws UsageError, ConfigError */
+export const addressOf = (given: Given): string => versioned(askedAddress(given, GATEWAY_PORT))
 
-/** The address of a gateway of this configuration, as seen from its own machine. */
-function urlOf(config: Config | null): string {
-  const { host = '127.0.0.1', port = 8080 } = config?.listen ?? {}
-  if (port === 0) throw new UsageError('--url: is required, because listen.port is 0')
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}/v1`
-}
+const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
 
 export class GatewayClient {
   readonly url: string
   readonly #key: string
 
-  constructor({ url, key }: Asked) {
+  constructor({ url, key }: AskedPort) {
     this.url = url
     this.#key = key
   }
@@ -203,7 +162,7 @@ export class GatewayClient {
     const said = this.#quoted(message ?? 'no reason given')
     const wait = waitMs === null ? 'try again later' : `try again in ${Math.ceil(waitMs / 1000)} s`
     if (status === 400) return new UsageError(asOption(said))
-    if (status === 403 && /management key/i.test(said)) return managementKey()
+    if (status === 403 && /management key/i.test(said)) return new CommandError(GATEWAY_PORT.otherKind)
     const sentence = REFUSALS.get(status) ?? (status >= 500 ? FAILED : OTHER)
     const reason = `${status}, ${said}`
     return new GatewayFault(sentence(reason, wait), reason, status, waitMs)
@@ -251,14 +210,4 @@ async function textOf(body: Readable, maxBytes: number): Promise<string | null> 
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
-}
-
-/** The message of an error envelope; null: it is none. */
-function messageOf(text: string | null): string | null {
-  try {
-    const { error } = JSON.parse(text ?? '') as { error?: { message?: unknown } }
-    return typeof error?.message === 'string' ? error.message : null
-  } catch {
-    return null
-  }
 }

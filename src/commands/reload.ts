@@ -9,7 +9,7 @@ import type { Launched } from '../threads/launch.ts'
 import { checkStart, startFailure } from '../threads/start/start-failure.ts'
 import { startWarnings } from '../threads/start/start-warnings.ts'
 
-export interface ReloadDeps {
+interface ReloadDeps {
   readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate'>
   readonly config: Config
   /** The configuration file; null without one. */

@@ -10,7 +10,7 @@ import { SETTINGS } from './settings.ts'
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** A value and the name of its variable. */
-export interface FromEnvironment {
+interface FromEnvironment {
   readonly name: string
   readonly value: unknown
 }

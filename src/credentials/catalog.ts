@@ -18,7 +18,7 @@ import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../stor
 export type Credential = Omit<CredentialRecord, 'sealed'>
 
 /** The part of a request that the restrictions of credentials look at. */
-export interface Asker {
+interface Asker {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
   /** `user` of the request, compared exactly; null when it names none. */

@@ -42,7 +42,7 @@ export interface OpenedKeysOptions {
   readonly lookupMs?: number
 }
 
-export type OpenedKeysMetrics = Pick<
+type OpenedKeysMetrics = Pick<
   Metrics,
   | 'credentialEntries'
   | 'credentialBytes'

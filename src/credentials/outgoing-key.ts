@@ -35,7 +35,7 @@ export interface KeySchemes {
 }
 
 /** Part of an endpoint that decides how a key is used. */
-export type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
+type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
 
 /** Opens the keys of attempts. One per thread. */
 export class OutgoingKeys {

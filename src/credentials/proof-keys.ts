@@ -22,7 +22,7 @@ import { makeFolder, unwritable } from '../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 /** A public key as GET /proof-keys lists it. */
-export interface PublicProofKey {
+interface PublicProofKey {
   readonly kty: 'OKP'
   readonly crv: 'Ed25519'
   readonly x: string
@@ -49,7 +49,7 @@ export class ProofKeyError extends Error {
 const LOOK_MS = 5_000
 const FILE_MAX_BYTES = 64 * 1024
 
-export interface ProofKeysDeps {
+interface ProofKeysDeps {
   /** The file. */
   readonly path: string
   readonly clock: Clock

@@ -27,13 +27,13 @@ export interface RotationProgress {
   readonly total: number
 }
 
-export interface RotationResult {
+interface RotationResult {
   readonly rewrapped: number
   /** Ids of credentials that could not be rewrapped: they open with no key of the ring. */
   readonly failed: readonly string[]
 }
 
-export interface RotationOptions {
+interface RotationOptions {
   readonly onProgress?: (progress: RotationProgress) => void
   /** Rows read at a time. */
   readonly batchRows?: number
@@ -144,7 +144,7 @@ const INTERVAL_MS = 30_000
 
 export const OTHER_KEYS = 'other'
 
-export interface KeyUsageGaugeOptions {
+interface KeyUsageGaugeOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
   readonly vault: Pick<Vault, 'has'>
   /** Ids of the ring; a key without credentials counts 0. */

@@ -69,7 +69,7 @@ const DRAWN: ReadonlySet<string> = new Set([
 ])
 
 /** The image that an item holds, by its address or as media type and base64; null where it holds none. */
-export type DrawnImage = { readonly url: string } | { readonly mediaType: string; readonly base64: string }
+type DrawnImage = { readonly url: string } | { readonly mediaType: string; readonly base64: string }
 
 export function drawnImage(item: OutputItem): DrawnImage | null {
   if (!DRAWN.has(item.type)) return null

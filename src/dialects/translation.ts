@@ -2,11 +2,7 @@
  * Shared by all dialects: maps a body to a request, and paths in errors back to the client's own field names.
  * Pure. Hot path: one walk over the fields of a body.
  */
-import { GatewayError } from '../errors.ts'
-
-export function invalid(path: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${problem}`)
-}
+import { refuseField } from '../errors.ts'
 
 /** A field of another API, with what says the same in this one. */
 export type ForeignField = readonly [name: string, instead: string]
@@ -15,7 +11,7 @@ export type ForeignField = readonly [name: string, instead: string]
 export function refuseForeign(body: object, fields: readonly ForeignField[], api: string): void {
   const given = body as Readonly<Record<string, unknown>>
   for (const [name, instead] of fields) {
-    if (given[name] != null) throw invalid(name, `is not a field of ${api}: ${instead}`)
+    if (given[name] != null) throw refuseField(name, `is not a field of ${api}: ${instead}`)
   }
 }
 
@@ -32,7 +28,7 @@ export function fieldsBut(body: object, translated: ReadonlySet<string>): Record
 const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
 
 /** The client's place of a field of a request; null: the same name. `rest` follows the field and its index. */
-export type PathOf = (field: string, index: number | null, rest: string) => string | null
+type PathOf = (field: string, index: number | null, rest: string) => string | null
 
 /** The message with its path in the client's own names. */
 export function renamed(message: string, pathOf: PathOf): string {

@@ -35,19 +35,19 @@ export interface ExplainedAttempt extends ExplainedWay {
 }
 
 /** A candidate that was left out, and why, as `availability.excluded_by` names it. */
-export interface ExplainedExclusion extends ExplainedWay {
+interface ExplainedExclusion extends ExplainedWay {
   readonly by: string
 }
 
 /** A candidate whose turn came while it must not be asked. */
-export interface ExplainedPassedCandidate extends ExplainedWay {
+interface ExplainedPassedCandidate extends ExplainedWay {
   /** `rate_limited`: its provider has asked to wait; `breaker_open`: it failed again and again. */
   readonly state: 'rate_limited' | 'breaker_open'
   readonly wait_ms: number
 }
 
 /** A candidate that nobody came to. */
-export interface ExplainedLaterCandidate extends ExplainedWay {
+interface ExplainedLaterCandidate extends ExplainedWay {
   readonly breaker_open: boolean
 }
 
@@ -74,7 +74,7 @@ export interface ExplainedAction {
   readonly summary?: string
 }
 
-export interface ExplainedTool {
+interface ExplainedTool {
   readonly tool: string
   readonly start_ms: number
   readonly end_ms: number
@@ -83,7 +83,7 @@ export interface ExplainedTool {
   readonly cost: number
 }
 
-export interface ExplainedInnerCall {
+interface ExplainedInnerCall {
   /** Generation id. */
   readonly id: string
   readonly model: string | null

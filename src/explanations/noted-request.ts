@@ -18,7 +18,7 @@ import type {
 } from './explanation.ts'
 
 /** What is kept of an exchange until its explanation is made. */
-export type ExplainedExchange = Pick<
+type ExplainedExchange = Pick<
   Exchange,
   | 'strategy'
   | 'router'

@@ -42,7 +42,7 @@ interface Bucket {
   dropped: number
 }
 
-export interface ExplanationWriterDeps {
+interface ExplanationWriterDeps {
   readonly clock: Clock
   readonly send: (explanations: readonly NewExplanation[]) => void
   /** Called with each explanation that is kept, or is not. */

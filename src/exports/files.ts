@@ -10,7 +10,7 @@ export interface WaitingFile {
 }
 
 /** A file of the folder. */
-export interface ListedFile {
+interface ListedFile {
   readonly name: string
   readonly bytes: number
   /** Since it was written last. */

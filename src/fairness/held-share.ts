@@ -5,7 +5,7 @@
  */
 
 /** Bounds of one room, in its own unit. */
-export interface HeldShareLimits {
+interface HeldShareLimits {
   /** All keys together. */
   readonly total: number
   /** One key. */

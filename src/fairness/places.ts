@@ -4,7 +4,7 @@
  */
 import { type EndUserShare, FairQueue } from './fair-queue.ts'
 
-export interface PlacesOptions {
+interface PlacesOptions {
   readonly clock: { after(ms: number, act: () => void): { cancel(): void } }
   readonly places: number
   /** Places of one key. */

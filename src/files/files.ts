@@ -20,11 +20,11 @@ export { type FormPart, fieldText, type OpenBytes, partSource, readForm } from '
 export type ReadText = (fileId: string, source: TextSource, keyHash: string) => Promise<FileText>
 
 /** Bytes for another thread: in memory, or a part of an open file. */
-export type TextSource =
+type TextSource =
   | { readonly content: Uint8Array }
   | { readonly descriptor: number; readonly start: number; readonly bytes: number }
 
-export interface FilesDeps {
+interface FilesDeps {
   readonly store: Pick<Store, 'files'>
   readonly contents: FileContents
   readonly room: Pick<Config['tools']['files'], 'maxFileBytes' | 'maxFiles' | 'maxBytes'>

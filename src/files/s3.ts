@@ -13,7 +13,7 @@ import type { ProxyOf } from '../upstream/egress.ts'
 import { requestWithin, undici } from '../upstream/undici/undici.ts'
 import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
-export interface S3Settings {
+interface S3Settings {
   readonly bucket: string
   /** Without slashes at its ends; '' for none. */
   readonly prefix: string

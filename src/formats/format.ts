@@ -201,7 +201,7 @@ export interface TokenCounting {
 }
 
 /** Summaries of conversations that the providers of a format make themselves. */
-export interface CompactionFormat {
+interface CompactionFormat {
   /** True: where the setting says so. False: only where a row does. */
   readonly bySetting: boolean
   /**

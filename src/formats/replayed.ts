@@ -197,7 +197,7 @@ export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unkno
 }
 
 /** A call of a tool that the client runs, other than a function: its input becomes the arguments. */
-export interface ClientToolCall {
+interface ClientToolCall {
   readonly callId: string
   readonly name: string
   readonly input: Json

@@ -70,7 +70,7 @@ export function says(format: FormatName, special: Special, dialect: DialectName)
 }
 
 /** A special part of a request. */
-export interface SpecialPart {
+interface SpecialPart {
   readonly special: Special
   /** As the request has it, e.g. `input[2]`. */
   readonly path: string

@@ -63,7 +63,7 @@ const WORST_PER_TEXT = 2
 /** Usual time for each unit and place. */
 const USUAL_PER_PLACE = 0.002
 
-export type ScanPlace = 'inline' | 'offload'
+type ScanPlace = 'inline' | 'offload'
 
 interface PatternCost {
   /** Of the automaton; 0 for a literal and for V8. */

@@ -10,7 +10,7 @@ import { nativePattern } from './expressions/engine.ts'
 import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
 
 /** Places of the patterns of one list that were checked so far. */
-export interface ListedPlaces {
+interface ListedPlaces {
   positions: number
 }
 

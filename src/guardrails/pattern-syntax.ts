@@ -12,7 +12,7 @@ export const PATTERN_MAX_POSITIONS = 2_000
 const REPEAT_MAX = 1_000
 const GROUPS_MAX_DEPTH = 100
 
-export interface PatternFacts {
+interface PatternFacts {
   /** The reason why it may not run, worded to follow the name of its field; null: it may. */
   readonly problem: string | null
   /** The pattern itself if it has no syntax at all; only then may it be of any size. */

@@ -20,7 +20,7 @@ import {
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const
-export type PolicyScope = (typeof SCOPES)[number]
+type PolicyScope = (typeof SCOPES)[number]
 
 export const ZDR_GROUPS = ['anthropic', 'openai', 'google', 'xai', 'other'] as const
 export type ZdrGroup = (typeof ZDR_GROUPS)[number]
@@ -75,7 +75,7 @@ export interface PolicyRestrictions {
 }
 
 /** The guardrail that a rule comes from. */
-export interface SourceGuardrail {
+interface SourceGuardrail {
   readonly id: string
   readonly name: string
   readonly scope: PolicyScope

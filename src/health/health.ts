@@ -26,7 +26,7 @@ export type EndpointCondition = 'untried' | 'steady' | 'shaky' | 'failing' | 'pr
 /** By standing; 4 is told by its cause. */
 const CONDITIONS = ['steady', 'shaky', 'failing', 'probing', 'blocked'] as const
 
-export interface EndpointHealthOptions {
+interface EndpointHealthOptions {
   readonly clock: Clock
   /** Failures in 30 s that open a breaker; null: none opens, and no wait is kept. Default 5. */
   readonly breakerFailures?: number | null

@@ -10,20 +10,20 @@ import { type EndpointCondition, EndpointHealth } from './health.ts'
 import { type HealthNote, readNotes } from './notes.ts'
 
 /** Carries messages between instances. */
-export interface HealthCarrier {
+interface HealthCarrier {
   /** Rejects while nothing can be sent. */
   send(text: string): Promise<unknown>
   close(): Promise<void>
 }
 
-export interface SharedHealthOptions {
+interface SharedHealthOptions {
   readonly clock: Clock
   /** Opens the way to other instances. Default: there are none. */
   readonly open?: (onMessage: (text: string) => void) => HealthCarrier
 }
 
 /** The connection of one thread. */
-export interface HealthThread {
+interface HealthThread {
   /** Takes notes of the thread. */
   receive(notes: readonly HealthNote[]): void
   /** The thread has ended. */

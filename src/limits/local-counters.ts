@@ -6,7 +6,7 @@ import type { Clock, Timer } from '../clock.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { CounterEntry, Counters, Origin, Spending, Taking } from './counters.ts'
 
-export interface LocalCountersOptions {
+interface LocalCountersOptions {
   readonly clock: Clock
   readonly spending: Pick<Spending, 'spent'>
   /** Number of instances that share the limits. */

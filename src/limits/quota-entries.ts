@@ -12,13 +12,13 @@ import { periodEndMs, periodStart } from './periods.ts'
 import { microToNano, nanoToPico, picoToNano } from './spending.ts'
 
 /** A limit of money. */
-export type SpendingRule =
+type SpendingRule =
   | { readonly kind: 'limit'; readonly limit: SpendingLimit }
   | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
   | { readonly kind: 'credits' }
 
 /** A limit of requests or tokens in a minute. */
-export interface RateRule {
+interface RateRule {
   readonly kind: RateKind
 }
 

@@ -88,7 +88,7 @@ if own > 0 then redis.call('HSET', key, ARGV[1], whole(own)) else redis.call('HD
 redis.call('PEXPIRE', key, ARGV[5])
 return used + reserved + own`
 
-export interface RedisCountersOptions {
+interface RedisCountersOptions {
   readonly url: string
   /** Prefix of every Redis key. */
   readonly prefix: string

@@ -10,7 +10,7 @@ import { isPending, whenReady } from '../ready.ts'
 import type { CounterRoom, Counters } from './counters.ts'
 import { minuteEndMs, minuteEntry, rateError } from './quota-entries.ts'
 
-export interface RequestRateOptions {
+interface RequestRateOptions {
   readonly counters: Counters
   readonly clock: Clock
   /** For each key; null: no limit. */

@@ -10,7 +10,7 @@ import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
 import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
-export interface SharedCountersOptions {
+interface SharedCountersOptions {
   /** Null: counted in memory. */
   readonly redis: { readonly url: string; readonly prefix: string } | null
   /** Number of instances that share the limits. */

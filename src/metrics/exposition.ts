@@ -20,7 +20,7 @@ export interface MetricSample {
   readonly exemplar?: Exemplar
 }
 
-export interface MetricFamily {
+interface MetricFamily {
   readonly name: string
   readonly help: string
   /** `counter`, `gauge` or `histogram`. */

@@ -18,7 +18,7 @@ const CALL = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_m
 const FAILURES_MAX = 100
 
 /** One attempt at a provider that has ended. */
-export interface GenAiCall {
+interface GenAiCall {
   readonly operation: 'chat' | 'embeddings'
   /** Slug. */
   readonly provider: string
@@ -34,7 +34,7 @@ export interface GenAiCall {
   readonly perTokenSeconds: number | null
 }
 
-export interface GenAiOptions extends PairLabels {
+interface GenAiOptions extends PairLabels {
   readonly registry: Registry
   /** The name that the conventions have for a provider. */
   readonly nameOf: (slug: string) => string

@@ -143,7 +143,7 @@ export interface ModelSeries {
 }
 
 /** The series of one provider. */
-export interface ProviderSeries {
+interface ProviderSeries {
   /** Its slug, or the common label of providers without series of their own. */
   readonly label: string
   /** Attempts that it answered. */
@@ -159,7 +159,7 @@ export interface ProviderSeries {
 }
 
 /** The series of the stages, with a buffer for the times of one exchange. */
-export interface StageSeries {
+interface StageSeries {
   /** In the order of `STAGES`. */
   readonly durations: readonly Distribution[]
   readonly spentMs: Float64Array
@@ -220,7 +220,7 @@ export function observeStages(
 }
 
 /** A kept trace, as far as its times are known here. */
-export interface TimedTrace {
+interface TimedTrace {
   readonly traceId: string
   readonly exchanges: Iterable<{
     readonly attempts: Iterable<{

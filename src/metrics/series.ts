@@ -8,7 +8,7 @@ import type { Exemplar } from './exposition.ts'
 
 type Labels<Label extends string> = Readonly<Record<Label, string>>
 
-export interface FamilyOptions<Label extends string> {
+interface FamilyOptions<Label extends string> {
   readonly name: string
   readonly help: string
   /** More than three only off the hot path. Without labels there is one series, which is reported from the start. */
@@ -220,7 +220,7 @@ export class Distribution implements Series {
   }
 }
 
-export interface HistogramOptions<Label extends string> extends FamilyOptions<Label> {
+interface HistogramOptions<Label extends string> extends FamilyOptions<Label> {
   /** Ascending upper bounds; a last bucket without a bound is added. */
   readonly buckets: readonly number[]
 }

@@ -31,7 +31,7 @@ export const SPEED_METRICS = {
 } as const satisfies Readonly<Record<string, Declaration>>
 
 /** The series of one model at one provider. */
-export interface SpeedSeries {
+interface SpeedSeries {
   /** Seconds. */
   readonly firstToken: Distribution
   /** Seconds for each token. */

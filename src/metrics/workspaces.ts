@@ -15,7 +15,7 @@ const PICOS_PER_USD = 1e12
 const NONE = 'none'
 
 /** A usage record, as far as it is counted. */
-export interface CountedRecord {
+interface CountedRecord {
   readonly workspaceId: string | null
   /** Absent: it is a request of a client. */
   readonly parent?: string | null | undefined

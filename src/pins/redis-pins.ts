@@ -16,7 +16,7 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ARGV[1]`
 const CLAIM_SHA = createHash('sha1').update(CLAIM).digest('hex')
 
-export interface RedisPinsOptions {
+interface RedisPinsOptions {
   readonly url: string
   /** Begins every Redis key. */
   readonly prefix: string

@@ -3,9 +3,9 @@
  * output of the model: no tool results, nothing of the conversation; reasoning only if it is judged too.
  */
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import { itemsOf, type ResponsesRequest } from '../protocol/request.ts'
 
-export interface JudgedCall {
+interface JudgedCall {
   readonly name: string
   readonly arguments: string
   readonly namespace?: string
@@ -238,7 +238,7 @@ export function instruct(request: ResponsesRequest, rules: readonly string[]): R
   return { ...request, input: [...items.slice(0, at), message, ...items.slice(at)] }
 }
 
-export interface Evaluated extends Extract {
+interface Evaluated extends Extract {
   /** True if providers must not use the message for training. */
   readonly isPrivate: boolean
 }
@@ -302,8 +302,4 @@ The message was:
 ${JSON.stringify(said)}
 Write it again so that it follows every rule. Answer with the new message alone.`
   return { ...request, input: [...itemsOf(request), { type: 'message', role: 'user', content: text }] }
-}
-
-function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
-  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
 }

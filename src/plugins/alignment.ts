@@ -22,7 +22,7 @@ import {
 } from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
 
-export interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
+interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
   readonly config: Pick<Config, 'alignment'>
   readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>

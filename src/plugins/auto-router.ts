@@ -23,7 +23,7 @@ import {
 } from './routers/pool.ts'
 import type { TaskType } from './routers/task-types.ts'
 
-export type AutoRouterDeps = ClassifierDeps & PoolDeps
+type AutoRouterDeps = ClassifierDeps & PoolDeps
 type AutoId = 'auto-router' | 'auto-beta-router'
 type AutoSettings =
   | Extract<PluginSettings, { id: 'auto-router' }>

@@ -14,7 +14,7 @@ import { readObject } from './routers/classifier.ts'
 import { userWords } from './routers/conversation.ts'
 import { noModels, type PoolDeps, poolOf } from './routers/pool.ts'
 
-export interface BodyBuilderDeps extends PoolDeps {
+interface BodyBuilderDeps extends PoolDeps {
   readonly config: Pick<Config, 'routers'>
 }
 

@@ -7,12 +7,12 @@ import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../exchange/exchange.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../protocol/limits.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
+import { itemsOf, type ResponsesRequest } from '../protocol/request.ts'
 import { isShownTool } from '../protocol/tools.ts'
 import { compressContext } from '../tasks/compress-context.ts'
 import type { ActivePlugin, Fitting, ModelFacts, Plugin, PluginDeps } from './plugin.ts'
 
-export interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf' | 'truncates'> {
+interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf' | 'truncates'> {
   readonly modelFacts: Pick<ModelFacts, 'hasSmallContext'>
 }
 
@@ -210,10 +210,6 @@ function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
 function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
   const wanted = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
   return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
-}
-
-function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
-  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
 }
 
 /** Characters of a string prompt, which has become one item. */

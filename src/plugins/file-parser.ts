@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS } from '../errors.ts'
+import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS, refuseField } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -84,12 +84,12 @@ class ActiveFileParser implements ActivePlugin {
   async #admitOcr(exchange: Exchange): Promise<void> {
     const { caller, request } = exchange
     const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
-    if (this.#deps.ocr === null) throw unreadable(field, 'mistral-ocr is not configured')
+    if (this.#deps.ocr === null) throw refuseField(field, 'mistral-ocr is not configured')
     if (staysHere(exchange))
-      throw unreadable(field, 'mistral-ocr: the data of this request must not go to another provider')
+      throw refuseField(field, 'mistral-ocr: the data of this request must not go to another provider')
     const rule = await this.#deps.policyAgainst(caller, 'ocr')
     if (rule !== null) {
-      throw unreadable(
+      throw refuseField(
         field,
         `mistral-ocr: a guardrail on this API key does not allow its provider (${rule})`,
       )
@@ -110,7 +110,7 @@ class ActiveFileParser implements ActivePlugin {
     for (const document of documents) {
       const content = await reader.read(document, engine)
       for (const text of textsOf(content)) chars += text.length
-      if (chars > TEXT_MAX_CHARS) throw unreadable(document.path, 'the documents contain too much text')
+      if (chars > TEXT_MAX_CHARS) throw refuseField(document.path, 'the documents contain too much text')
       contents.set(document.source.text, content)
     }
     exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
@@ -158,7 +158,7 @@ function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
 }
 
-export interface FileReaderDeps {
+interface FileReaderDeps {
   readonly config: { readonly files: Pick<PluginDeps['config']['files'], 'pdf'> }
   readonly tasks: Pick<GatewayTasks, 'run'>
   /** Null: links are disabled. */
@@ -167,7 +167,7 @@ export interface FileReaderDeps {
   readonly ocr: Ocr | null
 }
 
-export type ReadingEngine = 'pdf-text' | 'mistral-ocr'
+type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
 /** For all links of a request together; one document may have as much. */
 const LINKED_MAX_BYTES = 50 * 1024 * 1024
@@ -212,7 +212,7 @@ class FileReader {
   async #read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     const { part, path, source } = document
     if (source.kind === 'id')
-      throw unreadable(path, 'stored files are not supported; send file_data or file_url')
+      throw refuseField(path, 'stored files are not supported; send file_data or file_url')
     const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
     const hash = createHash('sha256').update(bytes).digest('hex')
     const before = this.#known.get(hash)
@@ -221,7 +221,7 @@ class FileReader {
       engine === 'pdf-text' ? await this.#parse(bytes, path) : await this.#recognize(bytes, path)
     if (!content.some(({ type }) => type === 'text')) {
       const hint = engine === 'pdf-text' ? '; it may be a scan, which the engine mistral-ocr can read' : ''
-      throw unreadable(path, `the document contains no text${hint}`)
+      throw refuseField(path, `the document contains no text${hint}`)
     }
     this.#known.set(hash, content)
     this.#exchange.pipeline.push({
@@ -237,7 +237,7 @@ class FileReader {
 
   async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {
     const { fetchPage } = this.#deps
-    if (fetchPage === null) throw unreadable(path, 'links are disabled; send file_data')
+    if (fetchPage === null) throw refuseField(path, 'links are disabled; send file_data')
     try {
       const { bytes } = await fetchPage(source.text, {
         types: PDF_TYPES,
@@ -246,12 +246,12 @@ class FileReader {
       })
       this.#linkedBytes += bytes.byteLength
       if (this.#linkedBytes > LINKED_MAX_BYTES)
-        throw unreadable(path, 'the linked documents are too large together')
+        throw refuseField(path, 'the linked documents are too large together')
       return bytes
     } catch (thrown) {
       if (!(thrown instanceof PageError)) throw thrown
       if (thrown.fault === 'busy') throw busy(thrown)
-      throw unreadable(path, thrown.message)
+      throw refuseField(path, thrown.message)
     }
   }
 
@@ -274,17 +274,17 @@ class FileReader {
       if (!(thrown instanceof TaskError)) throw thrown
       if (thrown.keyFull) throw keyBusy(thrown)
       if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
-      if (thrown.outcome === 'timeout') throw unreadable(path, 'the document takes too long to read')
+      if (thrown.outcome === 'timeout') throw refuseField(path, 'the document takes too long to read')
       const known = thrown.failure !== null && thrown.failure.code !== 'internal'
-      throw unreadable(path, known ? thrown.message : 'the document cannot be read')
+      throw refuseField(path, known ? thrown.message : 'the document cannot be read')
     }
   }
 
   async #recognize(bytes: Uint8Array, path: string) {
     const { ocr } = this.#deps
     if (ocr === null) throw new GatewayError('internal', INTERNAL_MESSAGE)
-    if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw unreadable(path, 'the document is larger than 50 MiB')
-    if (!looksLikePdf(bytes)) throw unreadable(path, 'the document is not a PDF')
+    if (bytes.byteLength > DOCUMENT_MAX_BYTES) throw refuseField(path, 'the document is larger than 50 MiB')
+    if (!looksLikePdf(bytes)) throw refuseField(path, 'the document is not a PDF')
     try {
       const pages = await ocr(pdfDataUrl(bytes), abortSignalOf(this.#exchange.signal))
       // Counting the pages before would take as long as reading them.
@@ -297,7 +297,7 @@ class FileReader {
       return { pages: pages.length, content }
     } catch (thrown) {
       if (thrown instanceof GatewayError && thrown.code === 'invalid_request')
-        throw unreadable(path, thrown.message)
+        throw refuseField(path, thrown.message)
       throw thrown
     }
   }
@@ -317,10 +317,6 @@ function once<Value>(
 
 function textContent(text: string): ReadContent[number] {
   return { type: 'text', text }
-}
-
-function unreadable(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
 }
 
 /** The caller's own documents: others are served, and a document is given up after some seconds. */

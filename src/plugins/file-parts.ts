@@ -13,7 +13,7 @@ export interface FilePart {
 }
 
 /** The place of the bytes of a document: a data URL, a link, or the id of a file stored elsewhere. */
-export interface FileSource {
+interface FileSource {
   readonly kind: 'data' | 'link' | 'id'
   readonly field: 'file_data' | 'file_url' | 'file_id'
   readonly text: string

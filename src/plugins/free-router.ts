@@ -4,7 +4,7 @@ import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, BuiltInRouter, PluginDeps, RoutableModel } from './plugin.ts'
 import { CHOSEN_MAX, chosenNames, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
 
-export type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>
+type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>
 
 export function createFreeRouter(deps: FreeRouterDeps): BuiltInRouter {
   return {

@@ -8,7 +8,7 @@ import type { PluginSettings } from '../protocol/plugins.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
 
-export type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
+type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
 
 type Settings = Extract<PluginSettings, { id: 'fusion' }>
 type Preset = NonNullable<Settings['preset']>

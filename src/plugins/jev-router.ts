@@ -2,6 +2,7 @@
  * Jev router: `typesafe/jev-router` chooses by the difficulty of the task, within a cost tier. Its lists narrow the
  * choice: what they exclude is never chosen.
  */
+import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { toUsd } from '../money.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
@@ -19,7 +20,6 @@ import {
   noModels,
   type PoolDeps,
   poolOf,
-  refused,
   stayWith,
 } from './routers/pool.ts'
 import { LEVELS, type Level } from './routers/rankings.ts'
@@ -148,14 +148,15 @@ class ActiveJevRouter implements ActivePlugin {
 const TOLD_MAX = 32
 
 function checkCombined({ dataRegion, prompt }: Exchange): void {
-  if (dataRegion !== null) throw refused('model', `${SLUG} is served on the global host only`)
+  if (dataRegion !== null) throw refuseField('model', `${SLUG} is served on the global host only`)
   if (prompt.reasoning?.max_tokens != null) {
-    throw refused(
+    throw refuseField(
       'reasoning.max_tokens',
       `${SLUG} takes reasoning.effort, as a hint, and no number of tokens`,
     )
   }
-  if (prompt.reasoning?.mode === 'pro') throw refused('reasoning.mode', `${SLUG} does not take the mode pro`)
+  if (prompt.reasoning?.mode === 'pro')
+    throw refuseField('reasoning.mode', `${SLUG} does not take the mode pro`)
 }
 
 /** A prompt with tools is a task of an agent, unless it is about code. */

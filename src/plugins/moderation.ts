@@ -10,7 +10,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { answerText } from './answer-text.ts'
 import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
 
-export interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
+interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
   readonly config: Pick<Config, 'moderation'>
 }
 
@@ -116,7 +116,7 @@ function elide(text: string): string {
   return `${head}...${tail}`
 }
 
-export interface Moderated {
+interface Moderated {
   readonly flagged: boolean
   readonly categories: readonly string[]
 }

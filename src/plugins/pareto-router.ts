@@ -7,6 +7,7 @@ import { UNITS_PER_USD } from '../money.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
+import { compare } from './routers/bands.ts'
 import { chosenNames, noModels, type PoolDeps, poolOf, stayWith } from './routers/pool.ts'
 import type { Level } from './routers/rankings.ts'
 
@@ -40,7 +41,7 @@ export function createParetoRouter(deps: PluginDeps): Plugin<'pareto-router'> {
 }
 
 /** A model with what the choice is about. */
-export interface ScoredModel {
+interface ScoredModel {
   readonly id: string
   readonly score: number
   /** USD for a million tokens; infinite: not known. */
@@ -150,9 +151,4 @@ export function underPrice(models: readonly ScoredModel[], maxPrice: number): re
     cheapest = Math.min(cheapest, model.price)
   }
   return [...frontier, ...others].map(({ id }) => id)
-}
-
-/** Equal infinities are equal. */
-function compare(a: number, b: number): number {
-  return a === b ? 0 : a < b ? -1 : 1
 }

@@ -20,7 +20,7 @@ import type { Ocr } from '../upstream/ocr.ts'
 import type { FetchPage } from '../upstream/pages/fetch-page.ts'
 import type { Rankings } from './routers/rankings.ts'
 
-export type PluginId = PluginSettings['id']
+type PluginId = PluginSettings['id']
 
 /** A model that may serve a request, with what routers compare. */
 export interface RoutableModel {
@@ -55,7 +55,7 @@ export interface RoutableModels {
 }
 
 /** The model that a router chose last, for each conversation. */
-export interface LastModels {
+interface LastModels {
   /** Null: there is none, or the request begins a conversation. */
   of(exchange: Exchange, router: string): string | null | Promise<string | null>
   /** Keeps the model of the conversation for so long after its last use. */
@@ -85,7 +85,7 @@ export type PolicyLookup = (
 ) => string | null | Promise<string | null>
 
 /** What one search of the web has found. */
-export interface WebFindings {
+interface WebFindings {
   /** JSON for the model. */
   readonly text: string
   readonly results: readonly Citable[]

@@ -2,13 +2,14 @@
  * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model for each turn, from the verdict of a
  * judge model and from tool results. Its candidates are the `models` of the request.
  */
+import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
 import { isToolTurn, recentResults } from './routers/conversation.ts'
 import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
-import { chosenNames, IDLE_MS, noModels, type PoolDeps, refused } from './routers/pool.ts'
+import { chosenNames, IDLE_MS, noModels, type PoolDeps } from './routers/pool.ts'
 import { type ModelRole, sideOf } from './routers/stage-signals.ts'
 
 const SLUG = 'nvidia/switchyard'
@@ -16,7 +17,7 @@ const CANDIDATES_MAX = 3
 
 type Algorithm = NonNullable<Extract<PluginSettings, { id: 'switchyard-router' }>['algorithm']>
 
-export type SwitchyardDeps = JudgeDeps & PoolDeps & Pick<PluginDeps, 'draw'>
+type SwitchyardDeps = JudgeDeps & PoolDeps & Pick<PluginDeps, 'draw'>
 
 export function createSwitchyardRouter(deps: PluginDeps): Plugin<'switchyard-router'> {
   return {
@@ -58,7 +59,7 @@ class ActiveSwitchyard implements ActivePlugin {
     const { clock } = this.#deps
     const beganMs = clock.monotonicMs()
     exchange.strategy = 'auto'
-    if (exchange.dataRegion !== null) throw refused('model', `${SLUG} is served on the global host only`)
+    if (exchange.dataRegion !== null) throw refuseField('model', `${SLUG} is served on the global host only`)
     const tiers = tiersOf(await this.#candidates(exchange))
     const { ids, strategy, judged } = await this.#choice(exchange, tiers)
     const names = chosenNames(ids, this.#variants)
@@ -91,20 +92,21 @@ class ActiveSwitchyard implements ActivePlugin {
       return pool.slice(0, 2)
     }
     if (asked.length > CANDIDATES_MAX) {
-      throw refused('models', `${SLUG} chooses among 1 to ${CANDIDATES_MAX} models`)
+      throw refuseField('models', `${SLUG} chooses among 1 to ${CANDIDATES_MAX} models`)
     }
     for (const [at, name] of asked.entries()) {
       const kind = models.kindOf(name)
-      if (kind === null) throw refused(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
+      if (kind === null)
+        throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
-        throw refused(`models[${at}]`, `${SLUG} takes ids of models, no aliases, variants or routers`)
+        throw refuseField(`models[${at}]`, `${SLUG} takes ids of models, no aliases, variants or routers`)
       }
     }
     const found = await models.of(exchange, asked, this.#variants)
     const usable = new Set(found.map(({ id }) => id))
     const missing = asked.findIndex(name => !usable.has(name))
     if (missing !== -1) {
-      throw refused(`models[${missing}]`, 'no endpoint of this model may serve the request')
+      throw refuseField(`models[${missing}]`, 'no endpoint of this model may serve the request')
     }
     return found
   }

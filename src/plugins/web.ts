@@ -12,7 +12,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { ActivePlugin, Plugin, PluginDeps, PluginReport } from './plugin.ts'
 
-export type WebDeps = Pick<PluginDeps, 'webSearcher' | 'clock'>
+type WebDeps = Pick<PluginDeps, 'webSearcher' | 'clock'>
 
 type Settings = Extract<PluginSettings, { id: 'web' }>
 

@@ -4,7 +4,7 @@
  */
 import type { DialectName } from './request.ts'
 
-export interface DialectAbilities {
+interface DialectAbilities {
   /** It asks for embeddings. False: for text. */
   readonly embeds: boolean
   /** Its streams can be read on after their connection is lost. */

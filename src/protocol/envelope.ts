@@ -5,7 +5,7 @@
 import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { GatewayMetadata, ResponseUsage } from './response.ts'
 
-export interface ErrorBody {
+interface ErrorBody {
   /** Equal to the HTTP status. */
   code: number
   message: string
@@ -16,7 +16,7 @@ export interface ErrorBody {
   availability?: unknown
 }
 
-export interface ErrorEnvelope {
+interface ErrorEnvelope {
   /** Generation id; only beside `usage`. */
   id?: string
   error: ErrorBody

@@ -77,7 +77,7 @@ interface OfSummary extends OfItem {
 }
 
 /** Events that carry the whole response; the last three are terminal. */
-export interface ResponseStateEvent extends Numbered {
+interface ResponseStateEvent extends Numbered {
   type:
     | 'response.created'
     | 'response.in_progress'
@@ -88,7 +88,7 @@ export interface ResponseStateEvent extends Numbered {
 }
 
 /** Flat, as the public stream has it. */
-export interface ErrorEvent extends Numbered {
+interface ErrorEvent extends Numbered {
   type: 'error'
   code: string | null
   message: string
@@ -96,18 +96,18 @@ export interface ErrorEvent extends Numbered {
 }
 
 /** Bodies for providers and times of attempts come before everything else; later times before the last event. */
-export interface DebugEvent extends Numbered {
+interface DebugEvent extends Numbered {
   type: 'response.debug'
   debug: DebugFacts
 }
 
-export interface OutputItemEvent extends Numbered {
+interface OutputItemEvent extends Numbered {
   type: 'response.output_item.added' | 'response.output_item.done'
   output_index: number
   item: OutputItem
 }
 
-export interface ContentPartEvent extends OfPart {
+interface ContentPartEvent extends OfPart {
   type: 'response.content_part.added' | 'response.content_part.done'
   part: OutputPart
 }
@@ -122,7 +122,7 @@ export interface OutputTextDeltaEvent extends OfPart {
   cut?: true
 }
 
-export interface OutputTextDoneEvent extends OfPart {
+interface OutputTextDoneEvent extends OfPart {
   type: 'response.output_text.done'
   text: string
   logprobs: Logprob[]
@@ -134,64 +134,64 @@ export interface AnnotationAddedEvent extends OfPart {
   annotation: Annotation
 }
 
-export interface RefusalDeltaEvent extends OfPart {
+interface RefusalDeltaEvent extends OfPart {
   type: 'response.refusal.delta'
   delta: string
 }
 
-export interface RefusalDoneEvent extends OfPart {
+interface RefusalDoneEvent extends OfPart {
   type: 'response.refusal.done'
   refusal: string
 }
 
-export interface ReasoningTextDeltaEvent extends OfPart {
+interface ReasoningTextDeltaEvent extends OfPart {
   type: 'response.reasoning_text.delta'
   delta: string
 }
 
-export interface ReasoningTextDoneEvent extends OfPart {
+interface ReasoningTextDoneEvent extends OfPart {
   type: 'response.reasoning_text.done'
   text: string
 }
 
-export interface SummaryPartEvent extends OfSummary {
+interface SummaryPartEvent extends OfSummary {
   type: 'response.reasoning_summary_part.added' | 'response.reasoning_summary_part.done'
   part: SummaryTextPart
 }
 
-export interface SummaryTextDeltaEvent extends OfSummary {
+interface SummaryTextDeltaEvent extends OfSummary {
   type: 'response.reasoning_summary_text.delta'
   delta: string
 }
 
-export interface SummaryTextDoneEvent extends OfSummary {
+interface SummaryTextDoneEvent extends OfSummary {
   type: 'response.reasoning_summary_text.done'
   text: string
 }
 
-export interface FunctionArgumentsDeltaEvent extends OfItem {
+interface FunctionArgumentsDeltaEvent extends OfItem {
   type: 'response.function_call_arguments.delta'
   delta: string
 }
 
-export interface FunctionArgumentsDoneEvent extends OfItem {
+interface FunctionArgumentsDoneEvent extends OfItem {
   type: 'response.function_call_arguments.done'
   name: string
   arguments: string
 }
 
-export interface CustomInputDeltaEvent extends OfItem {
+interface CustomInputDeltaEvent extends OfItem {
   type: 'response.custom_tool_call_input.delta'
   delta: string
 }
 
-export interface CustomInputDoneEvent extends OfItem {
+interface CustomInputDoneEvent extends OfItem {
   type: 'response.custom_tool_call_input.done'
   input: string
 }
 
 /** A progress event without fields of its own. */
-export interface HostedProgressEvent extends OfItem {
+interface HostedProgressEvent extends OfItem {
   type:
     | 'response.web_search_call.in_progress'
     | 'response.web_search_call.searching'
@@ -206,57 +206,57 @@ export interface HostedProgressEvent extends OfItem {
     | 'response.fusion_call.completed'
 }
 
-export interface CodeDeltaEvent extends OfItem {
+interface CodeDeltaEvent extends OfItem {
   type: 'response.code_interpreter_call_code.delta'
   delta: string
 }
 
-export interface CodeDoneEvent extends OfItem {
+interface CodeDoneEvent extends OfItem {
   type: 'response.code_interpreter_call_code.done'
   code: string
 }
 
-export interface PartialImageEvent extends OfItem {
+interface PartialImageEvent extends OfItem {
   type: 'response.image_generation_call.partial_image'
   partial_image_b64: string
   partial_image_index: number
 }
 
-export interface PatchDiffDeltaEvent extends OfItem {
+interface PatchDiffDeltaEvent extends OfItem {
   type: 'response.apply_patch_call_operation_diff.delta'
   delta: string
 }
 
-export interface PatchDiffDoneEvent extends OfItem {
+interface PatchDiffDoneEvent extends OfItem {
   type: 'response.apply_patch_call_operation_diff.done'
   diff: string
 }
 
-export interface PanelAddedEvent extends OfItem {
+interface PanelAddedEvent extends OfItem {
   type: 'response.fusion_call.panel.added'
   model: string
 }
 
-export interface PanelDeltaEvent extends OfItem {
+interface PanelDeltaEvent extends OfItem {
   type: 'response.fusion_call.panel.delta' | 'response.fusion_call.panel.reasoning.delta'
   model: string
   delta: string
 }
 
-export interface PanelCompletedEvent extends OfItem {
+interface PanelCompletedEvent extends OfItem {
   type: 'response.fusion_call.panel.completed'
   model: string
   content: string
 }
 
-export interface PanelFailedEvent extends OfItem {
+interface PanelFailedEvent extends OfItem {
   type: 'response.fusion_call.panel.failed'
   model: string
   error: string
   status_code?: number
 }
 
-export interface AnalysisStartedEvent extends OfItem {
+interface AnalysisStartedEvent extends OfItem {
   type: 'response.fusion_call.analysis.in_progress'
   analyst_model: string
   /** Older name of `analyst_model`, same value. */
@@ -272,7 +272,7 @@ export interface FusionAnalysis {
   blind_spots: string[]
 }
 
-export interface AnalysisCompletedEvent extends OfItem {
+interface AnalysisCompletedEvent extends OfItem {
   type: 'response.fusion_call.analysis.completed'
   analysis: FusionAnalysis
 }

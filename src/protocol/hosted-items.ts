@@ -286,7 +286,7 @@ type Name = keyof typeof FIELDS
 type Spelling = `gateway:${Name}` | `openrouter:${Name}`
 
 /** An item of a tool that the gateway ran. The schema checks its fields, but only its own tool reads them. */
-export interface GatewayToolItem {
+interface GatewayToolItem {
   type: Spelling
   id?: string | null
   status?: string | null

@@ -276,7 +276,7 @@ export type InputItem = Static<typeof InputItem>
 
 // Output items, as the gateway produces them
 
-export type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
+type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
 
 export interface MessageItem {
   type: 'message'
@@ -354,3 +354,11 @@ export interface HostedItem {
 
 /** An element of `output`. Discriminated by `type`. */
 export type OutputItem = MessageItem | ReasoningItem | FunctionCallItem | CustomToolCallItem | HostedItem
+
+/** The text of all refusals; empty: there are none. */
+export function refusalIn(output: readonly OutputItem[]): string {
+  return output
+    .filter(item => item.type === 'message')
+    .flatMap(item => (item as MessageItem).content.map(part => (part.type === 'refusal' ? part.refusal : '')))
+    .join('')
+}

@@ -40,7 +40,7 @@ export interface SealedBy {
 }
 
 /** A signed thought. */
-export interface SignedThought {
+interface SignedThought {
   readonly format: string
   readonly signature: string
   readonly text: string

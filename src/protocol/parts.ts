@@ -192,20 +192,20 @@ export interface UrlCitationAnnotation {
 /** A result of a search that a text may cite. */
 export type Citable = Omit<UrlCitationAnnotation, 'start_index' | 'end_index'>
 
-export interface FileCitationAnnotation {
+interface FileCitationAnnotation {
   type: 'file_citation'
   file_id: string
   filename: string
   index: number
 }
 
-export interface FilePathAnnotation {
+interface FilePathAnnotation {
   type: 'file_path'
   file_id: string
   index: number
 }
 
-export interface ContainerFileCitationAnnotation {
+interface ContainerFileCitationAnnotation {
   type: 'container_file_citation'
   container_id: string
   file_id: string
@@ -227,7 +227,7 @@ export type Annotation =
   | ContainerFileCitationAnnotation
   | ParsedFileAnnotation
 
-export interface TopLogprob {
+interface TopLogprob {
   token?: string
   logprob?: number
   bytes?: number[] | null

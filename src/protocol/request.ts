@@ -255,3 +255,8 @@ export const ResponsesRequest = Type.Object({
   ...sampling,
 })
 export interface ResponsesRequest extends Static<typeof ResponsesRequest> {}
+
+/** The input as items: a text is a message of the user. */
+export function itemsOf({ input }: Pick<ResponsesRequest, 'input'>): readonly InputItem[] {
+  return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
+}

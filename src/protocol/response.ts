@@ -6,7 +6,7 @@ import type { InputItem, OutputItem } from './items.ts'
 import type { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'
 import type { Tool, ToolChoice } from './tools.ts'
 
-export type ResponseStatus = 'completed' | 'incomplete' | 'in_progress' | 'failed' | 'cancelled' | 'queued'
+type ResponseStatus = 'completed' | 'incomplete' | 'in_progress' | 'failed' | 'cancelled' | 'queued'
 
 /**
  * Codes of `response.error`: OpenAI's closed list, and the code by which its clients know a prompt that is too long.
@@ -37,13 +37,13 @@ export type ResponseErrorCode =
   | 'misalignment_policy_violation'
   | 'data_residency_mismatch'
 
-export interface ResponseError {
+interface ResponseError {
   code: ResponseErrorCode
   message: string
   metadata?: Readonly<Record<string, unknown>>
 }
 
-export interface IncompleteDetails {
+interface IncompleteDetails {
   reason: 'max_output_tokens' | 'content_filter'
 }
 
@@ -55,7 +55,7 @@ export interface ServerToolUse {
 }
 
 /** All in USD. */
-export interface CostDetails {
+interface CostDetails {
   upstream_inference_cost?: number | null
   upstream_inference_input_cost: number
   upstream_inference_output_cost: number
@@ -83,7 +83,7 @@ export interface ResponseUsage {
 }
 
 /** Fields of `reasoning` that the response repeats. */
-export interface ReasoningEcho {
+interface ReasoningEcho {
   effort: string | null
   summary: string | null
   context?: string | null
@@ -154,14 +154,14 @@ export interface ResponseResource {
   prompt_usage?: Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
 }
 
-export interface MetadataEndpoint {
+interface MetadataEndpoint {
   model: string
   /** Display name. */
   provider: string
   selected: boolean
 }
 
-export interface MetadataAttempt {
+interface MetadataAttempt {
   provider: string
   model: string
   /** HTTP status of the provider, null when none arrived. */

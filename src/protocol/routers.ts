@@ -17,7 +17,7 @@ const ROUTER_NAMES = [
 ] as const
 export type RouterName = (typeof ROUTER_NAMES)[number]
 
-export interface RouterSlug {
+interface RouterSlug {
   readonly name: RouterName
   /** Variants with their colons, such as `:nitro`; empty: none. */
   readonly variants: string

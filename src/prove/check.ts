@@ -5,7 +5,7 @@ import type { Asked, Tester } from './tester.ts'
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
 
 /** What a check may need beside an address and a key. */
-export type CheckNeed = 'provider' | 'restart'
+type CheckNeed = 'provider' | 'restart'
 
 /** One row of the tables in `checks/`. */
 export interface Check {

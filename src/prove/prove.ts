@@ -43,7 +43,7 @@ export interface ProveOptions {
 
 export { FaultProvider, ProveFault, RationSpent }
 
-export interface ProveListener {
+interface ProveListener {
   /** Before the first check. */
   begins(plan: ProvePlan): void
   /** After each check. @param share of all checks, 0 to 1 */

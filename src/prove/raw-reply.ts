@@ -6,7 +6,7 @@ const HEAD_MAX_BYTES = 64 * 1024
 const PARTS_MAX = 10_000
 
 /** How a body ended: as announced, by a connection that was closed or reset, by silence, or because we left. */
-export type BodyEnd = 'whole' | 'cut' | 'reset' | 'silent' | 'too large' | 'left'
+type BodyEnd = 'whole' | 'cut' | 'reset' | 'silent' | 'too large' | 'left'
 
 export interface SeenReply {
   readonly status: number

@@ -14,7 +14,7 @@ import type { Header } from './secrets.ts'
 import { objectOf, readStream, type SeenStream } from './sse.ts'
 
 /** Who is proved, and how it is asked. */
-export interface ProveTarget {
+interface ProveTarget {
   /** Without a slash at its end. */
   readonly url: string
   readonly key: string
@@ -86,7 +86,7 @@ const SAMPLES = {
   'called-stream': { calls: true, stream: true },
 } as const satisfies Readonly<Record<string, AskOptions>>
 
-export type SampleName = keyof typeof SAMPLES
+type SampleName = keyof typeof SAMPLES
 export const SAMPLE_COUNT = Object.keys(SAMPLES).length
 
 /** Replies by the names of their questions: each is asked once, whoever wants it. */

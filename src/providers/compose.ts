@@ -17,7 +17,7 @@ export interface KnownModels {
 
 export const NOTHING_KNOWN: KnownModels = { imported: [], discovered: new Map() }
 
-export interface ComposeDeps {
+interface ComposeDeps {
   /** Rows of the configuration: models and wildcards. */
   readonly rows: readonly ModelRow[]
   readonly known: KnownModels

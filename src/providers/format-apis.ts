@@ -2,7 +2,7 @@
 import type { AnyFormatName } from './provider.ts'
 
 /** A row for each format, so that the compiler asks for that of a new one. */
-export interface FormatApi {
+interface FormatApi {
   /** How to ask for the list of models; null: the API has no known list. */
   readonly list: { readonly largestPage: string; readonly headers: Readonly<Record<string, string>> } | null
   /** The end of the address of a deployment that answers in the format; null: there are none. */

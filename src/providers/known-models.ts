@@ -4,6 +4,7 @@
  */
 
 import { formatUsd, UNITS_PER_USD } from '../money.ts'
+import { isObject } from '../protocol/json/schema.ts'
 import type { PricingRow } from './row-schemas.ts'
 
 /** Facts about one model; an absent field is unknown. Plain data, stored as JSON. */
@@ -71,7 +72,7 @@ export function readModels(text: string): readonly KnownModel[] {
 
 /** Null for an entry with faults, and for latest names (`~…`), which stand for other models of the list. */
 function publicModel(entry: unknown, path: string, faults: string[]): KnownModel | null {
-  if (!isFields(entry)) {
+  if (!isObject(entry)) {
     faults.push(`${path}: expected an object`)
     return null
   }
@@ -102,7 +103,7 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
 }
 
 /** One page of a provider's list. */
-export interface ListPage {
+interface ListPage {
   /** Of the first 10,000 entries. */
   readonly models: readonly KnownModel[]
   /** Further entries. */
@@ -139,7 +140,7 @@ const OTHER_OPERATIONS =
   /(?:^|[-/])(?:whisper|tts|dall-e|gpt-image|imagen|veo|sora|moderation|transcribe|realtime)(?:[-.\d]|$)/i
 
 function toldModel(entry: unknown): KnownModel | null {
-  if (!isFields(entry)) return null
+  if (!isObject(entry)) return null
   const said = entry['id'] ?? entry['name']
   if (typeof said !== 'string') return null
   const id = said.replace(/^models\//, '')
@@ -227,7 +228,7 @@ const TOKEN_PRICE_MAX = 0.01
  * they are negative, as for models that choose another one.
  */
 function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => void): PricingRow | null {
-  if (!isFields(value)) return null
+  if (!isObject(value)) return null
   const prices = pricesIn(value, '', fault)
   if (prices === null || prices['prompt'] === undefined) return null
   if (prices['completion'] === undefined && !embeds) return null
@@ -236,7 +237,7 @@ function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => 
   const rows = overrides.flatMap((override: unknown, at) => {
     const least = field(override, 'min_prompt_tokens')
     // Prices by the hour of the day are not supported: the plain prices hold.
-    if (!isFields(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
+    if (!isObject(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
     if (
       field(override, 'utc_start') != null ||
       field(override, 'utc_end') != null ||
@@ -313,14 +314,10 @@ function wordsIn(value: unknown): readonly string[] | undefined {
   return words.length === 0 ? undefined : [...new Set(words)].slice(0, WORDS_MAX)
 }
 
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function fieldsOf(value: unknown): Fields {
-  return isFields(value) ? value : {}
+  return isObject(value) ? value : {}
 }
 
 function field(value: unknown, name: string): unknown {
-  return isFields(value) && Object.hasOwn(value, name) ? value[name] : undefined
+  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined
 }

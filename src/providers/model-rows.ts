@@ -19,7 +19,7 @@ import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
 /** The place of a row, and the rows that it is checked against. */
-export interface RowPlace {
+interface RowPlace {
   readonly path: string
   readonly providers: ReadonlyMap<string, Provider>
   readonly faults: Faults

@@ -36,7 +36,7 @@ export interface Unpacked {
   readonly version: string
 }
 
-export interface PackDeps {
+interface PackDeps {
   readonly documentsOf: (models: readonly Model[]) => PackedTexts
   readonly digest: (bytes: Uint8Array) => string
 }

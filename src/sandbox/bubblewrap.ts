@@ -24,7 +24,7 @@ const PROBE_MS = 5_000
 const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`
 const PROBE_BYTES = 64 * 1024 * 1024
 
-export interface BubblewrapOptions {
+interface BubblewrapOptions {
   readonly limits: EngineLimits
   /** Folder for the files of containers. */
   readonly folder: string
@@ -85,7 +85,7 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
   })
 }
 
-export interface BubblewrapTerms {
+interface BubblewrapTerms {
   readonly prlimit: string
   readonly limits: EngineLimits
   /** Folder of the container's files; null: none. */

@@ -7,7 +7,7 @@ import type { Log } from '../log/log.ts'
 import type { ContainerOwner, ContainerTerms, RunRequest, SandboxCalls } from './sandbox.ts'
 
 /** One call, by the name of its method. */
-export type SandboxCall =
+type SandboxCall =
   | { readonly op: 'check'; readonly terms: ContainerTerms }
   | {
       readonly op: 'open'

@@ -21,7 +21,7 @@ import type { OpenTunnel } from './run-network.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
 
-export interface ContainersOptions {
+interface ContainersOptions {
   readonly settings: SandboxSettings
   /** For the files of containers, where the engine needs a folder. */
   readonly folder: string

@@ -17,7 +17,7 @@ const PROBE_BYTES = 256 * 1024 * 1024
 /** Of the user that runs the code, where the gateway is root. */
 const NOBODY = 65_534
 
-export interface DockerOptions {
+interface DockerOptions {
   readonly limits: EngineLimits
   readonly folder: string
   readonly clock: Clock
@@ -66,7 +66,7 @@ export function createDocker({ limits, folder, clock }: DockerOptions): SandboxE
   })
 }
 
-export interface DockerTerms {
+interface DockerTerms {
   readonly limits: EngineLimits
   readonly source: string
   /** User and group id of the code. */

@@ -19,7 +19,7 @@ import { createFolder, type Folder, type User } from './folder.ts'
 import { NO_LIMITS, type ProgramEnd, runProgram } from './process-run.ts'
 import { type OpenTunnel, openNetwork, type RunNetwork } from './run-network.ts'
 
-export interface FolderEngineOptions {
+interface FolderEngineOptions {
   readonly name: string
   /** Null: its code has no network. */
   readonly openTunnel: OpenTunnel | null

@@ -25,7 +25,7 @@ export interface Program {
 }
 
 /** Limits of the kernel hold even after the gateway has been killed. Null: none. */
-export interface ProgramLimits {
+interface ProgramLimits {
   readonly cpuSeconds: number | null
   readonly fileBytes: number | null
 }

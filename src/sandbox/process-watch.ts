@@ -5,11 +5,11 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Clock, Timer } from '../clock.ts'
 
-export interface ProcessWatch {
+interface ProcessWatch {
   close(): void
 }
 
-export interface ProcessWatchOptions {
+interface ProcessWatchOptions {
   readonly pid: number
   readonly memoryBytes: number
   readonly cpuSeconds: number

@@ -3,7 +3,7 @@
  * its part: a run may last as long as its code likes. Pure.
  */
 
-export interface RunQueueOptions {
+interface RunQueueOptions {
   readonly running: number
   readonly runningPerWorkspace: number
   /** Runs of one workspace that may wait. */

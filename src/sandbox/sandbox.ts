@@ -37,7 +37,7 @@ export interface RunReply {
   readonly notice: string | null
 }
 
-export interface OpenedContainer {
+interface OpenedContainer {
   readonly id: string
   /** It was made by this call. */
   readonly isNew: boolean

@@ -19,7 +19,7 @@ export interface PausableSocket {
 }
 
 /** The first fault of a body counts: what the client sent, a deadline, or the reason of an abort. */
-export interface IncomingBody {
+interface IncomingBody {
   /** The last byte has arrived. */
   readonly whole: boolean
   /** Takes a chunk. Runs inside the library's callback. */

@@ -19,7 +19,7 @@ export interface ClientConnectionLimits {
   readonly trustedProxies: readonly string[]
 }
 
-export interface ClientConnectionsDeps {
+interface ClientConnectionsDeps {
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>
   readonly metrics: Pick<Metrics, 'openConnections' | 'connectionsRefused'>

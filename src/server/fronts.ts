@@ -4,7 +4,7 @@ import type { CreateFront } from './front.ts'
 
 export type FrontName = Exclude<(typeof FRONT_CHOICES)[number], 'auto'>
 
-export interface LoadedFront {
+interface LoadedFront {
   readonly name: FrontName
   readonly create: CreateFront
 }

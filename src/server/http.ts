@@ -54,7 +54,7 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly explanations?: ExplanationWriter
 }
 
-export interface ListenOptions {
+interface ListenOptions {
   /** Other threads listen on the same port. Without it a port that is in use is refused. */
   readonly shared?: boolean
 }

@@ -11,7 +11,7 @@ import type { RouteMatch } from './router.ts'
 export const OTHER = 'other'
 const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
-export interface RoutedHead {
+interface RoutedHead {
   /** Out of a closed set. */
   readonly method: string
   /** Null: no such path. */

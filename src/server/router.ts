@@ -7,7 +7,7 @@ const BASE_PATHS = ['/v1', '/api/v1']
 /** Clients that prepend /v1 to a base URL that ends in it. */
 const DOUBLED = /^((?:\/api)?\/v1)(?:\/api)?\/v1(?=\/)/
 
-export interface Resource {
+interface Resource {
   /** The template that all operations here share; the label of metrics and logs. */
   readonly template: string
   /** By method; HEAD is answered by the operation of GET. */

@@ -36,7 +36,7 @@ export interface Continued {
   readonly parts: readonly Uint8Array[]
 }
 
-export interface MemoryLimits {
+interface MemoryLimits {
   /** One key. */
   readonly perKey: number
   /** All keys of a thread. */

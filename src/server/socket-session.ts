@@ -64,7 +64,7 @@ export interface MessageSocket {
   close(): void
 }
 
-export interface SocketSessionDeps {
+interface SocketSessionDeps {
   readonly clock: Clock
   readonly requests: HttpRequestDeps
   readonly observer: SocketObserver

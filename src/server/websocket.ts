@@ -35,7 +35,7 @@ export interface WebSocketLimits {
 }
 
 /** The parts of the server that sockets use. */
-export interface WebSocketDeps {
+interface WebSocketDeps {
   readonly clock: Clock
   readonly log: Log
   readonly keys: Authenticator

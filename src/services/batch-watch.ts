@@ -7,7 +7,7 @@ import type { Invalidation } from '../invalidation/bus.ts'
 import type { Log } from '../log/log.ts'
 import type { Store } from '../storage/store.ts'
 
-export interface BatchWatchOptions {
+interface BatchWatchOptions {
   readonly store: { readonly batches: { readonly work: Pick<Store['batches']['work'], 'open'> } }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>

@@ -39,7 +39,7 @@ export interface CatalogFacts {
   readonly created?: number
 }
 
-export interface CatalogueKeeperDeps {
+interface CatalogueKeeperDeps {
   readonly reading: CatalogReading
   readonly config: Config
   readonly simUrl: string | null

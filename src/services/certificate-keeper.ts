@@ -12,7 +12,7 @@ import {
 } from '../server/certificate.ts'
 import { ConfigError } from '../settings/check.ts'
 
-export interface CertificateKeeperDeps {
+interface CertificateKeeperDeps {
   readonly files: CertificateFiles
   readonly clock: Clock
   readonly log: Pick<ProcessLog, 'notice' | 'error'>

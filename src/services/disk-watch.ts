@@ -12,7 +12,7 @@ export interface DiskWatch {
   close(): void
 }
 
-export interface DiskWatchOptions {
+interface DiskWatchOptions {
   /** Folder in which usage records are spooled. */
   readonly folder: string
   readonly clock: Clock

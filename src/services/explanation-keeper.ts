@@ -7,7 +7,7 @@ import type { Log } from '../log/log.ts'
 import type { ExplanationStore, NewExplanation } from '../storage/ledger.ts'
 import { isUnfit } from '../storage/store.ts'
 
-export interface ExplanationKeeperOptions {
+interface ExplanationKeeperOptions {
   readonly store: { readonly explanations: Pick<ExplanationStore, 'add' | 'prune' | 'pruneBeyond'> }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>

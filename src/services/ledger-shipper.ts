@@ -44,7 +44,7 @@ export interface ShippedRecords {
   take(records: readonly UsageRecord[]): void
 }
 
-export interface ShipperOptions {
+interface ShipperOptions {
   readonly storageUrl: string
   readonly clock: Clock
   readonly log: Log

@@ -8,7 +8,7 @@ import type { Files } from '../files/files.ts'
 import type { Log } from '../log/log.ts'
 import type { Store } from '../storage/store.ts'
 
-export interface RetentionOptions {
+interface RetentionOptions {
   readonly store: {
     readonly ledger: Pick<Store['ledger'], 'prune' | 'pruneUnasked'>
     readonly audit: Pick<Store['audit'], 'prune'>

@@ -8,7 +8,7 @@ import { isAway } from '../storage/open.ts'
 import type { Store } from '../storage/store.ts'
 
 /** `new`: not prepared yet, so nothing can be served. `away`: prepared, but it does not answer now. */
-export type StoreState = 'new' | 'there' | 'away'
+type StoreState = 'new' | 'there' | 'away'
 
 export interface StoreWatch<T> {
   readonly state: StoreState
@@ -21,7 +21,7 @@ export interface StoreWatch<T> {
   close(): void
 }
 
-export interface StoreWatchOptions<T> {
+interface StoreWatchOptions<T> {
   readonly store: { readonly keys: Pick<Store['keys'], 'find'> }
   /** Called until it succeeds, one call at a time. */
   readonly prepare: () => Promise<T>

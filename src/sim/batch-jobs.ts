@@ -35,7 +35,7 @@ export interface SimJobFault {
   readonly breaksAfter?: number
 }
 
-export type SimJobEnd = 'completed' | 'failed' | 'expired' | 'cancelled'
+type SimJobEnd = 'completed' | 'failed' | 'expired' | 'cancelled'
 
 export interface SimJob {
   readonly id: string
@@ -64,12 +64,12 @@ const POLLS = 2
 const KEPT_MAX = 1_000
 
 /** A file that a client has uploaded. */
-export interface SimFile {
+interface SimFile {
   readonly id: string
   readonly text: string
 }
 
-export interface SimBatchesOptions {
+interface SimBatchesOptions {
   readonly clock: Clock
   readonly faultOf: (model: string) => SimJobFault | null
   /** The whole reply to a request. */

@@ -7,7 +7,7 @@
 export const SIM_PAGES_HOST = 'pages.sim.invalid'
 const RESULTS = 3
 
-export interface SimWebReply {
+interface SimWebReply {
   readonly status: number
   readonly type: string
   readonly body: string

@@ -6,7 +6,7 @@
 import type { SimFormat } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'
 
-export interface SimProviderRow {
+interface SimProviderRow {
   slug: string
   name: string
   format: SimFormat

@@ -31,7 +31,7 @@ const CREATED = 1_750_000_000
 const PAGE_MAX = 1_000
 const PAGE_DEFAULT = 20
 
-export interface ListAsk {
+interface ListAsk {
   /** With its version, without the query. */
   readonly path: string
   readonly query: URLSearchParams

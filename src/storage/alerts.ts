@@ -54,12 +54,12 @@ export interface AlertStore {
   prune(before: string, limit: number): Promise<number>
 }
 
-export interface BudgetKey {
+interface BudgetKey {
   readonly hash: string
   readonly organizationId: string
 }
 
-export interface ExpiringKey {
+interface ExpiringKey {
   readonly hash: string
   readonly name: string
   readonly workspaceId: string | null

@@ -11,7 +11,7 @@ import type {
 import type { DataRegion } from '../protocol/management/guardrails.ts'
 
 /** The file by which a batch was made, and what its maker said of it. */
-export interface BatchInputFile {
+interface BatchInputFile {
   readonly id: string
   readonly metadata: Readonly<Record<string, string>> | null
 }
@@ -171,10 +171,10 @@ export interface StoredResult {
 }
 
 /** A line of a batch by its number. */
-export type LineName = Pick<StoredResult, 'number' | 'customId'>
+type LineName = Pick<StoredResult, 'number' | 'customId'>
 
 /** Some lines of a batch, in their order. */
-export interface LinePage {
+interface LinePage {
   /** Those without a result. */
   readonly items: readonly LineName[]
   /** Number of the last line that was looked at. */
@@ -199,7 +199,7 @@ export interface BatchFilter {
 }
 
 /** Line counts of one batch, for its next step. */
-export interface LineCounts {
+interface LineCounts {
   /** Not checked yet. */
   readonly unchecked: number
   readonly waiting: number

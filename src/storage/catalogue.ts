@@ -14,7 +14,7 @@ export interface CatalogueSource {
   readonly updatedAt: string
 }
 
-export type CatalogueSourceInfo = Omit<CatalogueSource, 'facts'>
+type CatalogueSourceInfo = Omit<CatalogueSource, 'facts'>
 
 /** Lists of models, which all instances share. */
 export interface CatalogueStore {

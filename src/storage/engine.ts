@@ -12,7 +12,7 @@ export type Serialize = (transaction: QueryExecutorProvider, name: string) => Pr
  * makes it durable as well.
  * @throws the error of the database.
  */
-export type Relax = <Tables, T>(
+type Relax = <Tables, T>(
   db: Kysely<Tables>,
   work: (transaction: Transaction<Tables>) => Promise<T>,
 ) => Promise<T>

@@ -29,7 +29,7 @@ export interface FileRecord extends WorkspacePlace {
 export type NewFile = Omit<FileRecord, 'number' | 'text'>
 
 /** Bounds of one workspace. */
-export interface FileRoom {
+interface FileRoom {
   readonly files: number
   readonly bytes: number
 }
@@ -43,7 +43,7 @@ export interface FileFilter extends WorkspacePlace {
   readonly oldestFirst?: boolean
 }
 
-export interface FilePage {
+interface FilePage {
   readonly items: readonly FileRecord[]
   readonly hasMore: boolean
 }

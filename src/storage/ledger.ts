@@ -21,7 +21,7 @@ import type {
 } from './usage.ts'
 
 /** What became of some lines. */
-export interface AddedLines {
+interface AddedLines {
   /** New records. */
   readonly added: number
   /** Lines that are no records: a kill or a full disk left them incomplete. */
@@ -83,7 +83,7 @@ export interface NewExplanation {
   readonly document: string
 }
 
-export type StoredExplanation = Pick<NewExplanation, 'id' | 'organizationId' | 'document'>
+type StoredExplanation = Pick<NewExplanation, 'id' | 'organizationId' | 'document'>
 
 export interface ExplanationStore {
   /** Ids that are there already are left as they are. */

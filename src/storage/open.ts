@@ -23,7 +23,7 @@ import type { Tables } from './tables.ts'
 
 export { isAway, isDiskFault, StoreError }
 
-export interface OpenOptions {
+interface OpenOptions {
   /**
    * True, the default: resolves when the schema is the newest one. False: resolves at once, also while PostgreSQL is
    * unavailable. Each verb then tries to connect and rejects within about two seconds if that fails; the first success

@@ -8,7 +8,7 @@ import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { placeOf } from './data-folder.ts'
 
-export interface RedisOptions {
+interface RedisOptions {
   readonly url: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>

@@ -44,7 +44,7 @@ export interface ServiceJob extends NewServiceJob {
 }
 
 /** A job that is not closed, with the state of its batch; null: the batch is removed. */
-export interface OpenServiceJob extends ServiceJob {
+interface OpenServiceJob extends ServiceJob {
   readonly status: BatchStatus | null
 }
 
@@ -59,7 +59,7 @@ export interface OpenedServiceJob {
 export type JobPlace = Pick<ServiceJob, 'batchId' | 'number'>
 
 /** The lines of a job to read: these, or those behind `after` (-1: from the beginning). */
-export type JobLinesChoice = { readonly numbers: readonly number[] } | ({ readonly after: number } & PageEnd)
+type JobLinesChoice = { readonly numbers: readonly number[] } | ({ readonly after: number } & PageEnd)
 
 export interface ServiceJobStore {
   /**

@@ -11,7 +11,7 @@ export interface StoreCounts<Name extends string> {
   close(): Promise<void>
 }
 
-export interface StoreCountsOptions<Name extends string> {
+interface StoreCountsOptions<Name extends string> {
   readonly count: () => Promise<ReadonlyMap<Name, number>>
   readonly intervalMs: number
   readonly clock: Clock

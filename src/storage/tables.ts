@@ -39,7 +39,7 @@ export interface ApiKeysTable {
 }
 
 /** All secrets of keys that were rotated. */
-export interface KeySecretsTable {
+interface KeySecretsTable {
   hash: string
   /** The first secret's hash. */
   keyHash: string
@@ -49,7 +49,7 @@ export interface KeySecretsTable {
 }
 
 /** Keys that were deleted, and secrets of others that have ended. */
-export interface RemovedKeysTable {
+interface RemovedKeysTable {
   hash: string
 }
 
@@ -101,7 +101,7 @@ export interface CredentialsTable {
   updatedAt: string
 }
 
-export interface CreditsTable {
+interface CreditsTable {
   organizationId: string
   id: string
   /** 1e-6 USD. */
@@ -129,7 +129,7 @@ export interface GuardrailsTable {
 }
 
 /** Either `keyHash` or `memberId` is null. */
-export interface GuardrailAssignmentsTable {
+interface GuardrailAssignmentsTable {
   id: string
   organizationId: string
   guardrailId: string
@@ -199,7 +199,7 @@ export type TotalKind =
   | 'user-models'
 
 /** At most one row: records behind this id are missing in the totals. */
-export interface UsageFillTable {
+interface UsageFillTable {
   afterId: string
 }
 
@@ -264,7 +264,7 @@ export interface BatchesTable {
 }
 
 /** Small rows that change often; their long texts have tables of their own, where rows never change. */
-export interface BatchLinesTable {
+interface BatchLinesTable {
   batchId: string
   number: number
   customId: string
@@ -278,7 +278,7 @@ export interface BatchLinesTable {
 }
 
 /** Bodies of lines without a result. */
-export interface BatchBodiesTable {
+interface BatchBodiesTable {
   batchId: string
   number: number
   body: string
@@ -314,7 +314,7 @@ export interface ServiceJobsTable {
 }
 
 /** Lists of models by their source. */
-export interface CatalogueSourcesTable {
+interface CatalogueSourcesTable {
   source: string
   version: string
   models: number
@@ -339,14 +339,14 @@ export interface FilesTable {
 }
 
 /** Beside it the words: a column `words` in PostgreSQL, the table `file_words` in SQLite. */
-export interface FilePassagesTable {
+interface FilePassagesTable {
   id: Generated<BigInteger>
   fileId: string
   number: number
   text: string
 }
 
-export interface MemoryTable {
+interface MemoryTable {
   organizationId: string
   workspaceId: string
   endUser: string
@@ -355,7 +355,7 @@ export interface MemoryTable {
   updatedAt: string
 }
 
-export interface AlertDeliveriesTable {
+interface AlertDeliveriesTable {
   alertId: string
   receiver: string
   type: string

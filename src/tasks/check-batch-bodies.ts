@@ -11,7 +11,7 @@ import type { BatchEndpoint } from '../protocol/management/batches.ts'
 import { secretPath } from '../protocol/tool-secrets.ts'
 import type { NewLine } from '../storage/batches.ts'
 
-export interface CheckBodiesInput {
+interface CheckBodiesInput {
   readonly endpoint: BatchEndpoint
   /** Of the batch: for bodies that name none. */
   readonly model: string
@@ -20,7 +20,7 @@ export interface CheckBodiesInput {
 }
 
 /** A body that its endpoint would refuse. */
-export interface RefusedBody {
+interface RefusedBody {
   readonly number: number
   readonly code: FailureCode
   /** Names the field in the words of the endpoint, and has nothing of the body. */

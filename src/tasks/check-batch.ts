@@ -10,7 +10,7 @@ import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'
 import type { JsonPlace } from './batches/json-scanner.ts'
 
-export interface CheckBatchInput {
+interface CheckBatchInput {
   readonly file: FileBytes
   readonly progress: BatchProgress
   /** After this long it ends behind the next request. */
@@ -26,7 +26,7 @@ export interface CheckedBatch {
 }
 
 /** The body of a batch whose requests are in a file of its workspace. */
-export interface BatchByFile {
+interface BatchByFile {
   readonly fields: BatchCreation
   readonly fileId: string
 }

@@ -13,20 +13,20 @@ import {
 import { RE2JS } from 're2js'
 import { TaskFailure } from './task.ts'
 
-export interface CheckSchemaInput {
+interface CheckSchemaInput {
   readonly schema: unknown
   /** The JSON text that a model wrote. */
   readonly text: string
 }
 
-export interface SchemaFault {
+interface SchemaFault {
   /** JSON pointer into the checked value; empty for the whole value. */
   readonly path: string
   /** The keyword that failed; `json` if the text is not JSON. */
   readonly keyword: string
 }
 
-export interface CheckSchemaOutput {
+interface CheckSchemaOutput {
   readonly valid: boolean
   /** The first faults, without values. */
   readonly faults: readonly SchemaFault[]

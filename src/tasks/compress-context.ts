@@ -5,7 +5,7 @@
  */
 import type { InputItem } from '../protocol/items.ts'
 
-export interface CompressContextInput {
+interface CompressContextInput {
   readonly items: readonly InputItem[]
   /** Limit for the tokens of all items. */
   readonly tokensMax: number
@@ -15,7 +15,7 @@ export interface CompressContextInput {
   readonly itemsMax?: number
 }
 
-export interface CompressContextOutput {
+interface CompressContextOutput {
   /** The original items if they already fit or cannot be made to fit. */
   readonly items: readonly InputItem[]
   readonly fits: boolean

@@ -14,7 +14,7 @@ import {
 } from '../guardrails/rules.ts'
 import { TaskFailure } from './task.ts'
 
-export interface EvaluateTextsInput {
+interface EvaluateTextsInput {
   readonly rules: RuleSet
   /** A hash of the rules. Equal keys mean equal rules. */
   readonly key: string
@@ -24,7 +24,7 @@ export interface EvaluateTextsInput {
 }
 
 /** The findings of each text, in the order of the texts. */
-export type EvaluateTextsOutput = readonly (readonly Finding[])[]
+type EvaluateTextsOutput = readonly (readonly Finding[])[]
 
 /** Compiled rule sets in the cache; a large one takes some megabytes. */
 const COMPILED_MAX = 64

@@ -10,7 +10,7 @@ import { pdfText } from './pdf-text.ts'
 import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'
 
-export interface IndexFileInput {
+interface IndexFileInput {
   readonly storageUrl: string
   readonly fileId: string
   /** In memory, or a part of an open file. */

@@ -4,7 +4,7 @@
  * made the evaluator quote it. Pure. Task worker, or inline for a short answer.
  */
 
-export interface JudgeAnswer {
+interface JudgeAnswer {
   readonly text: string
   /** Number of rules, and so of probabilities. */
   readonly rules: number

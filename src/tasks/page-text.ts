@@ -23,7 +23,7 @@ export interface PageTextInput {
   readonly plain?: boolean
 }
 
-export interface PageTextOutput {
+interface PageTextOutput {
   readonly title: string
   readonly text: string
   /** True if the text was cut. */

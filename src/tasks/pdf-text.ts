@@ -5,13 +5,13 @@
 import { getDocumentProxy } from 'unpdf'
 import { TaskFailure } from './task.ts'
 
-export interface PdfTextInput {
+interface PdfTextInput {
   readonly bytes: Uint8Array
   /** At most 2,000, the default. */
   readonly pagesMax?: number
 }
 
-export interface PdfTextOutput {
+interface PdfTextOutput {
   /** One text per page; empty for a page of pictures. */
   readonly pages: readonly string[]
 }

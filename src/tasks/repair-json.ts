@@ -4,13 +4,13 @@
  */
 import { jsonrepair } from 'jsonrepair'
 
-export interface RepairJsonInput {
+interface RepairJsonInput {
   readonly text: string
   /** The token limit cut the reply: content is missing, and closing brackets would hide that. */
   readonly truncated: boolean
 }
 
-export interface RepairJsonOutput {
+interface RepairJsonOutput {
   /** JSON, or the original text if the repair failed. */
   readonly text: string
   readonly valid: boolean

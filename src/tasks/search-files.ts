@@ -8,7 +8,7 @@ import { type AttributeFilter, hasAttributes } from './attribute-filter.ts'
 import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'
 
-export interface SearchFilesInput extends WorkspacePlace {
+interface SearchFilesInput extends WorkspacePlace {
   readonly storageUrl: string
   readonly queries: readonly string[]
   /** Null: all files of the workspace. */

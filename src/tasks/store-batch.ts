@@ -47,7 +47,7 @@ interface Verbs {
 }
 
 export type StoreVerb = { [Verb in keyof Verbs]: { readonly verb: Verb } & Verbs[Verb] }[keyof Verbs]
-export type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
+type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 
 export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }

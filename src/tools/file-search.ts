@@ -3,7 +3,7 @@
  * endpoint has none or the ids are ours.
  */
 import type { Config } from '../config/config.ts'
-import { GatewayError } from '../errors.ts'
+import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Files } from '../files/files.ts'
 import { isFileId } from '../ids.ts'
@@ -25,7 +25,7 @@ import type {
   ToolPlace,
 } from './tool.ts'
 
-export interface FileSearchDeps {
+interface FileSearchDeps {
   readonly files: Pick<Files, 'find'>
   readonly tasks: Pick<GatewayTasks, 'run'>
   readonly config: { readonly storage: Config['storage'] }
@@ -83,7 +83,7 @@ class Search {
     this.#settings = (isNative ? tool : (tool.parameters ?? {})) as RequestedTool
     this.#path = isNative ? path : `${path}.parameters`
     if (idsOf(this.#settings).length > IDS_MAX)
-      throw refusal(`${this.#path}.vector_store_ids`, `must have at most ${IDS_MAX} ids`)
+      throw refuseField(`${this.#path}.vector_store_ids`, `must have at most ${IDS_MAX} ids`)
   }
 
   async declare(place: ToolPlace): Promise<ToolDeclaration> {
@@ -97,7 +97,7 @@ class Search {
         filters == null
           ? null
           : attributeFilter(filters, (member, why) => {
-              throw refusal(`${this.#path}.filters${member}`, why)
+              throw refuseField(`${this.#path}.filters${member}`, why)
             })
       this.#fileIds = await this.#ownIds(ids)
     }
@@ -124,7 +124,7 @@ class Search {
       if (id === WORKSPACE) continue
       const isKnown = isFileId(id) && (await this.#deps.files.find(placeOf(this.#exchange), id)) !== null
       if (!isKnown)
-        throw refusal(
+        throw refuseField(
           `${path}[${index}]`,
           `must be ${WORKSPACE}, for all files, or the id of a file of this workspace`,
         )
@@ -210,8 +210,4 @@ function itemFields(call: ToolCall): Readonly<Record<string, unknown>> {
 function failed(call: ToolCall, error: string): ToolOutcome {
   const status = call.tool.type === NATIVE ? 'failed' : 'incomplete'
   return { item: { ...itemFields(call), status }, result: JSON.stringify({ error }) }
-}
-
-function refusal(path: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${problem}`)
 }

@@ -20,7 +20,7 @@ import {
 } from './models/inner-request.ts'
 import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from './tool.ts'
 
-export interface FusionDeps {
+interface FusionDeps {
   readonly askAs: AskAs
   readonly tools: ReadonlyMap<string, ServerTool>
   readonly fusionModels: FusionModels

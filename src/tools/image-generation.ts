@@ -9,7 +9,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { RequestedTool, ServerTool, ToolCall, ToolEntry, ToolOutcome, ToolSession } from './tool.ts'
 
-export interface ImageGenerationDeps {
+interface ImageGenerationDeps {
   readonly catalog: Catalog
   readonly askAs: AskAs
 }

@@ -37,7 +37,7 @@ import type {
   ToolSession,
 } from './tool.ts'
 
-export interface McpDeps {
+interface McpDeps {
   readonly clock: Clock
   readonly config: Pick<Config, 'tools'>
   readonly mcpLibrary: McpLibrary

@@ -14,7 +14,7 @@ import type {
   ToolOutcome,
 } from './tool.ts'
 
-export interface MemoryDeps {
+interface MemoryDeps {
   readonly store: Pick<Store, 'memory'>
   readonly clock: Clock
 }

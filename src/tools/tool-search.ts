@@ -4,7 +4,7 @@
  */
 
 import { RE2JS } from 're2js'
-import { GatewayError } from '../errors.ts'
+import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
@@ -128,21 +128,21 @@ function checkRequest(
 ): void {
   for (const { tool, path } of entries) {
     if (!DIALECT_ABILITIES[dialect].toolItems)
-      throw refusal(
+      throw refuseField(
         `${path}.type`,
         'tool_search works with /responses and /messages, not with chat completions',
       )
     if (tool['defer_loading'] === true)
-      throw refusal(`${path}.defer_loading`, 'must not be set: this tool finds the others')
+      throw refuseField(`${path}.defer_loading`, 'must not be set: this tool finds the others')
   }
   const first = firstDeferred(tools)
   if (first === null) return
   // Clients of the messages API leave the search to the provider, or name what they want themselves.
   if (!DIALECT_ABILITIES[dialect].bareDeferral) {
     if (entries.length === 0)
-      throw refusal(first, 'needs the server tool gateway:tool_search in the same request')
+      throw refuseField(first, 'needs the server tool gateway:tool_search in the same request')
     if (!tools.some(isShown))
-      throw refusal(
+      throw refuseField(
         first,
         'must not be set on all tools: the model needs one beside the search from the start',
       )
@@ -151,7 +151,8 @@ function checkRequest(
     choice === undefined ||
     choice === 'auto' ||
     (typeof choice === 'object' && choice.type === 'allowed_tools')
-  if (!isFree) throw refusal('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
+  if (!isFree)
+    throw refuseField('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
 }
 
 /** The path of the flag of the first deferred tool; null: there is none. */
@@ -248,8 +249,4 @@ function referenced(part: object): readonly string[] {
 function resultsOf(tool: RequestedTool | undefined): number {
   const asked = tool?.parameters?.['max_results']
   return typeof asked === 'number' ? Math.min(asked, RESULTS_MAX) : RESULTS_DEFAULT
-}
-
-function refusal(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
 }

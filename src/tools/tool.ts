@@ -80,7 +80,7 @@ export interface DueCall {
 }
 
 /** A progress event of the item: `name` follows `response.` in its type. */
-export interface ToolEvent {
+interface ToolEvent {
   readonly name: string
   readonly fields: Readonly<Record<string, unknown>>
 }

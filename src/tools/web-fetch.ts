@@ -4,7 +4,7 @@
  */
 import { STATUS_CODES } from 'node:http'
 import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Log } from '../log/log.ts'
 import type { PicoUsd } from '../money.ts'
@@ -27,6 +27,7 @@ import { type Admits, createAdmits, domainsRefusal } from './web/domains.ts'
 import { type WebEngine, type WebEngines, webUrl } from './web/engines.ts'
 import { PAGE_ENGINES } from './web/page-engines.ts'
 import { PAGE_TYPES, readPage } from './web/read-page.ts'
+import { count, texts } from './web/search-settings.ts'
 import { cutText, shownText, shownTitle } from './web/shown-text.ts'
 
 export interface WebFetchDeps {
@@ -90,7 +91,7 @@ class WebFetchSession implements ToolSession {
       if (each.tool.type === NATIVE && place.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
       if (each.engine === 'native' || (each.engine === 'auto' && place.hosts('web_fetch'))) {
         if (place.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
-        throw refused(`${each.path}.engine`, 'the provider of this model fetches no pages itself')
+        throw refuseField(`${each.path}.engine`, 'the provider of this model fetches no pages itself')
       }
       this.#engineOf(each)
       return declaration(each.tool)
@@ -142,7 +143,7 @@ class WebFetchSession implements ToolSession {
     if (asked === 'auto' || asked === 'gateway' || asked === 'openrouter') return null
     const engine = this.#deps.webEngines.named(asked)
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
-      throw refused(
+      throw refuseField(
         `${path}.engine`,
         `the engine ${asked} is not configured; the operator sets tools.webSearch.engines`,
       )
@@ -192,7 +193,7 @@ function fetchingOf(tool: RequestedTool, path: string): Fetching {
   const blocked = texts(given['blocked_domains'])
   for (const [name, list] of [['allowed_domains', allowed] as const, ['blocked_domains', blocked] as const]) {
     const why = domainsRefusal(list)
-    if (why !== null) throw refused(`${path}.${name}`, why)
+    if (why !== null) throw refuseField(`${path}.${name}`, why)
   }
   const maxUses = Math.min(USES_MAX, count(given['max_uses']) ?? USES_MAX)
   const tokens = count(given['max_content_tokens'])
@@ -249,16 +250,4 @@ function taskFailure({ outcome, failure, message }: TaskError): string {
   if (outcome === 'overloaded' || outcome === 'cancelled') return 'too many pages are being read'
   if (outcome === 'failed' && failure !== null && failure.code !== 'internal') return message
   return 'the page cannot be read'
-}
-
-function refused(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
-}
-
-function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
-}
-
-function count(value: unknown): number | null {
-  return typeof value === 'number' ? value : null
 }

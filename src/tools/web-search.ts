@@ -31,7 +31,7 @@ import {
   searchSettings,
 } from './web/search-settings.ts'
 
-export interface WebSearchDeps {
+interface WebSearchDeps {
   readonly webEngines: WebEngines
   readonly log: Log
   readonly config: { readonly tools: { readonly webSearch: { readonly timeoutMs: number } } }

@@ -28,7 +28,7 @@ export interface LogPlace {
   readonly from: number
 }
 
-export interface FramesTaken {
+interface FramesTaken {
   /** A copy with memory of its own, of SLICE_BYTES at most. */
   readonly bytes: Uint8Array
   /** Frames that are whole with it. */

@@ -16,12 +16,12 @@ import {
 } from './transcripts.ts'
 
 /** Encrypts texts for their owner; see sealed-text.ts. */
-export interface TranscriptSeal {
+interface TranscriptSeal {
   seal(text: string, owner: readonly string[]): string
   open(sealed: string, owner: readonly string[]): string | null
 }
 
-export interface RedisTranscriptsOptions {
+interface RedisTranscriptsOptions {
   readonly url: string
   /** Begins every Redis key and channel. */
   readonly prefix: string

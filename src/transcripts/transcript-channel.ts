@@ -34,7 +34,7 @@ export type TranscriptReply =
   | { readonly type: 'transcribed'; readonly id: string; readonly notice: TranscriptNotice }
 
 /** Sends a message; the memory of `moved` goes along and is not copied. */
-export type SendTranscript<Message> = (message: Message, moved: readonly ArrayBuffer[]) => void
+type SendTranscript<Message> = (message: Message, moved: readonly ArrayBuffer[]) => void
 
 function memoryOf({ buffer }: Uint8Array): ArrayBuffer {
   return buffer as ArrayBuffer

@@ -14,7 +14,7 @@ import {
   type TranscriptWriter,
 } from './transcripts.ts'
 
-export interface TranscriptLimits {
+interface TranscriptLimits {
   /** How long a stream is kept after its end, and goes on without a reader. */
   readonly windowMs: number
   /** Bytes of all streams of one key. */
@@ -36,7 +36,7 @@ export interface TranscriptMirror {
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }
 
-export interface TranscriptStoreOptions extends TranscriptLimits {
+interface TranscriptStoreOptions extends TranscriptLimits {
   readonly clock: Clock
 }
 

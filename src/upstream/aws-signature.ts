@@ -8,13 +8,13 @@ import type { Clock } from '../clock.ts'
 import type { OutgoingKey, SignableRequest } from '../providers/provider.ts'
 
 /** The access key of a user. */
-export interface AwsAccess {
+interface AwsAccess {
   readonly accessKeyId: string
   readonly secretAccessKey: string
 }
 
 /** The region and service for which a signature is valid. */
-export interface AwsPlace {
+interface AwsPlace {
   readonly region: string
   readonly service: string
 }

@@ -78,7 +78,7 @@ function portOf({ port, protocol }: URL): string {
   return protocol === 'https:' ? '443' : '80'
 }
 
-export interface TransportsOptions extends TransportOptions {
+interface TransportsOptions extends TransportOptions {
   readonly proxies: ProxySettings
   /** True: every request goes by undici. */
   readonly undici?: boolean

@@ -22,12 +22,12 @@ export interface ServiceAccount {
 }
 
 /** The address that exchanges assertions. */
-export interface TokenPlace {
+interface TokenPlace {
   readonly tokenUrl: string
   readonly egress?: Egress | undefined
 }
 
-export interface GoogleTokensOptions {
+interface GoogleTokensOptions {
   readonly client: Transport
   readonly clock: Clock
   /** Tokens kept. Default 1,000. */

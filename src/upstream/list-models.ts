@@ -15,7 +15,7 @@ const TIMEOUT_MS = 20_000
 /** Of all pages: others' lists wait for this one. */
 const LIST_MAX_MS = 60_000
 
-export interface ListTerms {
+interface ListTerms {
   readonly clock: Clock
   readonly signal: AbortSignal
   /** Of all pages together. Default 32 MiB. */
@@ -29,7 +29,7 @@ export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'
 }
 
 /** The models of one list. */
-export interface ListedModels {
+interface ListedModels {
   readonly models: readonly KnownModel[]
   /** Further models of the list, which are not looked at. */
   readonly leftOut: number

@@ -9,7 +9,7 @@ import type { Transport } from './transport.ts'
 import { wholeReply } from './whole-reply.ts'
 
 /** One page of a document. */
-export interface OcrPage {
+interface OcrPage {
   readonly markdown: string
   /** Data URLs. */
   readonly images: readonly string[]
@@ -21,7 +21,7 @@ export interface OcrPage {
  */
 export type Ocr = (document: string, signal: AbortSignal) => Promise<readonly OcrPage[]>
 
-export interface OcrDeps {
+interface OcrDeps {
   readonly client: Transport
   readonly provider: Provider
   readonly model: string

@@ -26,7 +26,7 @@ export interface Place {
   readonly isString: boolean
 }
 
-export interface SlotPlace extends Place {
+interface SlotPlace extends Place {
   readonly slot: FrameSlot
 }
 

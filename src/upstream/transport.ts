@@ -108,7 +108,7 @@ const LOST = 'The connection to the provider was lost'
 const UNREACHABLE = 'The provider could not be reached'
 
 /** Why a provider gave no reply: `error.metadata.reason`. Callers learn nothing of the network behind it. */
-export type TransportReason =
+type TransportReason =
   | 'connection_refused'
   | 'connection_lost'
   | 'dns_failure'

@@ -10,7 +10,7 @@ import type { RequestSignal } from '../../signal.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
 import type { Store } from '../../storage/store.ts'
 
-export type OutputKind = 'output' | 'errors'
+type OutputKind = 'output' | 'errors'
 
 /** A result as it is stored. */
 export interface ResultDocument {

@@ -3,7 +3,7 @@ import { callerOf } from '../../access/keys.ts'
 import type { BatchAcceptances, RequestFile } from '../../batches/accept.ts'
 import { isTerminal, sourcesOf } from '../../batches/states.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { Files } from '../../files/files.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { type BatchStatus, TERMINAL_STATUSES } from '../../protocol/management/batches.ts'
@@ -12,7 +12,7 @@ import type { BatchFilter, BatchRecord } from '../../storage/batches.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../../storage/store.ts'
 import { type DataRegionOf, wantsMetadata } from '../client-call.ts'
 import type { FilesApiDeps } from '../files.ts'
-import { limitOf, parameter, refuseField } from '../management/paging.ts'
+import { limitOf, listDocument, parameter } from '../management/paging.ts'
 import type { ApiRequest, Handler, RawBody, RawHandler, Reply } from '../operation.ts'
 import { refuseProof } from '../proof.ts'
 import { SlowReader } from '../slow-reader.ts'
@@ -120,14 +120,7 @@ export function listBatches({ store }: BatchDeps): Handler {
     const limit = limitOf(query, LIST_DEFAULT)
     const page = await store.batches.list(filterOf(query, key), limit)
     if (page === null) throw refuseField('after', 'must be the id of a batch of this workspace')
-    const data = page.items.map(batchDocument)
-    reply.json(200, {
-      object: 'list',
-      data,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-      has_more: page.hasMore,
-    })
+    reply.json(200, { object: 'list', ...listDocument(page.items.map(batchDocument), page.hasMore) })
   }
 }
 

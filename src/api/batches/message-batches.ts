@@ -3,9 +3,9 @@
  * batches of /batches whose endpoint is /v1/messages, in another shape.
  */
 import { isTerminal } from '../../batches/states.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
-import { limitOf, parameter, refuseField } from '../management/paging.ts'
+import { limitOf, listDocument, parameter } from '../management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from '../operation.ts'
 import { streamChunks } from '../slow-reader.ts'
 import { type ResultDocument, type ResultTexts, resultChunks } from './batch-outputs.ts'
@@ -41,13 +41,7 @@ export function listMessageBatches({ store }: BatchDeps): Handler {
         after === undefined ? 'before_id' : 'after_id',
         'must be the id of a batch of this workspace',
       )
-    const data = page.items.map(messageBatch)
-    reply.json(200, {
-      data,
-      has_more: page.hasMore,
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-    })
+    reply.json(200, listDocument(page.items.map(messageBatch), page.hasMore))
   }
 }
 

@@ -1,7 +1,7 @@
 /** GET, POST /credits and GET /activity: credits of the organization, and its usage by day. */
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { periodStart } from '../../limits/periods.ts'
 import { chargeOf } from '../../limits/spending.ts'
 import { microToUsd, sumToUsd, toMicroUsd } from '../../money.ts'
@@ -14,7 +14,7 @@ import type { ApiRequest, Handler } from '../operation.ts'
 import { type DimensionDeps, dimensionsOf, listDimensions } from './activity-dimensions.ts'
 import { audited } from './audit.ts'
 import { endOf } from './key-authority.ts'
-import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
+import { hashParameter, parameter, textParameter } from './paging.ts'
 
 export interface AccountDeps extends DimensionDeps {
   readonly store: Pick<Store, 'credits' | 'ledger' | 'audited'>

@@ -1,6 +1,6 @@
 /** GET /activity?dimensions=: usage of any range of days, in sums by the dimensions that the caller names. */
 import type { Clock } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { periodStart } from '../../limits/periods.ts'
 import { chargeOf } from '../../limits/spending.ts'
 import { sumToUsd } from '../../money.ts'
@@ -14,7 +14,7 @@ import {
   type UsageDimension,
 } from '../../storage/usage.ts'
 import type { ApiRequest, Reply } from '../operation.ts'
-import { hashParameter, parameter, refuseField, textParameter } from './paging.ts'
+import { hashParameter, parameter, textParameter } from './paging.ts'
 
 export interface DimensionDeps {
   readonly store: Pick<Store, 'ledger'>

@@ -3,7 +3,7 @@
  * can be read.
  */
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
@@ -13,7 +13,7 @@ import { ConflictError, type CredentialRecord, type Store } from '../../storage/
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
-import { pageOf, refuseField, textParameter } from './paging.ts'
+import { pageOf, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface ByokDeps extends SettingsDeps {

@@ -5,7 +5,7 @@
 import { LATE_MS, removeFiles } from '../../captures/folder.ts'
 import type { RunningCaptures } from '../../captures/running.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { captureId, isCaptureId } from '../../ids.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { type CaptureCreation, checkCaptureCreation } from '../../protocol/management/captures.ts'
@@ -13,7 +13,7 @@ import type { CapturePart, CaptureRecord, NewCapture } from '../../storage/captu
 import type { KeyRecord, Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { pageOf, refuseField } from './paging.ts'
+import { pageOf } from './paging.ts'
 
 export interface CaptureDeps {
   readonly store: Pick<Store, 'captures' | 'keys' | 'workspaces' | 'audited'>

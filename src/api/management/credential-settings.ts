@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import type { KeyDescription } from '../../credentials/parse/provider-key.ts'
 import type { SecretOwner, Vault } from '../../credentials/vault.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import {
   type CredentialCreation,
   type CredentialUpdate,
@@ -14,7 +14,6 @@ import {
 } from '../../protocol/management/byok.ts'
 import { PROVIDER_SLUGS } from '../../protocol/provider-slugs.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../../storage/store.ts'
-import { refuseField } from './paging.ts'
 
 export interface SettingsDeps {
   readonly vault: Pick<Vault, 'seal'>

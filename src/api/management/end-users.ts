@@ -3,7 +3,7 @@
  * limit; nothing else of them affects inference.
  */
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import {
@@ -15,7 +15,7 @@ import type { AuditObject } from '../../storage/audit.ts'
 import type { EndUserRecord, Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { flagParameter, pageOf, parameter, refuseField } from './paging.ts'
+import { flagParameter, pageOf, parameter } from './paging.ts'
 
 export interface EndUserDeps {
   readonly store: Pick<Store, 'endUsers' | 'audited'>
@@ -30,7 +30,7 @@ export const END_USER_BODY_MAX_BYTES = 16 * 1024
  * How a request names its end user: in the path or, for strings that no path can carry, by `?user=` on the collection,
  * because clients and proxies take dot segments out of paths (docs/decisions/0008-any-text-in-a-path.md).
  */
-export type EndUserNaming = (request: ApiRequest) => string
+type EndUserNaming = (request: ApiRequest) => string
 
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser(deps: EndUserDeps): Handler {

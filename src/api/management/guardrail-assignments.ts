@@ -1,6 +1,6 @@
 /** Guardrail assignments: /guardrails/{id}/assignments/keys and /members, and the lists across all guardrails. */
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { checkKeyAssignees, checkMemberAssignees } from '../../protocol/management/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../../storage/guardrails.ts'
@@ -8,7 +8,7 @@ import type { AssignmentPlace, Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { findNamedGuardrail, toObject } from './guardrails.ts'
-import { pageOf, refuseField } from './paging.ts'
+import { pageOf } from './paging.ts'
 
 export interface AssignmentDeps {
   readonly store: Pick<Store, 'guardrails' | 'keys' | 'audited'>

@@ -1,6 +1,6 @@
 /** Parses and validates the settings of a guardrail from a /guardrails body. Uses no storage. */
 import { setImmediate as turn } from 'node:timers/promises'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { type MicroUsd, toMicroUsd } from '../../money.ts'
 import { OUTPUT_WINDOW_DEFAULT_BYTES } from '../../protocol/limits.ts'
 import {
@@ -22,7 +22,6 @@ import {
   type OutputRules,
   type ZdrRules,
 } from '../../storage/guardrails.ts'
-import { refuseField } from './paging.ts'
 
 export interface GuardrailSettingsDeps {
   /** Display name of a provider; null when the catalogue has none of this slug. */
@@ -30,7 +29,7 @@ export interface GuardrailSettingsDeps {
 }
 
 /** All changeable fields of a guardrail. */
-export type GuardrailSettings = Required<GuardrailChange>
+type GuardrailSettings = Required<GuardrailChange>
 
 const NO_SETTINGS: Omit<GuardrailSettings, 'name'> = {
   ...NO_RULES,

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { microToUsd } from '../../money.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
@@ -30,7 +30,7 @@ import {
   type PatternProblem,
   settingsAfter,
 } from './guardrail-settings.ts'
-import { pageOf, refuseField, textParameter } from './paging.ts'
+import { pageOf, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface GuardrailDeps extends GuardrailSettingsDeps {

@@ -3,9 +3,8 @@
  * none comes to a role above its own. Pure, but for the records that it reads.
  */
 import { requireRole } from '../../access/key-roles.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { KeyChange, KeyRecord, Store } from '../../storage/store.ts'
-import { refuseField } from './paging.ts'
 
 type KeyReader = Pick<Store, 'keys' | 'workspaces'>
 

@@ -7,7 +7,7 @@ import { microToUsd, sumToUsd } from '../../money.ts'
 import type { KeyRecord, LimitReset, Store } from '../../storage/store.ts'
 import type { UsageTotals } from '../../storage/usage.ts'
 
-export interface KeyUsageDeps {
+interface KeyUsageDeps {
   readonly store: Pick<Store, 'ledger'>
   readonly clock: Clock
   /** The charge for a request on an own credential, as a share of its catalogue price. */

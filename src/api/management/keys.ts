@@ -7,7 +7,7 @@ import { createKey } from '../../access/api-key.ts'
 import { requireRole, roleOf } from '../../access/key-roles.ts'
 import { callerOf } from '../../access/keys.ts'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { type MicroUsd, toMicroUsd } from '../../money.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
@@ -27,7 +27,7 @@ import {
   requireWorkspace,
 } from './key-authority.ts'
 import type { KeyUsage } from './key-usage.ts'
-import { flagParameter, pageOf, refuseField, textParameter } from './paging.ts'
+import { flagParameter, pageOf, textParameter } from './paging.ts'
 import { workspaceOf } from './workspaces.ts'
 
 export interface KeyDeps {

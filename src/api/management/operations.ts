@@ -69,7 +69,7 @@ import {
   type WorkspaceDeps,
 } from './workspaces.ts'
 
-export type ManagementDeps = AccountDeps &
+type ManagementDeps = AccountDeps &
   AuditDeps &
   ByokDeps &
   CaptureDeps &

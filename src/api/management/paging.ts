@@ -3,7 +3,7 @@
  * clients of this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies
  * are checked by protocol/json/body.ts.
  */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import { withinCharacters } from '../../protocol/json/schema.ts'
 import type { PageRequest } from '../../storage/store.ts'
 
@@ -23,6 +23,11 @@ export function pageOf(query: URLSearchParams): PageRequest {
 /** The largest number of elements that `limit` asks for, or the usual one. @throws GatewayError `invalid_request` */
 export function limitOf(query: URLSearchParams, usual = PAGE_DEFAULT): number {
   return integer(query, 'limit', 1, PAGE_MAX) ?? usual
+}
+
+/** A list in an answer: its elements, and the ids by which the pages before and after it are asked for. */
+export function listDocument<Each extends { readonly id: string }>(data: readonly Each[], hasMore: boolean) {
+  return { data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore }
 }
 
 /** The hash of a key; undefined when it is absent. @throws GatewayError `invalid_request` */
@@ -59,11 +64,6 @@ export function flagParameter(query: URLSearchParams, name: string): boolean {
   if (value !== undefined && value !== 'true' && value !== 'false')
     throw refuseField(name, 'must be true or false')
   return value === 'true'
-}
-
-/** Makes the error for a field or parameter, named by its path. */
-export function refuseField(path: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${problem}`)
 }
 
 function integer(query: URLSearchParams, name: string, minimum: number, maximum: number): number | undefined {

@@ -1,7 +1,7 @@
 /** GET, POST /workspaces and GET, PATCH, DELETE /workspaces/{ref}; `ref` is the id or the slug of a workspace. */
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
@@ -10,7 +10,7 @@ import { defaultGuardrailId } from '../../storage/guardrails.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { pageOf, refuseField } from './paging.ts'
+import { pageOf } from './paging.ts'
 
 export interface WorkspaceDeps {
   readonly store: Pick<Store, 'workspaces' | 'audited'>

@@ -1,5 +1,5 @@
 /** The catalogue in the format of Google's API: model records, and pages by token. Pure. */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
 import { hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
@@ -43,7 +43,7 @@ export function googlePage(models: readonly Model[], query: URLSearchParams): ob
 function sizeOf(query: URLSearchParams): number {
   const text = single(query, 'pageSize') ?? single(query, 'page_size')
   if (text === null || text === '' || text === '0') return PAGE_DEFAULT
-  if (!/^\d{1,9}$/.test(text)) throw bad('pageSize', 'must be an integer, not less than 0')
+  if (!/^\d{1,9}$/.test(text)) throw refuseField('pageSize', 'must be an integer, not less than 0')
   return Math.min(PAGE_MAX, Number(text))
 }
 
@@ -51,10 +51,6 @@ function placeOf(query: URLSearchParams): number {
   const token = single(query, 'pageToken') ?? single(query, 'page_token')
   if (token === null || token === '') return 0
   const [, place] = TOKEN.exec(token) ?? []
-  if (place === undefined) throw bad('pageToken', 'must be the nextPageToken of the page before')
+  if (place === undefined) throw refuseField('pageToken', 'must be the nextPageToken of the page before')
   return Number(place)
-}
-
-function bad(name: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${name}: ${problem}`)
 }

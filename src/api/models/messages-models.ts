@@ -2,7 +2,7 @@
  * The catalogue in the format of the Messages API, for clients that send `anthropic-version`: model records, and pages
  * by the id before or after. Pure.
  */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import type { AnyFormatName, Model } from '../../providers/provider.ts'
 import { createdAt, hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
@@ -83,7 +83,7 @@ function bounds(models: readonly Model[], query: URLSearchParams) {
   const limit = limitOf(query)
   const after = placeOf(models, query, 'after_id')
   const before = placeOf(models, query, 'before_id')
-  if (after !== null && before !== null) throw bad('before_id', 'must be absent beside after_id')
+  if (after !== null && before !== null) throw refuseField('before_id', 'must be absent beside after_id')
   if (before !== null) {
     const from = Math.max(0, before - limit)
     return { from, to: before, hasMore: from > 0 }
@@ -96,7 +96,7 @@ function placeOf(models: readonly Model[], query: URLSearchParams, name: string)
   const id = single(query, name)
   if (id === null || id === '') return null
   const at = models.findIndex(model => model.id === id)
-  if (at === -1) throw bad(name, 'is not the id of a model of this list')
+  if (at === -1) throw refuseField(name, 'is not the id of a model of this list')
   return at
 }
 
@@ -105,10 +105,6 @@ function limitOf(query: URLSearchParams): number {
   if (text === null) return PAGE_MAX
   const limit = Number(text)
   if (!/^\d{1,4}$/.test(text) || limit < 1 || limit > PAGE_MAX)
-    throw bad('limit', `must be an integer from 1 to ${PAGE_MAX}`)
+    throw refuseField('limit', `must be an integer from 1 to ${PAGE_MAX}`)
   return limit
-}
-
-function bad(name: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${name}: ${problem}`)
 }

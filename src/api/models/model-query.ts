@@ -1,5 +1,5 @@
 /** Query parameters for listing models: filters, order and page. Pure. */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
@@ -110,7 +110,10 @@ export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UN
   const measured = Object.hasOwn(MEASURED, sort) ? MEASURED[sort] : undefined
   if (measured !== undefined) return measured(measures)
   if (!Object.hasOwn(ORDERS, sort)) {
-    throw bad('sort', `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`)
+    throw refuseField(
+      'sort',
+      `must be one of ${[...Object.keys(ORDERS), ...Object.keys(MEASURED)].join(', ')}`,
+    )
   }
   return ORDERS[sort] ?? null
 }
@@ -118,7 +121,7 @@ export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UN
 /** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
 export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
   for (const name of UNKNOWN_HERE) {
-    if (query.has(name)) throw bad(name, 'must be absent: the catalogue does not have this property')
+    if (query.has(name)) throw refuseField(name, 'must be absent: the catalogue does not have this property')
   }
   return [
     ...capabilities(query),
@@ -132,7 +135,7 @@ export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly 
 function capabilities(query: URLSearchParams): ModelFilter[] {
   const search = (single(query, 'q') ?? '').trim().toLowerCase()
   if (search.length > SEARCH_MAX_CHARACTERS)
-    throw bad('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
+    throw refuseField('q', `must be at most ${SEARCH_MAX_CHARACTERS} characters`)
   const parameters = words(query, 'supported_parameters', null)
   const input = words(query, 'input_modalities', INPUT_MODALITIES)
   const output = words(query, 'output_modalities', [...OUTPUT_MODALITIES, 'all']) ?? ['text']
@@ -159,9 +162,9 @@ function origins(query: URLSearchParams): ModelFilter[] {
   const authors = names(query, 'model_authors')
   const providers = names(query, 'providers')
   const zdr = single(query, 'zdr')
-  if (zdr !== null && zdr !== 'true' && zdr !== 'false') throw bad('zdr', 'must be true or false')
+  if (zdr !== null && zdr !== 'true' && zdr !== 'false') throw refuseField('zdr', 'must be true or false')
   const region = single(query, 'region')
-  if (region !== null && !Object.hasOwn(REGIONS, region)) throw bad('region', 'must be eu or us')
+  if (region !== null && !Object.hasOwn(REGIONS, region)) throw refuseField('region', 'must be eu or us')
   const wanted = region === null ? null : (REGIONS[region] ?? null)
   const filters: ModelFilter[] = []
   if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
@@ -224,7 +227,7 @@ function indexes(query: URLSearchParams): ModelFilter[] {
 function decimal(query: URLSearchParams, name: string): number | null {
   const text = single(query, name)
   if (text === null) return null
-  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw bad(name, 'must be a number, 0 or more')
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw refuseField(name, 'must be a number, 0 or more')
   return Number(text)
 }
 
@@ -232,7 +235,8 @@ function decimal(query: URLSearchParams, name: string): number | null {
 function perMillion(query: URLSearchParams, name: string): number | null {
   const text = single(query, name)
   if (text === null) return null
-  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw bad(name, 'must be a number of USD per million tokens')
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text))
+    throw refuseField(name, 'must be a number of USD per million tokens')
   return Math.round(Number(text) * (UNITS_PER_USD / 1e6))
 }
 
@@ -242,7 +246,7 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
   if (text === null || text === '') return null
   const list = text.split(',').map(word => word.trim().toLowerCase())
   if (!list.every(word => word !== '' && word.length <= 100))
-    throw bad(name, 'must be names, separated by commas')
+    throw refuseField(name, 'must be names, separated by commas')
   return new Set(list)
 }
 
@@ -263,7 +267,7 @@ export function nextPage(query: URLSearchParams, offset: number, limit: number):
 }
 
 export function single(query: URLSearchParams, name: string): string | null {
-  if (query.getAll(name).length > 1) throw bad(name, 'must be given once')
+  if (query.getAll(name).length > 1) throw refuseField(name, 'must be given once')
   return query.get(name)
 }
 
@@ -274,7 +278,7 @@ function integer(query: URLSearchParams, name: string, minimum: number, maximum:
   if (!/^\d{1,16}$/.test(text) || value < minimum || value > maximum) {
     const range =
       maximum === Number.MAX_SAFE_INTEGER ? `not less than ${minimum}` : `from ${minimum} to ${maximum}`
-    throw bad(name, `must be an integer ${range}`)
+    throw refuseField(name, `must be an integer ${range}`)
   }
   return value
 }
@@ -290,13 +294,9 @@ function words(
   const list = text.split(',').map(word => word.trim())
   if (known === null) {
     if (!list.every(word => /^[a-z0-9_]{1,64}$/.test(word)))
-      throw bad(name, 'must be parameter names, separated by commas')
+      throw refuseField(name, 'must be parameter names, separated by commas')
   } else if (!list.every(word => known.includes(word))) {
-    throw bad(name, `must be some of ${known.join(', ')}`)
+    throw refuseField(name, `must be some of ${known.join(', ')}`)
   }
   return list
-}
-
-function bad(name: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${name}: ${problem}`)
 }

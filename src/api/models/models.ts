@@ -42,7 +42,7 @@ export interface WrittenDocument {
 }
 
 /** Filters of a listing that are not in its query. */
-export interface ListingTerms {
+interface ListingTerms {
   /** Null: models of everywhere. */
   readonly region: DataRegion | null
   /** Null: models for everybody. */
@@ -69,7 +69,7 @@ export interface Listing {
   providers(): object
 }
 
-export interface ListingOptions {
+interface ListingOptions {
   /** Documents of the models that are written already. Default: they are written now. */
   readonly documents?: PackedTexts
   /** Changes with the documents. */

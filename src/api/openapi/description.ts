@@ -24,7 +24,7 @@ export const TAGS = {
   Files: 'Files that requests and tools use.',
   Interface: 'This description.',
 } as const
-export type TagName = keyof typeof TAGS
+type TagName = keyof typeof TAGS
 
 export interface ParameterDescription {
   readonly name: string

@@ -80,7 +80,7 @@ const FAMILIES: Readonly<Record<DialectName, Family>> = {
 }
 
 /** The row of an operation, as far as its errors follow from it. */
-export interface FailingRow {
+interface FailingRow {
   readonly path: string
   readonly key: 'none' | 'inference' | 'management' | 'any'
   readonly accept: 'json' | 'none' | 'raw'

@@ -2,19 +2,16 @@
  * The batch service of Anthropic: Message Batches. The requests are part of the call; the results are a reply of JSON
  * lines. Source: the Message Batches API, as the official SDK types it. Pure, but for its calls.
  */
-import { GatewayError } from '../../errors.ts'
 import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
 import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
 import type { BatchService, EndedLine, FoundJob, JobState, LostJob } from './service.ts'
-import type { ServiceCalls } from './service-calls.ts'
+import { idOf, type ServiceCalls } from './service-calls.ts'
 
 const PATH = '/messages/batches'
 const PAGE_SIZE = 100
 const PAGES_MAX = 20
 /** Clocks differ. */
 const CLOCKS_MS = 600_000
-
-const ID = /^[A-Za-z0-9_-]{1,128}$/
 
 export const anthropic: BatchService = {
   // The service takes 256 MB; the lines of a job are in memory at once.
@@ -97,12 +94,6 @@ function isOf(mark: string, id: string): boolean {
 function countOf(batch: Json): number {
   const counts = Object.values(recordOrEmpty(batch['request_counts']))
   return counts.reduce((sum: number, count) => sum + (wholeNumber(count) ?? 0), 0)
-}
-
-/** @throws GatewayError if it is no id that may stand in a path */
-function idOf(value: unknown): string {
-  if (typeof value === 'string' && ID.test(value)) return value
-  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')
 }
 
 function stateOf(batch: Json): JobState {

@@ -9,10 +9,11 @@ import type { PicoUsd } from '../../money.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'
 import type { NewServiceJob } from '../../storage/service-jobs.ts'
+import { nameOf } from '../leases.ts'
 import { batchServiceOf } from './table.ts'
 
 /** One line of a draft. */
-export interface DraftLine {
+interface DraftLine {
   readonly line: Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>
   /** As the service takes it. */
   readonly text: string
@@ -32,7 +33,7 @@ export interface JobDraft {
   lastMs: number
 }
 
-export interface JobDraftsOptions {
+interface JobDraftsOptions {
   readonly clock: Clock
   /** Counts memory; negative when it is free again. */
   readonly hold: (bytes: number) => void
@@ -202,8 +203,4 @@ function lineId({ mark }: JobDraft, { number }: ClaimedLine): string {
 export function lineNumber(mark: string, id: string): number | null {
   const text = id.startsWith(`${mark}-`) ? id.slice(mark.length + 1) : ''
   return /^\d{1,9}$/.test(text) ? Number(text) : null
-}
-
-function nameOf({ batchId, number, fence }: HeldLine): string {
-  return `${batchId}/${number}/${fence}`
 }

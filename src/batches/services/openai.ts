@@ -8,7 +8,7 @@ import { tidyMessage } from '../../formats/failure.ts'
 import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
 import { randomText } from '../../ids.ts'
 import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
-import type { ServiceCalls } from './service-calls.ts'
+import { idOf, type ServiceCalls } from './service-calls.ts'
 
 /** The key of the batch's metadata that has our mark. */
 const MARK_KEY = 'sluice_job'
@@ -23,8 +23,6 @@ const PAGES_MAX = 20
 const CLOCKS_MS = 600_000
 
 const BOUNDARY_CHARS = 32
-
-const ID = /^[A-Za-z0-9_-]{1,128}$/
 
 export const openai: BatchService = {
   // Half of the limit of the service: the lines of a job are in memory at once.
@@ -102,12 +100,6 @@ function multipart(mark: string, lines: readonly string[]): { readonly type: str
     type: `multipart/form-data; boundary=${boundary}`,
     body: `${part('name="purpose"', 'batch')}${part(file, `${lines.join('\n')}\n`)}--${boundary}--\r\n`,
   }
-}
-
-/** @throws GatewayError if it is no id that may stand in a path */
-function idOf(value: unknown): string {
-  if (typeof value === 'string' && ID.test(value)) return value
-  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')
 }
 
 function isBefore(batch: Json, { sinceMs }: LostJob): boolean {

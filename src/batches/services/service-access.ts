@@ -48,7 +48,7 @@ export interface ServiceAccess {
 }
 
 export type JobOwner = Pick<BatchRecord, 'organizationId' | 'workspaceId' | 'model'>
-export type JobAddress = Pick<ServiceJob, 'provider' | 'credentialId' | 'upstreamModel' | 'format'>
+type JobAddress = Pick<ServiceJob, 'provider' | 'credentialId' | 'upstreamModel' | 'format'>
 
 /** Rejects with GatewayError if the endpoint or the credential is gone, or cannot be used now. */
 export async function accessService(

@@ -43,7 +43,7 @@ export interface ServiceCallsDeps {
 type CallHeaders = Readonly<Record<string, string>>
 
 /** The place of a call below the provider's base URL. */
-export interface CallPlace {
+interface CallPlace {
   readonly path: string
   /** Stands before the path of the base URL, for services that have several roots. */
   readonly root?: string
@@ -222,4 +222,13 @@ const UNSENT: ReadonlySet<unknown> = new Set(['connection_refused', 'dns_failure
 /** True if nobody can have read the request. */
 export function isUnsent(error: GatewayError): boolean {
   return UNSENT.has(error.metadata?.['reason'])
+}
+
+/** Of a job or a file; longer or other text has no place in a path. */
+const ID = /^[A-Za-z0-9_-]{1,128}$/
+
+/** @throws GatewayError if it is no id that may stand in a path */
+export function idOf(value: unknown): string {
+  if (typeof value === 'string' && ID.test(value)) return value
+  throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')
 }

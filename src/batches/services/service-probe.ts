@@ -12,7 +12,7 @@ import { accessService, type JobOwner, type ServiceAccessDeps } from './service-
 import { batchServiceOf } from './table.ts'
 
 /** A batch that is being accepted. */
-export type ProbedBatch = JobOwner & Pick<BatchRecord, 'preferences'>
+type ProbedBatch = JobOwner & Pick<BatchRecord, 'preferences'>
 
 /**
  * Resolves if the service may be sent jobs, or is not needed. Rejects with `provider_unavailable` if it refuses or does

@@ -8,7 +8,7 @@ import type { WireRequest } from '../../formats/format.ts'
 import type { ServiceCalls } from './service-calls.ts'
 
 /** Bounds of one job. */
-export interface JobLimits {
+interface JobLimits {
   /** Lines. */
   readonly lines: number
   /** Bytes of all lines, as `line` writes them. */
@@ -16,7 +16,7 @@ export interface JobLimits {
 }
 
 /** A job for its service. */
-export interface JobRequest {
+interface JobRequest {
   /** Names the job, so that it can be found again: letters, digits and dashes; the ids of its lines begin with it. */
   readonly mark: string
   /** The provider's name of the model. */

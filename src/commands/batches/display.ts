@@ -56,7 +56,7 @@ export function barDisplay(bar: ProgressBar, clock: Clock): BatchDisplay {
   }
 }
 
-export interface DisplayOutput {
+interface DisplayOutput {
   /** Takes one line without its end. */
   readonly line: (text: string) => void
   readonly note: (text: string) => void

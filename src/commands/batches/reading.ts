@@ -23,7 +23,7 @@ export function batchPath(id: string): string {
   return `/batches/${encodeURIComponent(id)}`
 }
 
-export interface ResultReading {
+interface ResultReading {
   /** Takes the results; null: they are only counted. */
   readonly file?: ResultFile | null
   /** Called before the first result, for which true leaves out all of them. */

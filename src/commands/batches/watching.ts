@@ -30,7 +30,7 @@ export interface BatchDisplay {
   end(): void
 }
 
-export interface WatchDeps {
+interface WatchDeps {
   readonly id: string
   /**
    * @param onResults called once when results begin to arrive, which may take long

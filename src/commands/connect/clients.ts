@@ -10,7 +10,7 @@ export interface ConnectModel {
 }
 
 /** Facts of the gateway that the lines name. */
-export interface ConnectFacts {
+interface ConnectFacts {
   /** Without `/v1`. */
   readonly url: string
   readonly model: ConnectModel

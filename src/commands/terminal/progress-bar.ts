@@ -13,7 +13,7 @@ export interface BarPart {
   readonly color?: 'red' | 'yellow'
 }
 
-export interface BarStyle {
+interface BarStyle {
   readonly columns: number
   /** Draws blocks, which only exist in Unicode. */
   readonly blocks: boolean

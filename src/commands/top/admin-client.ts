@@ -1,9 +1,7 @@
 /** Asks the admin port of a gateway with a management key. Each failure is one sentence, without the key. */
-import { keyKind } from '../../access/api-key.ts'
-import { type Config, loadConfig, processEnvironment } from '../../config/config.ts'
 import { systemCode } from '../../errors.ts'
-import { CommandError, type Given, type Option, UsageError } from '../command.ts'
-import { configWords } from '../outcome.ts'
+import { type AskedPort, askedPort, messageOf, type PortKind } from '../asked-port.ts'
+import { CommandError, type Given, type Option } from '../command.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 
@@ -24,57 +22,21 @@ export class AdminFault extends CommandError {
   override readonly name = 'AdminFault'
 }
 
-export interface AdminPort {
-  readonly url: string
-  readonly key: string
-}
-
-/** Reads address and key from options, configuration or environment. @throws UsageError, ConfigError, CommandError */
-export function adminPortOf(given: Given): AdminPort {
-  const { url, key } = given
-  const isGiven = typeof url === 'string' && typeof key === 'string'
-  const config = isGiven ? null : loadConfig(configWords(given['config']), processEnvironment())
-  const port = {
-    url: typeof url === 'string' ? checkedUrl(url) : urlOf(config),
-    key: typeof key === 'string' ? key : (config?.managementKey ?? ''),
-  }
-  if (port.key === '') {
-    throw new UsageError(
-      'a management key is missing: pass --key KEY, or set GATEWAY_MANAGEMENT_KEY or GATEWAY_MANAGEMENT_KEY_FILE; sluice keys create --name NAME --management makes one',
-    )
-  }
-  if (!/^[\x21-\x7e]+$/.test(port.key)) throw new UsageError('--key: expects a key without spaces')
-  // It would be refused; so it need not leave this machine.
-  if (keyKind(port.key) === 'inference') throw apiKey()
-  return port
-}
-
-function apiKey(): CommandError {
-  return new CommandError(
+const ADMIN_PORT = {
+  part: 'admin',
+  defaultPort: 9090,
+  key: 'managementKey',
+  missing:
+    'a management key is missing: pass --key KEY, or set GATEWAY_MANAGEMENT_KEY or GATEWAY_MANAGEMENT_KEY_FILE; sluice keys create --name NAME --management makes one',
+  otherKind:
     'this is an API key, but the console needs a management key: pass one with --key KEY; sluice keys create --name NAME --management makes one',
-  )
-}
+} as const satisfies PortKind
 
-function checkedUrl(text: string): string {
-  const url = URL.parse(text)
-  const isPlain =
-    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
-  if (!isPlain || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError('--url: expects http:// or https://, a host, and no user or query')
-  }
-  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
-}
-
-/** The admin port of a gateway of this configuration, as seen from its own machine. */
-function urlOf(config: Config | null): string {
-  const { host = '127.0.0.1', port = 9090 } = config?.admin ?? {}
-  if (port === 0) throw new UsageError('--url: is required, because admin.port is 0')
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
-}
+/** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
+export const adminPortOf = (given: Given): AskedPort => askedPort(given, ADMIN_PORT)
 
 /** The summary of now. @throws CommandError; AdminFault where another try may help; the reason of the abort */
-export async function askSummary({ url, key }: AdminPort, signal: AbortSignal): Promise<Summary> {
+export async function askSummary({ url, key }: AskedPort, signal: AbortSignal): Promise<Summary> {
   const reply = await asked(url, key, signal)
   const text = await textOf(reply, url, signal)
   if (reply.ok) {
@@ -90,7 +52,7 @@ export async function askSummary({ url, key }: AdminPort, signal: AbortSignal): 
       )
     case 403:
       throw said !== null && /management key is required/.test(said)
-        ? apiKey()
+        ? new CommandError(ADMIN_PORT.otherKind)
         : new CommandError(`the gateway refuses this key (${said ?? '403'})`)
     case 404:
       throw new CommandError(
@@ -151,10 +113,6 @@ function stranger(url: string): CommandError {
 
 /** The message of an error document, without the key; null: it is none. */
 function saidBy(text: string, key: string): string | null {
-  try {
-    const { error } = JSON.parse(text) as { error?: { message?: unknown } }
-    return typeof error?.message === 'string' ? plain(error.message.replaceAll(key, '(the key)')) : null
-  } catch {
-    return null
-  }
+  const message = messageOf(text)
+  return message === null ? null : plain(message.replaceAll(key, '(the key)'))
 }

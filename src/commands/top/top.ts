@@ -1,10 +1,11 @@
 /** `sluice top`: requests, first token, errors and money of a running gateway, in a terminal. Over HTTP. */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../config/config.ts'
+import type { AskedPort } from '../asked-port.ts'
 import { CONFIG_OPTION, type Command, type Given, UsageError } from '../command.ts'
 import { EXIT_FAILED, print } from '../outcome.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
-import { ADMIN_OPTIONS, AdminFault, type AdminPort, adminPortOf, askSummary } from './admin-client.ts'
+import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
 import { type ScreenStyle, screenOf } from './screen.ts'
 
 const EVERY = { usual: 2, min: 1, max: 3_600 } as const
@@ -57,7 +58,7 @@ function everyMsOf({ every }: Given): number {
   return seconds * 1_000
 }
 
-async function tellJson(port: AdminPort, everyMs: number, signal: AbortSignal): Promise<never> {
+async function tellJson(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
   for (;;) {
     print(JSON.stringify(await askSummary(port, signal)))
     await after(everyMs, undefined, { signal })
@@ -65,7 +66,7 @@ async function tellJson(port: AdminPort, everyMs: number, signal: AbortSignal): 
 }
 
 /** Draws over what it drew before, and goes on when the gateway has been away. @throws CommandError */
-async function draw(port: AdminPort, everyMs: number, signal: AbortSignal): Promise<never> {
+async function draw(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
   const { stdout } = process
   // What is wrong from the beginning is told on the usual screen.
   let lines = screenOf(await askSummary(port, signal), styleOf())
@@ -81,7 +82,7 @@ async function draw(port: AdminPort, everyMs: number, signal: AbortSignal): Prom
   }
 }
 
-async function nextLines(port: AdminPort, before: readonly string[], signal: AbortSignal): Promise<string[]> {
+async function nextLines(port: AskedPort, before: readonly string[], signal: AbortSignal): Promise<string[]> {
   try {
     return screenOf(await askSummary(port, signal), styleOf())
   } catch (error) {

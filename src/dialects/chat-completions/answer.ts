@@ -15,7 +15,7 @@ import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
 
 export type ChatFields = Record<string, unknown>
 
-export type ChatFinish = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'error'
+type ChatFinish = 'stop' | 'length' | 'tool_calls' | 'content_filter' | 'error'
 
 /** Stands between two pieces of reasoning in `reasoning`; in `reasoning_details` they are entries of their own. */
 export const REASONING_BREAK = '\n\n'

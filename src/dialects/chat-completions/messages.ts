@@ -2,9 +2,9 @@
  * Translates `messages` to input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
  * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
  */
+import { refuseField } from '../../errors.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import { drawnItem } from '../hosted-items.ts'
-import { invalid } from '../translation.ts'
 import type {
   ChatAnnotation,
   ChatAssistantMessage,
@@ -82,8 +82,8 @@ export class ChatConversation {
 function refuseLegacy(message: ChatAssistantMessage, index: number): void {
   const { function_call, audio } = message as { function_call?: unknown; audio?: unknown }
   const path = elementPath('messages', index)
-  if (function_call != null) throw invalid(`${path}.function_call`, 'must be null: use tool_calls')
-  if (audio != null) throw invalid(`${path}.audio`, 'must be null: audio answers are not stored')
+  if (function_call != null) throw refuseField(`${path}.function_call`, 'must be null: use tool_calls')
+  if (audio != null) throw refuseField(`${path}.audio`, 'must be null: audio answers are not stored')
 }
 
 function content(value: string | readonly ChatPart[], index: number): string | Item[] {
@@ -166,7 +166,7 @@ function filePart(file: Extract<ChatPart, { type: 'file' }>['file'], path: strin
   if (file_id != null) item['file_id'] = file_id
   if (file_url != null) item['file_url'] = file_url
   if (file_data == null && file_id == null && file_url == null)
-    throw invalid(`${path}.file_data`, 'is required without file_id and file_url')
+    throw refuseField(`${path}.file_data`, 'is required without file_id and file_url')
   return item
 }
 

@@ -2,14 +2,14 @@
  * Translates a POST /chat/completions body to a request. Pure. Hot path: the check of the body, one walk over its
  * fields and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
-import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
+import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import { ChatConversation } from './messages.ts'
 import { inChatNames } from './paths.ts'
@@ -75,13 +75,14 @@ function refuse(body: ChatBody): void {
   const other = body as unknown as Readonly<Record<string, unknown>>
   refuseForeign(body, OF_RESPONSES, 'chat completions')
   for (const name of ['n', 'best_of']) {
-    if (other[name] != null && other[name] !== 1) throw invalid(name, 'must be 1: one answer is given')
+    if (other[name] != null && other[name] !== 1) throw refuseField(name, 'must be 1: one answer is given')
   }
-  if (other['functions'] != null) throw invalid('functions', 'must be null: use tools')
-  if (other['function_call'] != null) throw invalid('function_call', 'must be null: use tool_choice')
+  if (other['functions'] != null) throw refuseField('functions', 'must be null: use tools')
+  if (other['function_call'] != null) throw refuseField('function_call', 'must be null: use tool_choice')
   const audio = body.modalities?.indexOf('audio') ?? -1
-  if (audio !== -1) throw invalid(elementPath('modalities', audio), 'must be text or image: no audio is made')
-  if (other['audio'] != null) throw invalid('audio', 'must be null: no audio is made')
+  if (audio !== -1)
+    throw refuseField(elementPath('modalities', audio), 'must be text or image: no audio is made')
+  if (other['audio'] != null) throw refuseField('audio', 'must be null: no audio is made')
 }
 
 function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
@@ -103,14 +104,14 @@ function translate(body: ChatBody, fields: Record<string, unknown>, tools: Reado
 
 function outputLimit({ max_tokens: older, max_completion_tokens: newer }: ChatBody): number | null {
   if (older != null && newer != null && older !== newer)
-    throw invalid('max_tokens', 'must be equal to max_completion_tokens where both are set')
+    throw refuseField('max_tokens', 'must be equal to max_completion_tokens where both are set')
   return newer ?? older ?? null
 }
 
 /** Log probabilities without alternatives are asked for as none of them. */
 function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
   if (logprobs === false) {
-    if (top != null && top > 0) throw invalid('top_logprobs', 'must not be set where logprobs is false')
+    if (top != null && top > 0) throw refuseField('top_logprobs', 'must not be set where logprobs is false')
     return null
   }
   return top ?? (logprobs === true ? 0 : null)
@@ -120,7 +121,7 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
 function reasoningConfig(body: ChatBody): (ReasoningConfig & { exclude?: boolean | null }) | null {
   const { reasoning, reasoning_effort: effort, include_reasoning: include } = body
   if (effort != null && reasoning?.effort != null && reasoning.effort !== effort)
-    throw invalid('reasoning_effort', 'must be equal to reasoning.effort where both are set')
+    throw refuseField('reasoning_effort', 'must be equal to reasoning.effort where both are set')
   const excluded = include === false && reasoning?.exclude == null
   if (effort == null && !excluded) return reasoning ?? null
   return {
@@ -212,7 +213,7 @@ function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): To
     default: {
       const server = serverToolName(choice.type)
       if (server !== null && !offered.has(server))
-        throw invalid('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
+        throw refuseField('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
       return choice as ToolChoice
     }
   }

@@ -3,7 +3,7 @@
  * list of inputs with parts. Pure. Written by hand, because a schema with a choice of lists could not name the element
  * that is wrong, and checks a million numbers several times.
  */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
 import { elementPath, isObject } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
@@ -14,7 +14,7 @@ const FORMS =
 const TOKEN = `must be a token id: an integer from 0 to ${TOKEN_ID_MAX}`
 const PARTS_MAX = 256
 
-export interface ReadInput {
+interface ReadInput {
   readonly items: EmbeddingItem[]
   /** There was a list of inputs. */
   readonly isList: boolean
@@ -22,15 +22,15 @@ export interface ReadInput {
 
 /** @throws GatewayError `invalid_request` with the path of the element at fault */
 export function readInput(input: unknown): ReadInput {
-  if (input === undefined) throw refuse('input', `is required and must be ${FORMS}`)
+  if (input === undefined) throw refuseField('input', `is required and must be ${FORMS}`)
   if (typeof input === 'string') return { items: [textItem(input, 'input')], isList: false }
-  if (!Array.isArray(input)) throw refuse('input', `must be ${FORMS}`)
+  if (!Array.isArray(input)) throw refuseField('input', `must be ${FORMS}`)
   const elements = input as readonly unknown[]
   const first = elements[0]
-  if (elements.length === 0) throw refuse('input', 'must have at least 1 element')
+  if (elements.length === 0) throw refuseField('input', 'must have at least 1 element')
   if (typeof first === 'number') return { items: [tokenItem(elements, 'input')], isList: false }
   if (elements.length > EMBEDDING_INPUTS_MAX) {
-    throw refuse(
+    throw refuseField(
       'input',
       `must have at most ${EMBEDDING_INPUTS_MAX} elements: send the rest in another request`,
     )
@@ -44,30 +44,31 @@ export function readInput(input: unknown): ReadInput {
 /** All inputs of a list have the form of the first one. */
 function itemOf(element: unknown, first: unknown, path: string): EmbeddingItem {
   if (typeof first === 'string') {
-    if (typeof element !== 'string') throw refuse(path, 'must be a string, as the first element is')
+    if (typeof element !== 'string') throw refuseField(path, 'must be a string, as the first element is')
     return textItem(element, path)
   }
   if (Array.isArray(first)) {
-    if (!Array.isArray(element)) throw refuse(path, 'must be an array of token ids, as the first element is')
+    if (!Array.isArray(element))
+      throw refuseField(path, 'must be an array of token ids, as the first element is')
     return tokenItem(element, path)
   }
   if (!isObject(first))
-    throw refuse(path, 'must be a string, a token id, an array of token ids, or an object')
-  if (!isObject(element)) throw refuse(path, 'must be an object with content, as the first element is')
+    throw refuseField(path, 'must be a string, a token id, an array of token ids, or an object')
+  if (!isObject(element)) throw refuseField(path, 'must be an object with content, as the first element is')
   return contentItem(element, path)
 }
 
 function textItem(text: string, path: string): EmbeddingItem {
-  if (text === '') throw refuse(path, 'must not be empty')
+  if (text === '') throw refuseField(path, 'must not be empty')
   return message(text)
 }
 
 function tokenItem(tokens: readonly unknown[], path: string): EmbeddingItem {
-  if (tokens.length === 0) throw refuse(path, 'must have at least 1 token id')
+  if (tokens.length === 0) throw refuseField(path, 'must have at least 1 token id')
   for (let index = 0; index < tokens.length; index++) {
     const token = tokens[index]
     if (typeof token !== 'number' || !Number.isInteger(token) || token < 0 || token > TOKEN_ID_MAX) {
-      throw refuse(elementPath(path, index), TOKEN)
+      throw refuseField(elementPath(path, index), TOKEN)
     }
   }
   return { ...message(''), tokens: tokens as readonly number[] }
@@ -76,34 +77,30 @@ function tokenItem(tokens: readonly unknown[], path: string): EmbeddingItem {
 function contentItem(element: Readonly<Record<string, unknown>>, path: string): EmbeddingItem {
   const { content } = element
   const at = `${path}.content`
-  if (!Array.isArray(content)) throw refuse(at, 'is required and must be an array of parts')
-  if (content.length === 0) throw refuse(at, 'must have at least 1 part')
-  if (content.length > PARTS_MAX) throw refuse(at, `must have at most ${PARTS_MAX} parts`)
+  if (!Array.isArray(content)) throw refuseField(at, 'is required and must be an array of parts')
+  if (content.length === 0) throw refuseField(at, 'must have at least 1 part')
+  if (content.length > PARTS_MAX) throw refuseField(at, `must have at most ${PARTS_MAX} parts`)
   return message(content.map((part: unknown, index) => partOf(part, elementPath(at, index))))
 }
 
 function partOf(part: unknown, path: string): EmbeddingPart {
-  if (!isObject(part)) throw refuse(path, 'must be an object (content part)')
+  if (!isObject(part)) throw refuseField(path, 'must be an object (content part)')
   if (part['type'] === 'text') {
     const { text } = part
     if (typeof text !== 'string' || text === '')
-      throw refuse(`${path}.text`, 'must be a string that is not empty')
+      throw refuseField(`${path}.text`, 'must be a string that is not empty')
     return { type: 'input_text', text }
   }
   if (part['type'] === 'image_url') {
     const url = isObject(part['image_url']) ? part['image_url']['url'] : undefined
     if (typeof url !== 'string' || url === '') {
-      throw refuse(`${path}.image_url.url`, 'must be a string: an address or a data URL')
+      throw refuseField(`${path}.image_url.url`, 'must be a string: an address or a data URL')
     }
     return { type: 'input_image', image_url: url }
   }
-  throw refuse(`${path}.type`, 'must be text or image_url')
+  throw refuseField(`${path}.type`, 'must be text or image_url')
 }
 
 function message(content: EmbeddingItem['content']): EmbeddingItem {
   return { type: 'message', role: 'user', content }
-}
-
-function refuse(path: string, problem: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${problem}`)
 }

@@ -1,5 +1,12 @@
 /** Parts of a generateContent reply that are the same in a chunk and in a whole reply. Pure. */
-import type { HostedItem, Logprob, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+import {
+  type HostedItem,
+  type Logprob,
+  type MessageItem,
+  type OutputItem,
+  type ReasoningItem,
+  refusalIn,
+} from '../../protocol/items.ts'
 import { nativeOf, TOOL_PROMPT } from '../../protocol/json/native.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
@@ -176,13 +183,6 @@ function finishOf(reason: string | undefined, native: string, output: readonly O
   if (output.some(isCall)) return { finishReason: 'STOP' }
   if (refusal !== '') return { finishReason: 'SAFETY', ...said }
   return { finishReason: NATIVE_ENDS.has(native) ? native : 'STOP' }
-}
-
-function refusalIn(output: readonly OutputItem[]): string {
-  return output
-    .filter(item => item.type === 'message')
-    .flatMap(item => (item as MessageItem).content.map(part => (part.type === 'refusal' ? part.refusal : '')))
-    .join('')
 }
 
 /** Log probabilities of a text, as the candidate has them; none where there are none. */

@@ -64,7 +64,7 @@ export const GeminiTool = Type.Object({
 })
 export type GeminiTool = Static<typeof GeminiTool>
 
-export const ToolConfig = Type.Object({
+const ToolConfig = Type.Object({
   functionCallingConfig: maybe(
     Type.Object({
       mode: maybe(oneOf('MODE_UNSPECIFIED', 'AUTO', 'ANY', 'NONE', 'VALIDATED')),
@@ -72,7 +72,6 @@ export const ToolConfig = Type.Object({
     }),
   ),
 })
-export type ToolConfig = Static<typeof ToolConfig>
 
 // Settings
 

@@ -2,8 +2,8 @@
  * Translates `generationConfig` to request fields. Pure. What no other API has a word for stays in a field of this
  * name: a provider of this API is sent it, and others go on without it, as it only tunes the answer.
  */
+import { refuseField } from '../../errors.ts'
 import { isStrict } from '../strict-schema.ts'
-import { invalid } from '../translation.ts'
 import type { GeminiBody, GenerationConfig } from './body-schema.ts'
 import { jsonSchema } from './schema.ts'
 
@@ -55,7 +55,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** @throws GatewayError `invalid_request` for what nobody here can do */
 export function setConfig(config: GenerationConfig, fields: Fields): void {
   if ((config.candidateCount ?? 1) > 1)
-    throw invalid('generationConfig.candidateCount', 'must be 1: one answer is made for each request')
+    throw refuseField('generationConfig.candidateCount', 'must be 1: one answer is made for each request')
   const set = (name: string, value: unknown): void => {
     if (value !== undefined && value !== null) fields[name] = value
   }
@@ -107,7 +107,7 @@ function modalitiesOf({ responseModalities: given }: GenerationConfig): readonly
   const modalities = given.map((each, at) => {
     const modality = MODALITIES.get(each.toUpperCase())
     if (modality !== undefined) return modality
-    throw invalid(
+    throw refuseField(
       `generationConfig.responseModalities[${at}]`,
       'must be TEXT or IMAGE: sound is not offered by this gateway',
     )

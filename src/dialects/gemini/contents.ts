@@ -3,8 +3,8 @@
  * what it said in order; a turn of a user is divided at the results of functions, which are items of their own. Calls
  * may come back without an id: a result then belongs to the first open call of its function.
  */
+import { refuseField } from '../../errors.ts'
 import { drawnItem } from '../hosted-items.ts'
-import { invalid } from '../translation.ts'
 import type { GeminiContent, Part } from './body-schema.ts'
 import { mediaPart, messagePart, unknownPart } from './parts.ts'
 import { FILLER, itemsIn, ownThought, type PartItem, signatureOfCall } from './seals.ts'
@@ -37,7 +37,7 @@ export class GeminiConversation {
   /** @throws GatewayError `invalid_request` for parts that are no text */
   system({ parts }: GeminiContent): void {
     const texts = (parts ?? []).map((part, at) => {
-      if (part.text == null) throw invalid(`systemInstruction.parts[${at}]`, 'must be text')
+      if (part.text == null) throw refuseField(`systemInstruction.parts[${at}]`, 'must be text')
       return { type: 'input_text', text: part.text }
     })
     if (texts.length > 0) this.#push({ type: 'message', role: 'system', content: texts }, null, 0, true)
@@ -46,7 +46,7 @@ export class GeminiConversation {
   /** @throws GatewayError `invalid_request` for a role that the API does not have, and a result without a call */
   add(content: GeminiContent, index: number): void {
     const role = content.role ?? ''
-    if (!ROLES.has(role)) throw invalid(`contents[${index}].role`, 'must be user or model')
+    if (!ROLES.has(role)) throw refuseField(`contents[${index}].role`, 'must be user or model')
     const parts = content.parts ?? []
     if (parts.length === 0) {
       const said = role === 'model' ? 'assistant' : 'user'
@@ -93,7 +93,7 @@ export class GeminiConversation {
     if (call !== undefined) return call.id
     if (id !== '') return id
     const path = `contents[${index}].parts[${at}].functionResponse.name`
-    throw invalid(path, 'no call of this function is open: send the call before its result')
+    throw refuseField(path, 'no call of this function is open: send the call before its result')
   }
 
   #push(item: PartItem, content: number | null, part: number | null, isDivided = false): void {

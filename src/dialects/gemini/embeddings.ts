@@ -3,7 +3,7 @@
  * into the body.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { EmbeddingsResult } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
@@ -12,7 +12,7 @@ import { maybe } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX } from '../../protocol/limits.ts'
 import { createEmbeddingsParser } from '../embeddings/parse.ts'
 import type { EmbeddingsDialect } from '../embeddings.ts'
-import { invalid, renamed } from '../translation.ts'
+import { renamed } from '../translation.ts'
 import { GeminiContent, type Part } from './body-schema.ts'
 import { geminiFailure } from './failure.ts'
 import { inUsualSpelling, spelled } from './names.ts'
@@ -72,7 +72,10 @@ function settingsOf([first, ...others]: readonly Request[]): Record<string, unkn
   for (const [at, other] of others.entries()) {
     for (const name of ['taskType', 'outputDimensionality'] as const) {
       if ((other[name] ?? null) !== (first?.[name] ?? null))
-        throw invalid(`requests[${at + 1}].${name}`, 'must be that of the first request: send others apart')
+        throw refuseField(
+          `requests[${at + 1}].${name}`,
+          'must be that of the first request: send others apart',
+        )
     }
   }
   return { dimensions: first?.outputDimensionality ?? null, input_type: wordOf(first?.taskType) }
@@ -87,7 +90,7 @@ function inputOf(requests: readonly Request[], isBatch: boolean): unknown {
   const path = (at: number): string => (isBatch ? `requests[${at}].content` : 'content')
   const parts = requests.map(({ content }, at) => {
     const list = content.parts ?? []
-    if (list.length === 0) throw invalid(`${path(at)}.parts`, 'must have at least 1 part')
+    if (list.length === 0) throw refuseField(`${path(at)}.parts`, 'must have at least 1 part')
     return list.map((part, index) => partOf(part, `${path(at)}.parts[${index}]`))
   })
   const texts = parts.flatMap(([only, ...others]) =>
@@ -100,7 +103,8 @@ type InputPart = { type: 'text'; text: string } | { type: 'image_url'; image_url
 
 function partOf({ text, inlineData }: Part, path: string): InputPart {
   if (text != null && text !== '') return { type: 'text', text }
-  if (inlineData == null) throw invalid(path, 'must be a text that is not empty, or an image in inlineData')
+  if (inlineData == null)
+    throw refuseField(path, 'must be a text that is not empty, or an image in inlineData')
   return { type: 'image_url', image_url: { url: `data:${inlineData.mimeType};base64,${inlineData.data}` } }
 }
 

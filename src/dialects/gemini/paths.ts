@@ -9,7 +9,7 @@ import { renamed } from '../translation.ts'
 import type { PartPlace } from './contents.ts'
 
 /** How a body was translated. */
-export interface PartOrigin {
+interface PartOrigin {
   /** By item of the input. */
   readonly places: readonly PartPlace[]
   /** By tool of the request. */

@@ -3,16 +3,16 @@
  * runs have the nearest form that a request knows, which a server tool of the gateway serves elsewhere; a provider of
  * this API gets them as they came.
  */
+import { refuseField } from '../../errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
-import { invalid } from '../translation.ts'
 import type { GeminiBody, GeminiFunction, GeminiTool } from './body-schema.ts'
 import { jsonSchema } from './schema.ts'
 
 type Fields = Record<string, unknown>
 
-export interface TranslatedTool {
+interface TranslatedTool {
   readonly tools: readonly Tool[]
   /** The path of each in the body. */
   readonly paths: readonly string[]
@@ -42,7 +42,7 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
     const path = `tools[${index}]`
     const { type } = entry as { type?: unknown }
     if (typeof type === 'string') {
-      if (serverToolName(type) === null) throw invalid(`${path}.type`, 'must name a tool of the gateway')
+      if (serverToolName(type) === null) throw refuseField(`${path}.type`, 'must name a tool of the gateway')
       add(entry, path)
       continue
     }
@@ -58,7 +58,7 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
 }
 
 function hostedTool(kind: string, settings: unknown, path: string): Fields {
-  if (!KIND.test(kind)) throw invalid(path, 'must have names of tools as its fields')
+  if (!KIND.test(kind)) throw refuseField(path, 'must have names of tools as its fields')
   const native = { [kind]: settings }
   const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
   if (form === undefined) return { type: `google_${kind}`, native }

@@ -1,5 +1,5 @@
 /** Parts of a Messages reply that are the same in an event and in a whole message. Pure. */
-import type { HostedItem, MessageItem, OutputItem } from '../../protocol/items.ts'
+import { type HostedItem, type MessageItem, type OutputItem, refusalIn } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 import { type CallItem, isCall } from '../chat-completions/answer.ts'
@@ -91,13 +91,6 @@ export function stopOf(response: ResponseResource): Stop {
   const sequence = response.stop_sequence ?? null
   if (sequence === null && native !== 'stop_sequence') return plain('end_turn')
   return { stop_reason: 'stop_sequence', stop_sequence: sequence, stop_details: null }
-}
-
-function refusalIn(output: readonly OutputItem[]): string {
-  return output
-    .filter(item => item.type === 'message')
-    .flatMap(item => (item as MessageItem).content.map(part => (part.type === 'refusal' ? part.refusal : '')))
-    .join('')
 }
 
 /** The container of code that Anthropic ran, which a later request may name; null: there was none. */

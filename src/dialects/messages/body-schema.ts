@@ -87,7 +87,6 @@ const Thinking = variants(
 export type Thinking = Static<typeof Thinking>
 
 const OutputFormat = Type.Object({ type: Type.Literal('json_schema'), schema: AnyObject })
-export type OutputFormat = Static<typeof OutputFormat>
 
 const OutputConfig = Type.Object({
   effort: maybe(oneOf('low', 'medium', 'high', 'xhigh', 'max')),

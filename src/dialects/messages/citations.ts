@@ -8,7 +8,7 @@ import { nativeOf } from '../../protocol/json/native.ts'
 export type Citation = Readonly<Record<string, unknown>>
 
 /** A stretch of a text, with the citations that it has. */
-export interface CitedText {
+interface CitedText {
   readonly text: string
   readonly citations: readonly Citation[]
 }

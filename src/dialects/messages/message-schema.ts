@@ -71,7 +71,6 @@ const SearchResultBlock = Type.Object({
   citations: maybe(AnyObject),
   cache_control,
 })
-export type SearchResultBlock = Static<typeof SearchResultBlock>
 
 const contents = {
   text: TextBlock,

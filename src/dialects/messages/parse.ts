@@ -2,13 +2,13 @@
  * Translates a POST /messages body to a request. Pure. Hot path: the check of the body, one walk over its fields and
  * one over its messages. Errors name fields of the client's body and never repeat what it sent.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
 import { isStrict } from '../strict-schema.ts'
-import { type ForeignField, fieldsBut, invalid, refuseForeign } from '../translation.ts'
+import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { MessagesBody, type Thinking } from './body-schema.ts'
 import { asInput, MessagesConversation } from './messages.ts'
 import { type FieldOrigin, inMessagesNames, withOrigin } from './paths.ts'
@@ -110,7 +110,7 @@ function betasIn(header: string): readonly string[] {
     .map(name => name.trim())
     .filter(name => name !== '')
   if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
-    throw invalid(
+    throw refuseField(
       BETA_HEADER,
       `must be at most ${BETAS_MAX} names of at most 100 visible characters, with commas between them`,
     )
@@ -168,7 +168,8 @@ function translate(body: MessagesBody, fields: Record<string, unknown>): void {
 }
 
 function fallbackModels({ fallbacks, models }: MessagesBody): readonly string[] {
-  if (models != null && models.length > 0) throw invalid('fallbacks', 'must not be set together with models')
+  if (models != null && models.length > 0)
+    throw refuseField('fallbacks', 'must not be set together with models')
   return (fallbacks ?? []).map(({ model }) => model)
 }
 
@@ -183,7 +184,7 @@ function reasoningConfig(
   const effort = output?.effort ?? null
   if (thinking == null) return effort === null ? null : { effort, thinking: null }
   if (thinking.type === 'enabled' && thinking.budget_tokens >= max_tokens && !isInterleaved)
-    throw invalid('max_tokens', 'must be greater than thinking.budget_tokens')
+    throw refuseField('max_tokens', 'must be greater than thinking.budget_tokens')
   return { ...hubThinking(thinking), ...(effort === null ? {} : { effort }), thinking }
 }
 
@@ -200,7 +201,7 @@ function hubThinking(thinking: Thinking): Record<string, unknown> {
 
 function textConfig({ output_config: output, output_format: older }: MessagesBody): TextConfig | null {
   if (output?.format != null && older != null)
-    throw invalid('output_format', 'must not be set together with output_config.format')
+    throw refuseField('output_format', 'must not be set together with output_config.format')
   const format = output?.format ?? older
   if (format == null) return null
   const { schema } = format
@@ -213,6 +214,6 @@ function textConfig({ output_config: output, output_format: older }: MessagesBod
 function serviceTier({ service_tier: tier, speed }: MessagesBody): string | null {
   if (speed !== 'fast') return tier == null ? null : (TIERS.get(tier) ?? tier)
   if (!FAST_TIERS.has(tier ?? undefined))
-    throw invalid('speed', 'must not be fast where service_tier asks for another tier')
+    throw refuseField('speed', 'must not be fast where service_tier asks for another tier')
   return 'priority'
 }

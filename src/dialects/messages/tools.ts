@@ -3,12 +3,11 @@
  * a request knows, for providers that have one like it; a provider of this API gets it as it came.
  */
 import { Type } from '@sinclair/typebox'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../errors.ts'
 import { maxUses, serverToolName, userLocation } from '../../protocol/gateway-tools.ts'
 import { explain } from '../../protocol/json/body.ts'
 import { elementPath, maybe } from '../../protocol/json/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
-import { invalid } from '../translation.ts'
 import type { CustomMessagesTool, MessagesTool, MessagesToolChoice } from './body-schema.ts'
 
 type Fields = Record<string, unknown>
@@ -44,11 +43,11 @@ export function hubTool(tool: MessagesTool, index: number): Tool {
   const family = type.length > MEMBERS_MAX_CHARS ? '' : type.replace(DATE, '')
   const path = `${elementPath('tools', index)}.type`
   if (family === 'tool_search_tool_bm25')
-    throw invalid(path, 'must be tool_search_tool_regex: it is the search offered')
+    throw refuseField(path, 'must be tool_search_tool_regex: it is the search offered')
   const form = FAMILIES.get(family)
   if (form === undefined) {
     const known = ['custom', ...FAMILIES.keys()].join(', ')
-    throw invalid(path, `must name a known tool: ${known} (with their dates), or a tool of the gateway`)
+    throw refuseField(path, `must name a known tool: ${known} (with their dates), or a tool of the gateway`)
   }
   // No provider of another API knows the type, so that its format refuses it.
   const hub = form === null ? { type } : form(tool as Fields, elementPath('tools', index))

@@ -41,7 +41,7 @@ export interface Generation {
   readonly sampling: Readonly<Record<string, number>>
 }
 
-export interface GenerationWishes {
+interface GenerationWishes {
   readonly request: ResponsesRequest
   readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
   readonly upstreamModel: string

@@ -13,7 +13,7 @@ import { COMPUTER_TYPES, computerTool } from './computer.ts'
 import type { MessagesBlock } from './content.ts'
 
 /** The tool fields of a body. */
-export interface ToolSet {
+interface ToolSet {
   readonly tools: readonly MessagesBlock[]
   readonly tool_choice: MessagesBlock | null
   /** The container for code; null for a new one. */

@@ -14,7 +14,7 @@ import { count, type Json } from '../json.ts'
 import { bareErrorIn, errorIn } from '../openai-chat/failure.ts'
 
 /** Called with each part of an input and its path in the body. */
-export type PartEncoder<Part> = (part: EmbeddingPart, path: string) => Part
+type PartEncoder<Part> = (part: EmbeddingPart, path: string) => Part
 
 /**
  * The parts of each input as a format has them.

@@ -24,7 +24,7 @@ export interface VectorTerms {
 }
 
 /** A vector as JSON. */
-export interface WrittenVector {
+interface WrittenVector {
   readonly json: Buffer
   readonly dimensions: number
 }

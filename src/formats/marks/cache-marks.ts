@@ -13,7 +13,7 @@ const NESTED = ['content', 'output'] as const
 const LONG = '1h'
 
 /** How a provider writes marks. */
-export interface MarkForm {
+interface MarkForm {
   /** The member with the mark. */
   readonly name: 'cache_control' | 'prompt_cache_breakpoint' | 'cachePoint'
   /** True: a mark is a block of its own, behind what it covers. */

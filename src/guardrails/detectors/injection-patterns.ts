@@ -3,7 +3,7 @@
  * invisible characters undone), so they are written in lower case; every gap is bounded. Pure.
  */
 
-export interface InjectionPattern {
+interface InjectionPattern {
   readonly name: string
   readonly source: string
   /**

@@ -15,7 +15,7 @@ import {
 } from './evasions.ts'
 import { INJECTION_PATTERNS } from './injection-patterns.ts'
 
-export interface Survey {
+interface Survey {
   /** 1 for each of the surveyor's starts that begins a word of the text, by its index. */
   readonly present: Uint8Array
   /** A run of sixteen or more characters that base64 has, or many pairs in a row. */

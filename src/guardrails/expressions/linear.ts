@@ -71,7 +71,7 @@ export function proveLinear(node: Node): Proof | null {
   return walk.steps > STEPS_MAX ? null : { steps: Math.ceil(walk.steps), isByRuns }
 }
 
-export interface Leading {
+interface Leading {
   /** Assertions at the start. */
   readonly head: readonly Node[]
   /** The endless repeat of a set behind them; null: something else is there. */

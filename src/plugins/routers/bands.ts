@@ -18,7 +18,7 @@ export interface Band {
   readonly isClosed: boolean
 }
 
-export type CostTier = 'low' | 'medium' | 'high' | 'xhigh' | 'max'
+type CostTier = 'low' | 'medium' | 'high' | 'xhigh' | 'max'
 
 export const TIER_BANDS: Readonly<Record<CostTier, Band>> = {
   low: { from: 0, to: 20, isClosed: false },
@@ -92,6 +92,6 @@ function distanceFrom(band: Band, percentile: number): number {
 }
 
 /** Equal infinities are equal. */
-function compare(a: number, b: number): number {
+export function compare(a: number, b: number): number {
   return a === b ? 0 : a < b ? -1 : 1
 }

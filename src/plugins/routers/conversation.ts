@@ -6,7 +6,7 @@ const ITEMS_MAX = 64
 /** Characters of one text. */
 const TEXT_MAX = 4_000
 
-export interface UserWords {
+interface UserWords {
   /** Of the first message of the user; empty: there is none. */
   readonly first: string
   readonly latest: string

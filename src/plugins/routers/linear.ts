@@ -13,7 +13,7 @@ interface WeightsFile {
   readonly weights: Readonly<Record<string, readonly number[]>>
 }
 
-export type Classify = (form: PromptForm) => TaskType
+type Classify = (form: PromptForm) => TaskType
 
 /** Reads the shipped weights, a file of 200 KB, when it is first needed. */
 export function createLinearClassifier(): Classify {

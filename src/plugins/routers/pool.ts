@@ -12,7 +12,7 @@ import type { TaskRanking } from './rankings.ts'
 
 export type PoolDeps = Pick<PluginDeps, 'models' | 'rankings' | 'lastModels'>
 
-export interface PoolWish {
+interface PoolWish {
   /** Null: the ranked models, or all if none of them is left. */
   readonly include: Patterns | null
   readonly exclude: Patterns | null
@@ -111,9 +111,4 @@ export function noModels(router: string): GatewayError {
       availability: { code: 'constraint_filtered', retryable: false, requested_models: [router] },
     },
   })
-}
-
-/** A router that the request combines with something else. */
-export function refused(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
 }

@@ -16,7 +16,7 @@ export interface JsonBounds {
 }
 
 /** Counts of a document, up to the bound that it exceeds. */
-export interface JsonCount {
+interface JsonCount {
   /** The first bound that it exceeds; null: none. */
   readonly excess: keyof JsonBounds | null
   readonly parts: number

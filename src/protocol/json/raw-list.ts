@@ -7,7 +7,7 @@
 import { isObject } from './schema.ts'
 
 const NAMES = ['input', 'messages'] as const
-export type RawListName = (typeof NAMES)[number]
+type RawListName = (typeof NAMES)[number]
 
 /** Shorter bodies are written faster than compared; longer ones would be held twice for too long. */
 export const RAW_MIN_BYTES = 16 * 1024

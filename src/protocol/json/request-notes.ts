@@ -12,7 +12,7 @@ export const COMPACTS = Symbol('compacts')
 /** Of an item of the input: the provider's own summary, which nobody else can read. */
 export const COMPACTED_BY = Symbol('compacted by')
 
-export interface CompactionWish {
+interface CompactionWish {
   /** Input tokens from which on it is made; null: it is made now, and nothing else is asked. */
   readonly threshold: number | null
 }

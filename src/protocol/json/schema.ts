@@ -44,7 +44,7 @@ export interface MapSchema extends TSchema {
   readonly [Rule]: Checked
 }
 
-export interface TextRule {
+interface TextRule {
   readonly min: number
   readonly max: number
   /** Unpaired surrogates and NUL are refused: no database keeps them, and they do not survive hashing. */

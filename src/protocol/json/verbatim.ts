@@ -4,7 +4,7 @@
  * the same on every call: the provider finds it in its cache. Who rewrites an item makes a new one, which has no such
  * words. Pure.
  */
-export interface WrittenMessage {
+interface WrittenMessage {
   /** Null: the system prompt. */
   readonly role: 'user' | 'assistant' | 'system' | null
   /** Blocks. */

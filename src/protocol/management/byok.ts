@@ -59,7 +59,7 @@ export type CredentialUpdate = Static<typeof CredentialUpdate>
 export const checkCredentialCreation = bodyCheck(CredentialCreation)
 export const checkCredentialUpdate = bodyCheck(CredentialUpdate)
 
-export interface CredentialFlags {
+interface CredentialFlags {
   readonly isRequired: boolean
   readonly isFallback: boolean
   readonly isByokOnly: boolean

@@ -5,9 +5,9 @@ import { maybe, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../limits.ts'
 
 /** Whoever wants to see one fault needs minutes; the docs promise that a forgotten capture ends. */
-export const CAPTURE_MINUTES_MAX = 60
+const CAPTURE_MINUTES_MAX = 60
 /** A few requests. */
-export const CAPTURE_MIN_BYTES = 65_536
+const CAPTURE_MIN_BYTES = 65_536
 
 /** One of `key_hash` and `workspace_id`. */
 export const CaptureCreation = Type.Object(

@@ -2,7 +2,9 @@
  * The signed proof of placement: what it states, and which part of a reply it covers. Pure. The gateway signs it, and
  * `sluice verify` reads it; docs/proof.md tells readers how to check it without either.
  */
+
 import { hash } from 'node:crypto'
+import { isObject } from '../json/schema.ts'
 import type { DataRegion } from './guardrails.ts'
 
 /** Type of the JWS, in its header: a signature for another purpose is no proof. */
@@ -77,7 +79,7 @@ export function canonicalJson(value: unknown): string {
 type Fields = Readonly<Record<string, unknown>>
 
 /** A reply or an event that has, or may get, a proof. */
-export interface ProofPlace {
+interface ProofPlace {
   /** The object with `gateway_metadata`: the value, or its `response`. */
   readonly reply: Fields
   readonly metadata: Fields
@@ -87,12 +89,12 @@ export interface ProofPlace {
 
 /** Finds the place of the proof in a reply or an event; null: it has none. */
 export function proofPlace(value: unknown): ProofPlace | null {
-  if (!isFields(value)) return null
+  if (!isObject(value)) return null
   const { response } = value
-  const inner = isFields(response) && isFields(response['gateway_metadata'])
+  const inner = isObject(response) && isObject(response['gateway_metadata'])
   const reply = inner ? response : value
   const metadata = reply['gateway_metadata']
-  if (!isFields(metadata)) return null
+  if (!isObject(metadata)) return null
   return {
     reply,
     metadata,
@@ -102,10 +104,6 @@ export function proofPlace(value: unknown): ProofPlace | null {
       return inner ? { ...value, response: signed } : signed
     },
   }
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Digest of a whole reply, as `reply` has it. */

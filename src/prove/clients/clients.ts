@@ -9,7 +9,7 @@ import type { ProvedClientName } from './names.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-export interface RecordedRequest {
+interface RecordedRequest {
   readonly method: string
   /** From the root of the gateway; `MODEL` stands for the model. */
   readonly path: string
@@ -18,7 +18,7 @@ export interface RecordedRequest {
   readonly body: Fields | null
 }
 
-export interface ClientCall {
+interface ClientCall {
   readonly id: string
   /** With its namespace before a `/`, if it has one. */
   readonly name: string

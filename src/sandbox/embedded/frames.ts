@@ -32,7 +32,7 @@ export interface ChildOutput {
   readonly timedOut: boolean
 }
 
-export interface ChildReply {
+interface ChildReply {
   readonly outputs: readonly ChildOutput[]
   /** Null: there are too many files, or they are too large. */
   readonly entries: readonly Entry[] | null

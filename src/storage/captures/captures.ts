@@ -45,7 +45,7 @@ export interface CapturePart {
   readonly leftOut: number
 }
 
-export interface CaptureRoom {
+interface CaptureRoom {
   /** Captures of an organization that run at once. */
   readonly running: number
   /** Captures of an organization, ended ones too. */

@@ -10,7 +10,7 @@ import { type ClientRecord, readClientRecords } from './client-activity.ts'
 import { SUMS, sumsOf } from './usage-totals.ts'
 
 /** Rows of one answer. A year of 20 models is 7,300. */
-export const DIMENSION_ROWS_MAX = 10_000
+const DIMENSION_ROWS_MAX = 10_000
 /** Keys that one answer looks at: each is a statement of its own. */
 const OWNERS_MAX = 10_000
 /** Days that one statement sums. */

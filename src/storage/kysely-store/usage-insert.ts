@@ -40,7 +40,7 @@ const FIELDS: ReadonlySet<string> = new Set(COLUMNS.filter(name => name !== 'inT
 const BATCHES = [64, 8, 1] as const
 
 /** For a database whose transactions are the only writer. */
-export type InsertRecords = (
+type InsertRecords = (
   transaction: Transaction<Tables>,
   records: readonly UsageLine[],
 ) => Promise<readonly AlikeUsage[]>

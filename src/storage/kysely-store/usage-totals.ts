@@ -94,7 +94,7 @@ interface Total {
 }
 
 /** Adds records to the totals, in the transaction that stores them. Returns their number. */
-export type AddTotals = (transaction: Transaction<Tables>, alike: readonly AlikeUsage[]) => Promise<number>
+type AddTotals = (transaction: Transaction<Tables>, alike: readonly AlikeUsage[]) => Promise<number>
 
 export function createAddTotals(db: Kysely<Tables>): AddTotals {
   const upserts = new Map<number, CompiledQuery>()

@@ -257,7 +257,7 @@ const NO_LINE = 'no line end'
 const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
 
 /** A file of the spool, for the reading side. */
-export interface SpoolFile {
+interface SpoolFile {
   readonly path: string
   readonly writer: string
   /** True if its writer has a later file, so that this one no longer grows. */

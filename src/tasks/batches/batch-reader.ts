@@ -47,7 +47,7 @@ const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
   ends: 'is not valid JSON: the body ends too early',
 }
 
-export interface ReadTerms {
+interface ReadTerms {
   /** Called for each request, in order. */
   readonly onRequest: (request: FoundRequest) => void
   /** Asked after each request: true to stop reading there. */

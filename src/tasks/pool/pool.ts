@@ -50,7 +50,7 @@ const NOBODY = ''
  * `small`: takes less than about 50 µs for every input. Sending it to a worker costs more than that;
  * `bench/micro/tasks.ts` measures the crossover.
  */
-export type TaskSize = 'small' | 'large'
+type TaskSize = 'small' | 'large'
 
 export interface RunOptions {
   /** Milliseconds that the task may run. */
@@ -70,7 +70,7 @@ export interface RunOptions {
  */
 export const PATIENCE_MS = 60_000
 
-export interface TaskPool<Table extends TaskTable> {
+interface TaskPool<Table extends TaskTable> {
   /** @throws TaskError */
   run<Name extends keyof Table & string>(
     name: Name,
@@ -90,7 +90,7 @@ export interface TaskPool<Table extends TaskTable> {
   close(graceMs?: number): Promise<void>
 }
 
-export interface TaskPoolOptions {
+interface TaskPoolOptions {
   /** Workers of the evaluation pool. They start with the first task. */
   readonly threads: number
   /** Workers of the bulk pool. Default 2: one key has one of them at most. */

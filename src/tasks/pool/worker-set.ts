@@ -31,7 +31,7 @@ export interface WorkerSet {
   close(): Promise<void>
 }
 
-export interface WorkerSetOptions {
+interface WorkerSetOptions {
   /** Module of the worker; exports `run`. */
   readonly entry: URL
   readonly pool: PoolName

@@ -3,7 +3,7 @@
  * files.
  */
 import type { Config } from '../../config/config.ts'
-import { GatewayError, toGatewayError } from '../../errors.ts'
+import { GatewayError, refuseField, toGatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { Files } from '../../files/files.ts'
 import { isFileId } from '../../ids.ts'
@@ -42,7 +42,7 @@ export interface ContainerDeps {
   readonly config: Pick<Config, 'tools'>
 }
 
-export interface ContainerRun {
+interface ContainerRun {
   readonly containerId: string
   readonly reply: RunReply
   /** The files that the run made or changed, the latest first. */
@@ -65,7 +65,7 @@ export interface ContainerUse {
   run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
 }
 
-export interface RunBounds {
+interface RunBounds {
   readonly timeoutMs: number | null
   readonly maxOutputLength: number | null
 }
@@ -80,9 +80,10 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
   const at = `${path}.environment`
   const id = environment['container_id'] ?? null
   const isReference = environment['type'] === 'container_reference'
-  if (isReference && id === null) throw refusal(`${at}.container_id`, 'is required in a container_reference')
+  if (isReference && id === null)
+    throw refuseField(`${at}.container_id`, 'is required in a container_reference')
   if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
-    throw refusal(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
+    throw refuseField(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
   const sleep = fields['sleep_after_seconds']
   return {
     id: isReference ? (id as string) : null,
@@ -102,20 +103,16 @@ export function allowedDomains(policy: unknown, path: string): readonly string[]
   if (type !== 'allowlist') return null
   const domains = textsOf(given)
   const at = `${path}.allowed_domains`
-  if (domains.length === 0) throw refusal(at, 'must name at least one domain')
+  if (domains.length === 0) throw refuseField(at, 'must name at least one domain')
   const why = domainsRefusal(domains)
-  if (why !== null) throw refusal(at, why)
+  if (why !== null) throw refuseField(at, why)
   const withPath = domains.findIndex(domain => domain.replace(/^https?:\/\//i, '').includes('/'))
-  if (withPath !== -1) throw refusal(`${at}[${withPath}]`, 'must be a domain without a path')
+  if (withPath !== -1) throw refuseField(`${at}[${withPath}]`, 'must be a domain without a path')
   return domains
 }
 
 export function textsOf(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
-}
-
-export function refusal(path: string, reason: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${reason}`)
 }
 
 export function recordOf(value: unknown): Readonly<Record<string, unknown>> {
@@ -157,10 +154,10 @@ export function useContainer(
     for (const [at, id] of wanted.fileIds.entries()) {
       const path = `${wanted.filesPath}[${at}]`
       const file = isFileId(id) ? await files.find(place, id) : null
-      if (file === null) throw refusal(path, 'must be the id of a file of the workspace (POST /v1/files)')
+      if (file === null) throw refuseField(path, 'must be the id of a file of the workspace (POST /v1/files)')
       bytes += file.bytes
       if (bytes > maxBytes)
-        throw refusal(
+        throw refuseField(
           path,
           `a container has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
         )

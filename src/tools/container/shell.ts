@@ -3,6 +3,7 @@
  * `local_shell`, with items of their own kind.
  */
 
+import { refuseField } from '../../errors.ts'
 import { itemId } from '../../ids.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { RunOutput } from '../../sandbox/sandbox.ts'
@@ -25,7 +26,6 @@ import {
   commandsOf,
   failureText,
   recordOf,
-  refusal,
   settingsOf,
   settingsPath,
   useContainer,
@@ -41,7 +41,7 @@ export function createShell(deps: ContainerDeps): ServerTool {
     async open(entries, exchange, display) {
       if (!DIALECT_ABILITIES[exchange.dialect].toolItems) {
         const path = entries[0]?.path ?? 'tools'
-        throw refusal(
+        throw refuseField(
           `${path}.type`,
           'the shell tool works in /responses and /messages, not in chat completions',
         )

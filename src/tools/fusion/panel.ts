@@ -14,7 +14,7 @@ import type { InnerTerms } from '../models/inner-request.ts'
 import type { ToolProgress } from '../tool.ts'
 import type { PanelResponse } from './analysis.ts'
 
-export interface FailedMember {
+interface FailedMember {
   readonly model: string
   readonly error: string
   readonly status_code?: number

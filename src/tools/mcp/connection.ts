@@ -44,7 +44,7 @@ export function createOldServers(clock: Clock): OldServers {
 }
 
 /** Of one request. */
-export interface McpTerms {
+interface McpTerms {
   readonly limitMs: number
   /** The `traceparent` of a call; absent while traces are off. */
   readonly parent?: string

@@ -1,6 +1,6 @@
 /** The MCP servers that a request names: validation of their entries, and what is sent to each. Pure. */
 import { isIP } from 'node:net'
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import { checkUrl, type LinkRules, PageError } from '../../upstream/pages/fetch-page.ts'
 import { isPublicAddress } from '../../upstream/pages/resolve-name.ts'
 import type { RequestedTool, ToolEntry } from '../tool.ts'
@@ -59,14 +59,14 @@ const SECRET_MIN_CHARS = 8
 /** @throws GatewayError that names the field */
 export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): readonly NamedServer[] {
   const [, last] = [entries[0], entries[SERVERS_MAX]]
-  if (last !== undefined) throw refusal(last.path, `is one more than ${SERVERS_MAX} MCP servers`)
+  if (last !== undefined) throw refuseField(last.path, `is one more than ${SERVERS_MAX} MCP servers`)
   const labels = new Set<string>()
   return entries.map(({ tool, path }) => {
     const label = String(tool['server_label'])
     if (label.length > LABEL_MAX_CHARS)
-      throw refusal(`${path}.server_label`, `must have at most ${LABEL_MAX_CHARS} characters`)
+      throw refuseField(`${path}.server_label`, `must have at most ${LABEL_MAX_CHARS} characters`)
     if (labels.has(label))
-      throw refusal(
+      throw refuseField(
         `${path}.server_label`,
         'is the label of another entry of tools; each server needs its own',
       )
@@ -97,7 +97,7 @@ function serverOf(tool: RequestedTool, address: string, path: string, rules: Lin
   const { authorization } = tool
   if (typeof authorization === 'string' && authorization !== '') {
     if (!HEADER_VALUE.test(authorization) || authorization.length > HEADERS_MAX_CHARS)
-      throw refusal(`${path}.authorization`, 'must be a token without control characters')
+      throw refuseField(`${path}.authorization`, 'must be a token without control characters')
     // An access token alone, as the public interface has it, or a whole value of the header.
     headers['authorization'] = authorization.includes(' ') ? authorization : `Bearer ${authorization}`
   }
@@ -114,7 +114,7 @@ function checkedUrl(address: string, path: string, rules: LinkRules): URL {
       throw new PageError('refused', 'the link does not lead to a public address')
     return url
   } catch (thrown) {
-    if (thrown instanceof PageError) throw refusal(path, thrown.message.replace(/^the link /, ''))
+    if (thrown instanceof PageError) throw refuseField(path, thrown.message.replace(/^the link /, ''))
     throw thrown
   }
 }
@@ -124,20 +124,16 @@ function checkedHeaders(given: Readonly<Record<string, string>>, path: string): 
   const headers: Record<string, string> = {}
   let chars = 0
   const all = Object.entries(given)
-  if (all.length > HEADERS_MAX) throw refusal(path, `must have at most ${HEADERS_MAX} fields`)
+  if (all.length > HEADERS_MAX) throw refuseField(path, `must have at most ${HEADERS_MAX} fields`)
   for (const [name, value] of all) {
     const lower = name.toLowerCase()
-    if (!HEADER_NAME.test(name)) throw refusal(path, 'has a name that no header field can have')
-    if (OWN_HEADERS.has(lower)) throw refusal(`${path}.${lower}`, 'is set by the connection itself')
-    if (!HEADER_VALUE.test(value)) throw refusal(`${path}.${lower}`, 'must have no control characters')
+    if (!HEADER_NAME.test(name)) throw refuseField(path, 'has a name that no header field can have')
+    if (OWN_HEADERS.has(lower)) throw refuseField(`${path}.${lower}`, 'is set by the connection itself')
+    if (!HEADER_VALUE.test(value)) throw refuseField(`${path}.${lower}`, 'must have no control characters')
     chars += name.length + value.length
     if (chars > HEADERS_MAX_CHARS)
-      throw refusal(path, `must have at most ${HEADERS_MAX_CHARS} characters in all`)
+      throw refuseField(path, `must have at most ${HEADERS_MAX_CHARS} characters in all`)
     headers[lower] = value
   }
   return headers
-}
-
-function refusal(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
 }

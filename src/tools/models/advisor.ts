@@ -25,7 +25,7 @@ import {
   outerModel,
 } from './inner-request.ts'
 
-export interface AdvisorDeps {
+interface AdvisorDeps {
   readonly askAs: AskAs
   readonly tools: ReadonlyMap<string, ServerTool>
 }

@@ -32,7 +32,7 @@ import {
 import { type Resumption, resumptionsOf } from './subagent-replay.ts'
 import { type ProjectedCall, type StateSeal, type SuspendedSubagent, sealState } from './subagent-state.ts'
 
-export interface SubagentDeps {
+interface SubagentDeps {
   readonly askAs: AskAs
   readonly seal: StateSeal
   readonly tools: ReadonlyMap<string, ServerTool>

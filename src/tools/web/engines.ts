@@ -21,7 +21,7 @@ export interface WebEngine extends ConfiguredEngine {
   readonly pagePrice: PicoUsd | null
 }
 
-export interface WebEnginesDeps {
+interface WebEnginesDeps {
   readonly client: Transport
   readonly clock: Clock
   readonly engines: readonly SearchEngineRow[]
@@ -32,13 +32,13 @@ export interface WebEnginesDeps {
   readonly isSimulated?: boolean
 }
 
-export interface EngineFindings {
+interface EngineFindings {
   readonly results: readonly SearchResult[]
   readonly cost: PicoUsd
 }
 
 /** For whom an engine is called. */
-export interface EngineTerms {
+interface EngineTerms {
   /** Hash of the API key. */
   readonly keyHash: string
   readonly signal: AbortSignal

@@ -26,7 +26,7 @@ export const PAGE_TYPES: readonly string[] = [
 const READ_MS = 5_000
 const PDF_PAGES_MAX = 500
 
-export interface PageReadTerms {
+interface PageReadTerms {
   readonly maxChars: number
   /** Whose page it is: keys take turns. */
   readonly key: string

@@ -9,7 +9,7 @@ import type { WebEngines } from './engines.ts'
 import { citableOf, foundText } from './found-text.ts'
 import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
 
-export interface OneSearch {
+interface OneSearch {
   readonly query: string
   readonly parameters: Readonly<Record<string, unknown>>
   /** Of the parameters, for errors. */

@@ -2,7 +2,7 @@
  * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Where the
  * search runs is decided for each model call: at the provider, or at an engine of ours. Pure.
  */
-import { GatewayError } from '../../errors.ts'
+import { refuseField } from '../../errors.ts'
 import type { RequestedTool, ToolPlace } from '../tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
@@ -26,7 +26,7 @@ export interface SearchSettings {
 }
 
 /** The place of one search: the provider or a search engine. */
-export type SearchPlace =
+type SearchPlace =
   | { readonly native: true }
   /** Null: no engine is configured. */
   | { readonly native: false; readonly engine: WebEngine | null }
@@ -64,7 +64,7 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
     excludedDomains: excluded,
     location: (fields['user_location'] ?? null) as SearchLocation | null,
     xSearch: xSearchOf(fields['x_search'], (field, why) => {
-      throw refused(`${path}.x_search.${field}`, why)
+      throw refuseField(`${path}.x_search.${field}`, why)
     }),
   }
 }
@@ -80,9 +80,10 @@ export function searchPlace(
   const hosted = place.hosts('web_search')
   const canLimit = !limitsDomains || place.searchesDomains !== false
   if (asked === 'native') {
-    if (!hosted) throw refused(`${path}.engine`, 'the provider of this model has no web search of its own')
+    if (!hosted)
+      throw refuseField(`${path}.engine`, 'the provider of this model has no web search of its own')
     if (!canLimit)
-      throw refused(`${path}.engine`, "the provider's own web search cannot be limited to domains")
+      throw refuseField(`${path}.engine`, "the provider's own web search cannot be limited to domains")
     return { native: true }
   }
   // No provider's web search takes the settings of x_search.
@@ -102,11 +103,11 @@ export function engineFor(
   if (engine === null) {
     const which = asked === 'auto' ? 'no search engine' : `the search engine ${asked}`
     const not = asked === 'auto' ? 'is configured' : 'is not configured'
-    throw refused(`${path}.engine`, `${which} ${not}; the operator sets tools.webSearch.engines`)
+    throw refuseField(`${path}.engine`, `${which} ${not}; the operator sets tools.webSearch.engines`)
   }
   const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
   if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')
-    throw refused(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
+    throw refuseField(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
   return engine
 }
 
@@ -143,16 +144,13 @@ export function fieldsOf(tool: RequestedTool, path: string): { fields: Fields; p
     : { fields: tool, path }
 }
 
-function refused(path: string, why: string): GatewayError {
-  return new GatewayError('invalid_request', `${path}: ${why}`)
-}
-
 function refuseDomains(list: readonly string[], path: string): void {
   const why = domainsRefusal(list)
-  if (why !== null) throw refused(path, why)
+  if (why !== null) throw refuseField(path, why)
 }
 
-function texts(value: unknown): readonly string[] {
+/** The texts of a list; of anything else none. */
+export function texts(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
 }
 
@@ -160,6 +158,6 @@ function text(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null
 }
 
-function count(value: unknown): number | null {
+export function count(value: unknown): number | null {
   return typeof value === 'number' ? value : null
 }

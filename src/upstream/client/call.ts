@@ -16,7 +16,7 @@ import {
   unavailable,
 } from '../transport.ts'
 
-export interface CallDeps {
+interface CallDeps {
   readonly clock: Clock
   /** Logs the error of a handler whose `onError` throws. */
   readonly log: Pick<Log, 'fault'>

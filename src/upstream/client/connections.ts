@@ -8,7 +8,7 @@ import { type SessionMemory, type SocketTarget, targetOf } from './connect.ts'
 import { Connection, type ConnectionLimits, type ConnectionPool } from './connection.ts'
 import { ReadTurns } from './read-turns.ts'
 
-export interface PoolLimits extends ConnectionLimits {
+interface PoolLimits extends ConnectionLimits {
   /** Connections of one pool, busy and idle. */
   readonly maxConnections: number
   /** Idle connections kept in one pool. */

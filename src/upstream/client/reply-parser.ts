@@ -18,7 +18,7 @@ import {
   wrongLength,
 } from './reply-head.ts'
 
-export interface ReplyLimits {
+interface ReplyLimits {
   /** Limit for status line and headers, and a second time for everything around the chunks of a body. */
   readonly maxHeaderBytes: number
   /** Limit for the body of one reply. */

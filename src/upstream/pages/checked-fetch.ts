@@ -9,7 +9,7 @@ import { requestWithin, undici } from '../undici/undici.ts'
 import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-page.ts'
 import type { ResolveName } from './resolve-name.ts'
 
-export interface CheckedFetchTerms {
+interface CheckedFetchTerms {
   /** It has passed `checkUrl`. */
   readonly url: URL
   /** Sent with each request, over its own headers. */

@@ -9,7 +9,7 @@ import { throughProxy } from '../proxy-tunnel.ts'
 import { addressesOf, checkUrl, type LinkRules, PageError, resolverOf } from './fetch-page.ts'
 import type { Address } from './resolve-name.ts'
 
-export interface TunnelsDeps extends LinkRules {
+interface TunnelsDeps extends LinkRules {
   readonly clock: Clock
   /** Limit for name and connection together. */
   readonly timeoutMs: number
@@ -19,7 +19,7 @@ export interface TunnelsDeps extends LinkRules {
  * Opens a connection to a server, `address` being `https://NAME:PORT/`. Rejects with a PageError, whose message is fit
  * for the code, or with the reason of the signal.
  */
-export type OpenCheckedTunnel = (
+type OpenCheckedTunnel = (
   address: string,
   admits: (url: URL) => boolean,
   signal: AbortSignal,

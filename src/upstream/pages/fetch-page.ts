@@ -20,7 +20,7 @@ import {
 } from './resolve-name.ts'
 
 /** The reason why a link was not fetched. Only `busy` is no fault of the link. */
-export type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
+type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
 
 /** A link was not fetched. The message is fit for the caller and contains nothing of the link. */
 export class PageError extends Error {
@@ -47,7 +47,7 @@ export interface FetchedPage {
   readonly url: string
 }
 
-export interface PageTerms {
+interface PageTerms {
   /** Accepted media types; the first one stands in messages. */
   readonly types: readonly string[]
   readonly signal: AbortSignal

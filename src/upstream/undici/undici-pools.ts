@@ -20,7 +20,7 @@ export interface UndiciRoute {
   readonly tls: TlsIdentity | null
 }
 
-export interface UndiciLimits {
+interface UndiciLimits {
   readonly clock: Clock
   readonly route: UndiciRoute
   readonly connectTimeoutMs: number
@@ -33,7 +33,7 @@ export interface UndiciLimits {
 }
 
 /** A call that wants room in a pool. */
-export interface UndiciSeeker {
+interface UndiciSeeker {
   /** Called once, maybe from inside `seek`. */
   onRoom(): void
   /** The pools are being closed. Never called from inside `seek`. */

@@ -24,7 +24,7 @@ import {
   type UndiciRoute,
 } from './undici-pools.ts'
 
-export interface UndiciTransportOptions extends TransportOptions {
+interface UndiciTransportOptions extends TransportOptions {
   readonly route: UndiciRoute
 }
 

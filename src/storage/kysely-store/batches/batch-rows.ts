@@ -126,7 +126,7 @@ export function isAmong(numbers: readonly number[]): Expression<SqlBool> {
   return sql<SqlBool>`${between} and number in (${sql.join(numbers)})`
 }
 
-export interface Settled {
+interface Settled {
   readonly results: readonly Omit<LineResult, 'batchId' | 'fence'>[]
   /** The batch as it is before, locked. */
   readonly batch: Pick<BatchRow, 'id' | 'completed' | 'failed' | 'usage' | 'roomBytes'>
