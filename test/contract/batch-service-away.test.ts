@@ -24,7 +24,7 @@ const server = createServer((request, response) => {
   seen.push(`${request.method} ${request.url}`)
   SERVICES[name]?.(request, response)
 })
-const { url: baseUrl } = await listening(server)
+const { url: baseUrl } = await listening(server, t)
 const NAMES = [...Object.keys(SERVICES), 'closed']
 const clock = new TestClock()
 const gateway = await startGateway({
@@ -38,11 +38,7 @@ const gateway = await startGateway({
   })),
   models: NAMES.map(name => ({ id: `m/${name}`, endpoints: [{ provider: name }] })),
 })
-t.teardown(async () => {
-  server.closeAllConnections()
-  server.close()
-  await gateway.close()
-})
+t.teardown(() => gateway.close())
 const call = batchCaller(gateway.url, gateway.apiKey)
 const create = (name: string, provider: object | null) =>
   call('POST', '/batches', batchBody(requestsOf(1), { model: `m/${name}`, provider }))

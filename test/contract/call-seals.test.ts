@@ -48,7 +48,7 @@ function signaturesIn({ contents }: Fields): readonly (string | undefined)[] {
     return call === undefined ? [] : [call['thoughtSignature'] as string | undefined]
   })
 }
-const { url: at } = await listening(server)
+const { url: at } = await listening(server, t)
 const row = (slug: string) =>
   ({
     slug,
@@ -70,11 +70,7 @@ const gateway = await startGateway({
     },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
   away.clear()

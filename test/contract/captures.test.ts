@@ -76,7 +76,7 @@ async function start(t: Test, options: TestGatewayOptions = {}): Promise<World> 
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => world.script(request, Buffer.concat(chunks).toString(), response))
   })
-  const { url } = await listening(server)
+  const { url } = await listening(server, t)
   const clock = new TestClock()
   const gateway = await startGateway({
     clock,
@@ -94,11 +94,7 @@ async function start(t: Test, options: TestGatewayOptions = {}): Promise<World> 
     ...options,
   })
   const manage = caller(gateway.url, gateway.managementKey)
-  t.teardown(async () => {
-    await gateway.close()
-    server.closeAllConnections()
-    server.close()
-  })
+  t.teardown(() => gateway.close())
   const world: World = {
     gateway,
     manage,

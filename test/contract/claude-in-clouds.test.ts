@@ -77,7 +77,7 @@ const server = createServer(async (request, response) => {
     }
   } else response.writeHead(404).end()
 })
-const { url: baseUrl } = await listening(server)
+const { url: baseUrl } = await listening(server, t)
 const gateway = await startGateway({
   providers: [
     {
@@ -102,11 +102,7 @@ const gateway = await startGateway({
     { id: 'acme/nova', endpoints: [{ provider: 'amazon-bedrock', upstreamModel: 'amazon.nova-pro-v1:0' }] },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
   breaks = false

@@ -63,7 +63,7 @@ function answerOf(account: string) {
   const usage = { input_tokens: 5, output_tokens: 2, total_tokens: 7 }
   return { id: 'resp_1', object: 'response', status: 'completed', model: 'm', output, usage }
 }
-const { url: at } = await listening(server)
+const { url: at } = await listening(server, t)
 const row = (slug: string, format: 'openai-responses' | 'anthropic-messages') =>
   ({ slug, name: slug, format, baseUrl: `${at}/${slug}`, apiKey: `sk-${slug}-0123456789abcdef` }) as const
 const gateway = await startGateway({
@@ -78,11 +78,7 @@ const gateway = await startGateway({
     { id: 'acme/signing', endpoints: [{ provider: 'third' }, { provider: 'fourth' }] },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
   away.clear()

@@ -26,7 +26,7 @@ const server = createServer(async (request, response) => {
     .writeHead(status, { 'content-type': 'application/json', ...headers })
     .end(typeof body === 'string' ? body : JSON.stringify(body))
 })
-const { url: baseUrl } = await listening(server)
+const { url: baseUrl } = await listening(server, t)
 const gateway = await startGateway({
   alignment: { evaluator: { model: 'sim/judge' }, hipaaWorkspaces: [], timeoutMs: 5_000 },
   providers: [
@@ -40,11 +40,7 @@ const gateway = await startGateway({
     { id: 'rocks/one', endpoints: [{ provider: 'rocks', upstreamModel: 'anthropic.claude-x' }] },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
   answer = null

@@ -27,7 +27,7 @@ const server = createServer(async (request, response) => {
   const answer = request.url?.endsWith('/converse') === true ? CONVERSED : ANSWER
   response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer))
 })
-const { url: baseUrl } = await listening(server)
+const { url: baseUrl } = await listening(server, t)
 const row = { format: 'anthropic-messages', baseUrl, apiKey: 'sk-ant-0123456789abcdef' } as const
 const pricing = { prompt: '0.000003', completion: '0.000015', inputCacheRead: '0.0000003' }
 const gateway = await startGateway({
@@ -50,11 +50,7 @@ const gateway = await startGateway({
     { id: 'acme/uncached', endpoints: [{ provider: 'claudes', pricing: { prompt: '0.000003' } }] },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
 })

@@ -100,7 +100,7 @@ const server = createServer(async (request, response) => {
   if (typeof told === 'string') response.writeHead(200, { 'content-type': 'text/event-stream' }).end(told)
   else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(told))
 })
-const { url: at } = await listening(server)
+const { url: at } = await listening(server, t)
 const row = (slug: string, format: 'openai-responses' | 'anthropic-messages') =>
   ({ slug, name: slug, format, baseUrl: `${at}/${slug}`, apiKey: `sk-${slug}-0123456789abcdef` }) as const
 const price = { pricing: { prompt: '0.0000001', completion: '0.0000004' } }
@@ -128,11 +128,7 @@ const rows = {
   ],
 }
 const gateway = await startGateway({ ...rows, compaction: 'provider' })
-t.teardown(async () => {
-  await gateway.close()
-  server.close()
-  server.closeAllConnections()
-})
+t.teardown(() => gateway.close())
 t.beforeEach(() => {
   asked.length = 0
   isLong = true

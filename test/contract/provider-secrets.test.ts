@@ -160,7 +160,7 @@ const upstream = createServer((request, response) => {
       break
   }
 })
-const { port } = await listening(upstream)
+const { port } = await listening(upstream, t)
 
 const slug = (format: string, behaviour: string) => `p-${format}-${behaviour}`
 const pairs = FORMATS.flatMap(format => BEHAVIOURS.map(behaviour => ({ format, behaviour })))
@@ -176,10 +176,7 @@ const gateway = await startGateway({
     endpoints: [{ provider: slug(format, behaviour) }],
   })),
 })
-t.teardown(async () => {
-  await gateway.close()
-  upstream.close()
-})
+t.teardown(() => gateway.close())
 
 for (const { format, behaviour } of pairs) {
   for (const stream of [false, true]) {

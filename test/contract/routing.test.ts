@@ -32,7 +32,7 @@ async function start(t: Test) {
       response.end(status === 200 ? BODY : '{}')
     })
   })
-  const { port } = await listening(server)
+  const { port } = await listening(server, t)
   const slugs = ['one', 'two']
   const gateway = await startGateway({
     providers: slugs.map(slug => ({
@@ -52,10 +52,7 @@ async function start(t: Test) {
       },
     ],
   })
-  t.teardown(async () => {
-    await gateway.close()
-    server.close()
-  })
+  t.teardown(() => gateway.close())
   const ask = async (body: object) => {
     const reply = await gateway.respond({ model: 'v/both-1', input: 'hi', ...body }, WITH_METADATA)
     return { status: reply.status, headers: reply.headers, document: (await reply.json()) as Json }

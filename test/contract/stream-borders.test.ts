@@ -86,7 +86,7 @@ async function start(t: Test, options: TestGatewayOptions = {}) {
       asked.push({ format, reply })
     })
   })
-  const { port } = await listening(provider)
+  const { port } = await listening(provider, t)
   const gateway = await startGateway({
     clock,
     timeouts: {
@@ -107,11 +107,7 @@ async function start(t: Test, options: TestGatewayOptions = {}) {
     })),
     ...options,
   })
-  t.teardown(async () => {
-    await gateway.close()
-    provider.closeAllConnections()
-    provider.close()
-  })
+  t.teardown(() => gateway.close())
   /** Asks, and sends the frames of the provider one by one, or together. Returns the stream. */
   const stream = async (path: string, format: Format, body: object, isPaced: boolean): Promise<string> => {
     const at = asked.length

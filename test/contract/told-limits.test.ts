@@ -124,46 +124,8 @@ async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise(resolve => setImmediate(resolve))
 }
 
-t.test('requests wait for what running ones have reserved, so many of a key', async t => {
-  const clock = new TestClock()
-  const provider = await startToldProvider(t)
-  const gateway = await started(t, {
-    clock,
-    providers: [{ slug: 'told', format: 'openai-chat', baseUrl: provider.baseUrl, apiKey: 'k' }],
-    models: [
-      {
-        id: 'told/dear',
-        endpoints: [{ provider: 'told', pricing: { prompt: '0', completion: '0.0001' } }],
-      },
-    ],
-  })
-  const manage = caller(gateway.url, gateway.managementKey)
-  const { document } = await manage('POST', '/keys', { name: 'limited', limit: 1 })
-  const apiKey = String(document['key'])
-  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
-  const answers: number[] = []
-  const ask = () =>
-    post(gateway, '/responses', { model: 'told/dear', input: 'x', max_output_tokens: 9_000 }, apiKey).then(
-      ({ status }) => void answers.push(status),
-    )
-  const first = ask()
-  await until(() => provider.replies.length === 1)
-  const waiting = Array.from({ length: WAITING_PER_KEY + 1 }, ask)
-  await until(() => answers.length === 1)
-  t.same(answers, [429], 'one more than may wait is refused at once')
-  provider.onReply = reply => reply.whole('Hi', usage)
-  provider.replies[0]?.whole('Hi', usage)
-  await first
-  for (let served = 2; served < WAITING_PER_KEY + 2; served++) {
-    clock.advance(200)
-    await until(() => answers.length > served)
-  }
-  await Promise.all(waiting)
-  t.same(new Set(answers.slice(1)), new Set([200]), 'and the others are served, one after another')
-  t.equal(answers.length, WAITING_PER_KEY + 2)
-})
-
-t.test('after five seconds the request is refused', async t => {
+/** A key that can pay for one request at a time. `ask` sends one. */
+async function dearWorld(t: Test) {
   const clock = new TestClock()
   const provider = await startToldProvider(t)
   const gateway = await started(t, {
@@ -180,10 +142,37 @@ t.test('after five seconds the request is refused', async t => {
   const { document } = await manage('POST', '/keys', { name: 'limited', limit: 1 })
   const apiKey = String(document['key'])
   const body = { model: 'told/dear', input: 'x', max_output_tokens: 9_000 }
-  const first = post(gateway, '/responses', body, apiKey)
+  return { clock, provider, ask: () => post(gateway, '/responses', body, apiKey) }
+}
+
+t.test('requests wait for what running ones have reserved, so many of a key', async t => {
+  const { clock, provider, ask } = await dearWorld(t)
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
+  const answers: number[] = []
+  const answered = () => ask().then(({ status }) => void answers.push(status))
+  const first = answered()
+  await until(() => provider.replies.length === 1)
+  const waiting = Array.from({ length: WAITING_PER_KEY + 1 }, answered)
+  await until(() => answers.length === 1)
+  t.same(answers, [429], 'one more than may wait is refused at once')
+  provider.onReply = reply => reply.whole('Hi', usage)
+  provider.replies[0]?.whole('Hi', usage)
+  await first
+  for (let served = 2; served < WAITING_PER_KEY + 2; served++) {
+    clock.advance(200)
+    await until(() => answers.length > served)
+  }
+  await Promise.all(waiting)
+  t.same(new Set(answers.slice(1)), new Set([200]), 'and the others are served, one after another')
+  t.equal(answers.length, WAITING_PER_KEY + 2)
+})
+
+t.test('after five seconds the request is refused', async t => {
+  const { clock, provider, ask } = await dearWorld(t)
+  const first = ask()
   await until(() => provider.replies.length === 1)
   let refused: { readonly status: number; readonly text: string } | null = null
-  const second = post(gateway, '/responses', body, apiKey).then(reply => {
+  const second = ask().then(reply => {
     refused = reply
   })
   const sinceMs = clock.monotonicMs()

@@ -32,14 +32,10 @@ async function start(t: Test, listener: RequestListener, row: Partial<SearchEngi
     asked.push({ path: request.url ?? '', headers: request.headers })
     listener(request, response)
   })
-  const { port } = await listening(server)
+  const { port } = await listening(server, t)
   const clock = new TestClock()
   const client = createTransports({ clock, log: { fault: () => undefined }, proxies: NO_PROXIES })
-  t.teardown(async () => {
-    await client.close()
-    server.closeAllConnections()
-    await new Promise(done => server.close(done))
-  })
+  t.teardown(() => client.close())
   const baseUrl = `http://127.0.0.1:${port}/base/`
   const engines = new WebEngines({
     client,

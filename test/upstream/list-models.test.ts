@@ -14,14 +14,10 @@ const log = { exchange: nothing, listening: nothing, notice: nothing, fault: not
 
 async function setup(t: Test, answer: RequestListener) {
   const server = createServer(answer)
-  const { url: baseUrl } = await listening(server)
+  const { url: baseUrl } = await listening(server, t)
   const proxies = { https: null, http: null, except: null }
   const client = createTransports({ clock: systemClock, log, proxies })
-  t.teardown(async () => {
-    await client.close()
-    server.closeAllConnections()
-    server.close()
-  })
+  t.teardown(() => client.close())
   const provider: Provider = { ...scriptedEndpoint('anthropic-messages').provider, baseUrl }
   return { client, provider }
 }

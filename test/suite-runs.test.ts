@@ -1,0 +1,55 @@
+/** `npm test`: each suite in a process of its own, and what failed is told. */
+import { spawnSync } from 'node:child_process'
+import { join, relative } from 'node:path'
+import t, { type Test } from 'tap'
+
+const ROOT = join(import.meta.dirname, '..')
+
+function run(t: Test, texts: Readonly<Record<string, string>>) {
+  const folder = relative(ROOT, t.testdir(texts))
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [
+      '--disable-warning=ExperimentalWarning',
+      'scripts/tests.ts',
+      ...Object.keys(texts).map(name => join(folder, name)),
+    ],
+    { cwd: ROOT, encoding: 'utf8' },
+  )
+  return { status, told: stdout.replaceAll(`${folder}/`, '').replaceAll(/time=[\d.]+s/g, 'time=1s') }
+}
+
+const suite = (...points: readonly string[]) => `import t from 'tap'\n${points.join('\n')}\n`
+const GOOD = suite("t.test('holds', async t => t.equal(1 + 1, 2, 'a sum'))")
+
+t.test('suites that pass are one line each', async t => {
+  const { status, told } = run(t, { 'one.suite.ts': GOOD, 'other.suite.ts': GOOD })
+  t.equal(status, 0)
+  t.same(told.trim().split('\n').toSorted(), [
+    '# All passed.',
+    'ok - one.suite.ts # time=1s',
+    'ok - other.suite.ts # time=1s',
+  ])
+})
+
+t.test('a suite that fails is told with its failed points, and the others still run', async t => {
+  const { status, told } = run(t, {
+    'bad.suite.ts': suite(
+      "t.test('holds', async t => t.ok(true, 'a truth'))",
+      "t.test('breaks', async t => t.equal(1 + 1, 3, 'a wrong sum'))",
+    ),
+    'good.suite.ts': GOOD,
+  })
+  t.equal(status, 1)
+  t.match(told, /^not ok - bad\.suite\.ts # time=1s$/m)
+  t.match(told, /^ +not ok 1 - a wrong sum\n +---\n(?:.*\n)*? +-3\n/m, 'with what differs')
+  t.notMatch(told, /^ *ok \d+ - a truth/m)
+  t.match(told, /^ok - good\.suite\.ts/m)
+  t.match(told, /^# Failed: bad\.suite\.ts$/m)
+})
+
+t.test('a suite that ends in the middle fails, with its last words', async t => {
+  const { status, told } = run(t, { 'gone.suite.ts': "process.stdout.write('so far'); process.exit(3)" })
+  t.equal(status, 1)
+  t.match(told, /^not ok - gone\.suite\.ts # time=1s\nso far$/m)
+})
