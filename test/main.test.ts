@@ -251,22 +251,12 @@ t.test('a bad configuration ends with code 2 and one line that names the field',
     t.equal(code, 2)
     t.match(stderr, /^sluice: models\[0\]\.endpoints\[0\]\.provider: .*\n$/)
   }
-  const bad = [
-    { GATEWAY_API_KEY: 'short' },
-    { GATEWAY_MANAGEMENT_KEY: 'sk-gw-v1-x' },
-    { GATEWAY_VAULT_KEYS: 'k1:short' },
-    { DATABASE_URL: 'mysql://x' },
-    { DATABASE_URL: 'sqlite::memory:' },
-    { GATEWAY_PORT: 'x' },
-  ]
-  for (const environment of bad) {
-    const { code, stderr } = await finished(
-      newFolder(),
-      MAIN,
-      [],
-      environment as unknown as Record<string, string>,
-    )
-    t.equal(code, 2, JSON.stringify(environment))
+  for (const [name, value] of [
+    ['DATABASE_URL', 'mysql://x'],
+    ['GATEWAY_PORT', 'x'],
+  ] as const) {
+    const { code, stderr } = await finished(newFolder(), MAIN, [], { [name]: value })
+    t.equal(code, 2, name)
     t.match(stderr, /^sluice: .+\n$/)
   }
 })
@@ -309,7 +299,7 @@ t.test('faults beyond single settings are reported together, before anything is 
   const { code, stderr } = await finished(folder, MAIN, ['--config', 'bad.yaml'], {
     DATABASE_URL: 'sqlite::memory:',
     GATEWAY_API_KEY: 'short',
-    GATEWAY_MANAGEMENT_KEY: 'short',
+    GATEWAY_MANAGEMENT_KEY: 'sk-gw-v1-x',
     GATEWAY_VAULT_KEYS: 'k1:short',
   })
   t.equal(code, 2)

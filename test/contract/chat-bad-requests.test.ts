@@ -8,13 +8,10 @@ import { startGateway } from '../support/gateway.ts'
 import { breakOff, CANARY, LONG_CONVERSATION, probeFields, rawBodies } from '../support/hostile-bodies.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 parrot.parts = speaking('fine')
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 interface Told {
   readonly error?: { readonly code: number; readonly message: string; readonly param: string | null }

@@ -15,12 +15,9 @@ interface Recorded {
 const FILE = join(import.meta.dirname, '../fixtures/clients/claude-code.json')
 const { requests } = JSON.parse(readFileSync(FILE, 'utf8')) as { readonly requests: readonly Recorded[] }
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 async function replay({ method, path, headers, body }: Recorded, model: string): Promise<Response> {
   return await fetch(`http://127.0.0.1:${gateway.port}${path}`, {

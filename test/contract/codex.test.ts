@@ -29,13 +29,10 @@ function recorded(name: string): readonly Line[] {
     .map(line => JSON.parse(line) as Line)
 }
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 parrot.parts = speaking('The file says hello.')
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 interface Told {
   readonly id: string

@@ -10,12 +10,9 @@ import { addOrganization } from '../support/management.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 interface Item {
   readonly type: string

@@ -6,12 +6,9 @@ import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 const TOOL = { type: 'computer_use_preview', display_width: 800, display_height: 600, environment: 'linux' }
 const IMAGE = 'data:image/png;base64,iVBORw0KGgo='

@@ -4,12 +4,9 @@ import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, parrotRows, pieces, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 const client = new Anthropic({
   baseURL: gateway.url.replace(/\/v1$/, ''),
   apiKey: gateway.apiKey,

@@ -8,13 +8,10 @@ import { breakOff, CANARY, LONG_CONVERSATION, probeFields, rawBodies } from '../
 import { HELLO, post } from '../support/messages-client.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 parrot.parts = speaking('fine')
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 interface Told {
   readonly type?: string

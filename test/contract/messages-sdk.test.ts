@@ -15,16 +15,13 @@ import { simModel } from '../../src/sim/rows.ts'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, firstPart, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const rows = parrotRows(parrot.url)
 /** Never over while a test looks. */
 const endless = FORMATS.map(format => simModel('write-100000-20', format))
 const failing = [413, 429, 500, 503].map(status => simModel(`fail-status-${status}`, 'anthropic-messages'))
 const gateway = await startGateway({ ...rows, models: [...rows.models, ...endless, ...failing] })
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 /** The client adds `/v1/messages` by itself. */
 const baseURL = `http://127.0.0.1:${gateway.port}`

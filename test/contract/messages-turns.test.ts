@@ -9,7 +9,7 @@ import { goldenReply, type ReplayedReply, startReplayProvider } from '../support
 
 const STATUSES = [400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529] as const
 const replay = await startReplayProvider()
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const rows = parrotRows(parrot.url)
 const gateway = await startGateway({
   providers: [...replay.rows.providers, ...rows.providers],
@@ -22,7 +22,6 @@ const gateway = await startGateway({
 t.teardown(async () => {
   await gateway.close()
   replay.close()
-  parrot.close()
 })
 
 const client = new Anthropic({

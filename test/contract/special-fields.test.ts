@@ -4,7 +4,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const rows = parrotRows(parrot.url)
 const gateway = await startGateway({
   providers: [
@@ -26,10 +26,7 @@ const gateway = await startGateway({
     },
   ],
 })
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 interface Reply {
   readonly status: number

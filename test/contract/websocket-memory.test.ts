@@ -7,12 +7,9 @@ import { openSocket, type SocketClient, type SocketEvent } from '../support/resp
 import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider } from '../support/told-provider.ts'
 
-const parrot = await startParrot()
+const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))
-t.teardown(async () => {
-  await gateway.close()
-  parrot.close()
-})
+t.teardown(() => gateway.close())
 
 const MODEL = 'parrot/openai-responses'
 const user = (content: string) => ({ type: 'message', role: 'user', content })

@@ -3,6 +3,7 @@
  * reads that the test chose; it keeps the requests it got.
  */
 import { createServer } from 'node:http'
+import type { Test } from 'tap'
 import type { Config } from '../../src/config/config.ts'
 import { READERS, type SimFormat } from '../../src/sim/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
@@ -61,7 +62,8 @@ export function parrotRows(url: string): { providers: Config['providers']; model
   }
 }
 
-export async function startParrot(): Promise<Parrot> {
+/** @param t the test with whose end it closes; without it, the caller closes it */
+export async function startParrot(t?: Pick<Test, 'teardown'>): Promise<Parrot> {
   const server = createServer((request, response) => {
     response.on('close', () => {
       if (!response.writableFinished) parrot.closedEarly++
@@ -95,7 +97,7 @@ export async function startParrot(): Promise<Parrot> {
       if (!parrot.hangs) response.end()
     })
   })
-  const { url } = await listening(server)
+  const { url } = await listening(server, t)
   const parrot: Parrot = {
     url,
     parts: speaking('hello'),
