@@ -7,7 +7,7 @@ import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 
 /** The parts of a record that tests look at. */
-interface CapturedRecord {
+export interface CapturedRecord {
   readonly generation_id: string
   readonly parent_id?: string
   readonly dialect: string
