@@ -3,9 +3,11 @@
  * key and without anything that could change the terminal.
  */
 import type { Readable } from 'node:stream'
+import { keyKind } from '../access/api-key.ts'
+import { type Config, loadConfig, processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
-import { type AskedPort, askedAddress, askedPort, messageOf, type PortKind } from './asked-port.ts'
 import { CommandError, type Given, type Option, UsageError } from './command.ts'
+import { configWords } from './outcome.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -55,6 +57,24 @@ const SECRET_MIN_CHARS = 8
 /** A gateway that asks for more does not mean it. */
 const RETRY_AFTER_MAX_S = 600
 
+export interface AskedPort {
+  readonly url: string
+  readonly key: string
+}
+
+/** One of the two ports of a gateway, with the kind of key that it takes. */
+export interface PortTerms {
+  /** The part of the configuration. */
+  readonly part: 'listen' | 'admin'
+  /** Where the configuration names none. */
+  readonly defaultPort: number
+  readonly key: 'apiKey' | 'managementKey'
+  /** Told where there is no key. */
+  readonly missing: string
+  /** Told for a key of the other kind. */
+  readonly otherKind: string
+}
+
 const GATEWAY_PORT = {
   part: 'listen',
   defaultPort: 8080,
@@ -63,7 +83,7 @@ const GATEWAY_PORT = {
     'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
   otherKind:
     'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
-} as const satisfies PortKind
+} as const satisfies PortTerms
 
 /** Address, with `/v1`, and key of the gateway. @throws UsageError, ConfigError, CommandError */
 export function gatewayOf(given: Given): AskedPort {
@@ -210,4 +230,53 @@ async function textOf(body: Readable, maxBytes: number): Promise<string | null> 
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Address and key. @throws UsageError, ConfigError, CommandError */
+export function askedPort(given: Given, kind: PortTerms): AskedPort {
+  const { url, key: givenKey } = given
+  const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(given)
+  const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
+  const asked = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
+  if (key === '') throw new UsageError(kind.missing)
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
+  // It would be refused; so it need not leave this machine.
+  const own = kind.key === 'apiKey' ? 'inference' : 'management'
+  if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
+  return asked
+}
+
+/** The address alone. @throws UsageError, ConfigError */
+function askedAddress(given: Given, kind: PortTerms): string {
+  return typeof given['url'] === 'string' ? checkedUrl(given['url']) : urlOf(configOf(given), kind)
+}
+
+const configOf = ({ config }: Given): Config => loadConfig(configWords(config), processEnvironment())
+
+function checkedUrl(text: string): string {
+  const url = URL.parse(text)
+  const isPlain =
+    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
+  if (!isPlain || !/^https?:$/.test(url.protocol)) {
+    throw new UsageError('--url: expects http:// or https://, a host, and no user or query')
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
+}
+
+/** The port of a gateway of this configuration, as seen from its own machine. */
+function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string {
+  const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
+  if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+}
+
+/** The message of an error document; null: it is none. */
+export function messageOf(text: string | null): string | null {
+  try {
+    const { error } = JSON.parse(text ?? '') as { error?: { message?: unknown } }
+    return typeof error?.message === 'string' ? error.message : null
+  } catch {
+    return null
+  }
 }

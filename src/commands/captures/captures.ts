@@ -10,7 +10,6 @@ import type { Store } from '../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'
 import { complain, configWords, print } from '../outcome.ts'
-import { count, counted } from '../terminal/text.ts'
 import { escaped, shownRecord } from './shown-record.ts'
 
 const ARGUMENT = 'ID'
@@ -179,3 +178,11 @@ function subjectOf({ keyHash, workspaceId }: CaptureRecord): string {
 }
 
 /** With commas between thousands. */
+
+function count(value: number): string {
+  return value.toLocaleString('en-US')
+}
+
+function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
+}

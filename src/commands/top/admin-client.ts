@@ -1,7 +1,7 @@
 /** Asks the admin port of a gateway with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../errors.ts'
-import { type AskedPort, askedPort, messageOf, type PortKind } from '../asked-port.ts'
 import { CommandError, type Given, type Option } from '../command.ts'
+import { type AskedPort, askedPort, messageOf, type PortTerms } from '../gateway-client.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 
@@ -30,7 +30,7 @@ const ADMIN_PORT = {
     'a management key is missing: pass --key KEY, or set GATEWAY_MANAGEMENT_KEY or GATEWAY_MANAGEMENT_KEY_FILE; sluice keys create --name NAME --management makes one',
   otherKind:
     'this is an API key, but the console needs a management key: pass one with --key KEY; sluice keys create --name NAME --management makes one',
-} as const satisfies PortKind
+} as const satisfies PortTerms
 
 /** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
 export const adminPortOf = (given: Given): AskedPort => askedPort(given, ADMIN_PORT)
