@@ -76,7 +76,7 @@ export interface ExchangeLine {
 }
 
 /** The parts of the gateway that log: the field `component` of all lines but those of requests. */
-export type Component =
+type Component =
   | 'alerts'
   | 'batches'
   | 'captures'
