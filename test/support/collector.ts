@@ -29,6 +29,8 @@ interface Collector {
   readonly bodies: Buffer[]
   /** Statuses to answer with, one for each request; then 200. `hang`: no answer. */
   readonly statuses: (number | 'hang' | { readonly status: number; readonly retryAfter: string })[]
+  /** Bodies to answer with, one for each request; then an empty object. */
+  readonly answers: (string | Buffer)[]
   close(): Promise<void>
 }
 
@@ -50,7 +52,7 @@ export async function startCollector(): Promise<Collector> {
         take(request.headers['content-type'] === 'application/json' ? fromJson(body) : fromProtobuf(body))
       }
       response.writeHead(request.url === '/v1/traces' ? status : 404, { 'content-type': 'application/json' })
-      response.end('{}')
+      response.end(collector.answers.shift() ?? '{}')
     })
   })
   const { url } = await listening(server)
@@ -67,6 +69,7 @@ export async function startCollector(): Promise<Collector> {
     headers: [],
     bodies: [],
     statuses: [],
+    answers: [],
     async close() {
       server.closeAllConnections()
       await new Promise(done => server.close(done))

@@ -1,8 +1,10 @@
 /** The exporter against collectors that are dead, slow, refuse, or come back. */
+import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { EndedTrace } from '../../src/telemetry/ended-trace.ts'
+import { rejectedSpans } from '../../src/telemetry/otlp/answer.ts'
 import { TraceExporter } from '../../src/telemetry/otlp/exporter.ts'
 import { exportTerms } from '../../src/telemetry/otlp/terms.ts'
 import { startCollector } from '../support/collector.ts'
@@ -148,34 +150,57 @@ t.test('a collector that fails gets each batch once, and its spans count as refu
   await collector.close()
 })
 
-t.test('a collector that asks to wait is waited for, but no more than half a minute', async t => {
+t.test('spans that a collector leaves out of a batch that it takes count as refused', async t => {
   const collector = await startCollector()
-  const clock = new TestClock(0)
-  const waits: number[] = []
-  const noting: Clock = {
-    nowMs: () => clock.nowMs(),
-    monotonicMs: () => clock.monotonicMs(),
-    after(delayMs, callback) {
-      waits.push(delayMs)
-      return clock.after(delayMs, callback)
-    },
-  }
-  const timeoutMs = 86_400_000
-  const { exporter, counts } = start(collector.url, noting, timeoutMs)
-  const busy = (retryAfter: string) => ({ status: 429, retryAfter })
-  collector.statuses.push(busy('5'), busy('3600'), busy('Wed, 21 Oct 2026 07:28:00 GMT'))
+  const { exporter, counts } = start(collector.url)
+  // rejected_spans 300 and a message; then more than were sent.
+  collector.answers.push(Buffer.from('0a0608ac0212016e', 'hex'), Buffer.from('0a0408ffff03', 'hex'))
   exporter.take(traces(512), 0)
-  await until('the batch is taken', () => {
-    clock.advance(1_000)
-    return counts.sent === 512
-  })
-  // A date is no number of seconds: then the pauses of its own go on.
-  const pauses = [5_000, 30_000, 4_000]
-  t.same(waits, [timeoutMs, ...pauses.flatMap(pause => [pause, timeoutMs])])
-  t.equal(collector.headers.length, 4)
+  await until('the first batch', () => counts.sent + counts.refused === 512)
+  t.same(counts, { sent: 212, refused: 300, dropped: 0 })
+  exporter.take(traces(512), 0)
+  await until('the second batch', () => counts.sent + counts.refused === 1_024)
+  t.same(counts, { sent: 212, refused: 812, dropped: 0 })
   await exporter.close()
   await collector.close()
 })
+
+t.test(
+  'the answer of a collector is read as its protocol says, and bytes that are none say nothing',
+  async t => {
+    const json = (text: string) => rejectedSpans(Buffer.from(text), 'http/json')
+    t.equal(json('{"partialSuccess":{"rejectedSpans":"7","errorMessage":"quota"}}'), 7)
+    t.equal(json('{"partialSuccess":{"rejectedSpans":7}}'), 7)
+    for (const text of [
+      '',
+      '{}',
+      'null',
+      '[]',
+      '{"partialSuccess":null}',
+      '<html>',
+      '{"partialSuccess":{"rejectedSpans":-1}}',
+    ])
+      t.equal(json(text), 0, text)
+    const protobuf = (hex: string) => rejectedSpans(Buffer.from(hex, 'hex'), 'http/protobuf')
+    t.equal(protobuf('0a03089601'), 150)
+    t.equal(protobuf('0a0612016e089601'), 150, 'the message may stand first')
+    for (const hex of [
+      '',
+      '0a00',
+      '0a',
+      '0aff',
+      '08ff',
+      '0a02089',
+      'ffffffffffffffffffffff',
+      '0a0b08ffffffffffffffffff01',
+    ])
+      t.equal(protobuf(hex), 0, hex)
+    const odd = Array.from({ length: 2_000 }, (_, round) => randomBytes(round % 40)).filter(
+      noise => !(rejectedSpans(noise, 'http/protobuf') >= 0 && rejectedSpans(noise, 'http/json') >= 0),
+    )
+    t.same(odd, [])
+  },
+)
 
 t.test(
   'while a collector keeps silent, memory is bounded and every span that finds no room is counted',

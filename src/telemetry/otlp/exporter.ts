@@ -9,6 +9,7 @@ import { gzip } from 'node:zlib'
 import type { Clock, Timer } from '../../clock.ts'
 import type { Log } from '../../log/log.ts'
 import type { EndedTrace } from '../ended-trace.ts'
+import { rejectedSpans } from './answer.ts'
 import { jsonOf } from './json.ts'
 import { protobufOf } from './protobuf.ts'
 import { type Span, spansOf } from './spans.ts'
@@ -40,7 +41,9 @@ const ANSWER_MAX_BYTES = 65_536
 /** Answers after which the protocol lets a client try again. */
 const AGAIN_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
-type Verdict = 'sent' | 'refused' | { readonly againMs: number | null }
+/** Of a batch: the spans of it that the collector left out, or the time after which it may be sent again. */
+type Verdict = { readonly rejected: number } | { readonly againMs: number | null }
+const REFUSED: Verdict = { rejected: Number.POSITIVE_INFINITY }
 
 export class TraceExporter {
   readonly #deps: TraceExporterDeps
@@ -126,10 +129,13 @@ export class TraceExporter {
     let pauseMs = AGAIN_MS
     for (let left = TRIES; left > 0; left--) {
       // Headers that no request can have are found only here.
-      const verdict = await this.#try(body).catch((): Verdict => 'refused')
-      if (verdict === 'sent' || verdict === 'refused') {
-        this.#settle(verdict)
-        this.#tell(verdict === 'refused')
+      const verdict = await this.#try(body).catch(() => REFUSED)
+      if ('rejected' in verdict) {
+        const rejected = Math.min(verdict.rejected, this.#onTheWay)
+        this.#count('refused', rejected)
+        this.#onTheWay -= rejected
+        this.#settle('sent')
+        this.#tell(verdict === REFUSED)
         return
       }
       this.#tell(true)
@@ -195,9 +201,9 @@ export class TraceExporter {
         resolve({ againMs: null })
       })
       asked.on('response', answer => {
-        void emptied(answer).then(() => {
+        void bodyOf(answer).then(told => {
           timer.cancel()
-          resolve(verdictOf(answer))
+          resolve(verdictOf(answer, rejectedSpans(told, protocol)))
         })
       })
       asked.end(body)
@@ -205,21 +211,23 @@ export class TraceExporter {
   }
 }
 
-function verdictOf({ statusCode = 0, headers }: IncomingMessage): Verdict {
-  if (statusCode >= 200 && statusCode < 300) return 'sent'
-  if (!AGAIN_STATUSES.has(statusCode)) return 'refused'
+function verdictOf({ statusCode = 0, headers }: IncomingMessage, rejected: number): Verdict {
+  if (statusCode >= 200 && statusCode < 300) return { rejected }
+  if (!AGAIN_STATUSES.has(statusCode)) return REFUSED
   const seconds = Number(headers['retry-after'])
   return { againMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null }
 }
 
 /** Reads an answer to its end, or drops a connection that says more than any answer has. */
-function emptied(answer: IncomingMessage): Promise<void> {
+function bodyOf(answer: IncomingMessage): Promise<Buffer> {
   return new Promise(resolve => {
+    const chunks: Buffer[] = []
     let bytes = 0
     answer.on('data', (chunk: Buffer) => {
       bytes += chunk.length
+      chunks.push(chunk)
       if (bytes > ANSWER_MAX_BYTES) answer.destroy()
     })
-    answer.on('close', () => resolve())
+    answer.on('close', () => resolve(Buffer.concat(chunks)))
   })
 }

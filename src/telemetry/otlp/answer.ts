@@ -1,0 +1,55 @@
+/** How many spans a collector says it has left out of a batch that it took: the protocol's partial success. Pure. */
+
+/**
+ * @param body what the collector answered; empty: it left out none
+ * @returns 0 where it is not the protocol's answer
+ */
+export function rejectedSpans(body: Buffer, protocol: 'http/json' | 'http/protobuf'): number {
+  const count = protocol === 'http/json' ? rejectedInJson(body) : rejectedInProtobuf(body)
+  return Number.isSafeInteger(count) && count > 0 ? count : 0
+}
+
+function rejectedInJson(body: Buffer): number {
+  try {
+    const answer = JSON.parse(body.toString()) as {
+      partialSuccess?: { rejectedSpans?: number | string }
+    } | null
+    return Number(answer?.partialSuccess?.rejectedSpans ?? 0)
+  } catch {
+    return 0
+  }
+}
+
+/** `ExportTraceServiceResponse.partial_success` is field 1, and its `rejected_spans` field 1. */
+function rejectedInProtobuf(body: Buffer): number {
+  const partial = fieldOne(body)
+  const rejected = typeof partial === 'object' ? fieldOne(partial) : undefined
+  return typeof rejected === 'number' ? rejected : 0
+}
+
+const WIRE_VARINT = 0
+const WIRE_BYTES = 2
+
+/** Field 1 of a message of varints and bytes; undefined: it has none, or other fields stand before it. */
+function fieldOne(message: Buffer): number | Buffer | undefined {
+  let at = 0
+  const varint = (): number => {
+    let value = 0
+    for (let factor = 1; at < message.length; factor *= 128) {
+      const byte = message[at++] ?? 0
+      value += (byte & 0x7f) * factor
+      if (byte < 0x80) break
+    }
+    return value
+  }
+  while (at < message.length) {
+    const tag = varint()
+    const wire = tag & 7
+    if (wire !== WIRE_VARINT && wire !== WIRE_BYTES) return undefined
+    const value = varint()
+    const found = wire === WIRE_VARINT ? value : message.subarray(at, at + value)
+    if (tag >> 3 === 1) return found
+    if (wire === WIRE_BYTES) at += value
+  }
+  return undefined
+}
