@@ -45,9 +45,13 @@ export const CLIENTS: readonly Client[] = [
       `export ANTHROPIC_BASE_URL=${url} ANTHROPIC_AUTH_TOKEN=$KEY`,
       `export ANTHROPIC_DEFAULT_OPUS_MODEL=${model.id} ANTHROPIC_DEFAULT_SONNET_MODEL=${model.id}`,
       `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${model.id}`,
+      ...(model.contextLength === null
+        ? NONE
+        : [`export CLAUDE_CODE_AUTO_COMPACT_WINDOW=${model.contextLength}`]),
       'claude',
     ],
     notes: () => [
+      'It takes a model that it does not know for one of a million tokens: the last variable says when it has to compact. It reads less than 100000 as 100000.',
       'It asks by three names of its own: the large, the middle and the small model. Any of them may be another model of the gateway; the small one writes titles and summaries.',
     ],
   },

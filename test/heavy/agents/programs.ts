@@ -296,7 +296,9 @@ export const PROGRAMS: readonly Program[] = [
       ],
       () => [{ name: 'Bash', input: { command: TASK.command } }],
     ],
-    compaction: { step: 1 },
+    // It asks for a summary if it is told so, and goes on.
+    compaction:
+      'it shortens what it reads: a prompt never has as many bytes as a full context has tokens, and such usage is not believed',
     keepsThoughts: [],
   },
   {
