@@ -36,7 +36,7 @@ export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<vo
   // One turn, and a callback: it is smaller than an async function that waits as long as the stream is open.
   return askModel(deps, exchange, null, reply => {
     if (reply === null) endUnpaid(exchange)
-    exchange.watch.enter('flush', deps.clock.monotonicMs())
+    exchange.watch.enter('flush', reply === null ? deps.clock.monotonicMs() : reply.attempt.endedMs)
   })
 }
 

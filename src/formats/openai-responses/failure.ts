@@ -82,10 +82,10 @@ export function responsesFailure(status: number, body: string): GatewayError {
 
 /** True for an error, whatever its HTTP status. */
 export function tellsError(body: Json): boolean {
-  const error = body['error']
-  return (
-    isRecord(error) || filled(error) !== null || detail(body) !== null || filled(body['message']) !== null
-  )
+  const { error, message } = body
+  // The form in which nearly all replies come.
+  if (error == null && message == null && body['detail'] == null) return false
+  return isRecord(error) || filled(error) !== null || detail(body) !== null || filled(message) !== null
 }
 
 function readError(value: unknown): Told {
