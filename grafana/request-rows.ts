@@ -15,7 +15,7 @@ export const REQUEST_ROWS: readonly Row[] = [
       {
         title: 'Shed requests by reason',
         description:
-          'Requests per second that were refused before they were read, by limit. If in_flight, lag or buffered (503, an overloaded thread) stay above zero, add threads or instances. key_open and key_bytes (429): a key exceeded its own limit.',
+          'Requests per second that were refused before they were read, by limit. If in_flight, lag or buffered (503, an overloaded thread) stay above zero, add threads or instances. Those that begin with key_ (429): a key exceeded its own limit.',
         unit: 'reqps',
         queries: [{ expr: sumRate('gateway_shed_total', 'reason'), legend: '{{reason}}' }],
       },

@@ -47,7 +47,16 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   'gateway_requests_total outcome': ['completed', 'refused', 'failed', 'aborted'],
   'gateway_upstream_requests_total outcome': ['ok', ...Object.keys(FAILURES)],
   'gateway_workspace_requests_total outcome': ['completed', 'incomplete', 'failed', 'aborted'],
-  'gateway_shed_total reason': ['in_flight', 'lag', 'buffered', 'key_open', 'key_bytes'],
+  'gateway_shed_total reason': [
+    'in_flight',
+    'lag',
+    'buffered',
+    'key_open',
+    'key_bytes',
+    'key_held',
+    'key_unread',
+    'key_sockets',
+  ],
   'gateway_usage_records_total accounting': ['exact', 'estimated', 'none', 'lost'],
   // Names that the operator gave, but for this one.
   'gateway_credentials key_id': [OTHER_KEYS],
