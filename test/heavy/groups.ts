@@ -24,6 +24,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
   chart: ['heavy/chart.test.ts'],
+  alerts: ['heavy/alerts-requests.test.ts', 'heavy/alerts-storage.test.ts'],
 }
 
 /** They measure, or take long: for a machine that does nothing else. */

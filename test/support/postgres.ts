@@ -128,11 +128,13 @@ export async function untilBlocked(
   }
 }
 
-/** A network link to the server that can be cut, go silent and come back. */
+/** A network link to the server that can be cut, be slow, go silent and come back. */
 export class PostgresLink {
   readonly #sockets = new Set<Socket>()
   #server: Server | null = null
   #silent = false
+  /** How much later everything arrives, each way. */
+  lateMs = 0
   /** The same at each start. */
   readonly port: number
 
@@ -190,7 +192,9 @@ export class PostgresLink {
         other.destroy()
       })
       one.on('data', chunk => {
-        if (!this.#silent) other.write(chunk)
+        if (this.#silent) return
+        if (this.lateMs === 0) other.write(chunk)
+        else setTimeout(() => other.destroyed || other.write(chunk), this.lateMs)
       })
     }
   }

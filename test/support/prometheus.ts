@@ -19,7 +19,7 @@ interface Traced {
   readonly values: readonly (readonly [seconds: number, value: string])[]
 }
 
-interface Prometheus {
+export interface Prometheus {
   readonly url: string
   /** @throws Error when it does not understand the expression. */
   ask(expr: string): Promise<readonly Sampled[]>
@@ -44,18 +44,22 @@ export function missingTools(): string[] {
   return ['promtool', 'prometheus'].filter(tool => spawnSync(tool, ['--version']).error !== undefined)
 }
 
-/** Starts a Prometheus with our alert rules that scrapes this admin port, and kills it at the end. */
+/**
+ * Starts a Prometheus that scrapes this admin port, and kills it at the end.
+ * @param rules path of its rules; by default those of the repository
+ */
 export async function startPrometheus(
   t: Pick<Test, 'teardown'>,
   adminUrl: string,
   scrapeMs: number,
+  rules = join(GRAFANA, 'alerts.yaml'),
 ): Promise<Prometheus> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-prometheus-'))
   writeFileSync(
     join(folder, 'prometheus.yaml'),
     JSON.stringify({
       global: { scrape_interval: `${scrapeMs}ms`, evaluation_interval: '1s' },
-      rule_files: [join(GRAFANA, 'alerts.yaml')],
+      rule_files: [rules],
       scrape_configs: [{ job_name: 'sluice', static_configs: [{ targets: [new URL(adminUrl).host] }] }],
     }),
   )
