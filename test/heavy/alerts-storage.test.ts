@@ -1,4 +1,4 @@
-/** Alerts of accounting, stores and the process, each caused on a running gateway: it fires, and ends with its cause. */
+/** Alerts of accounting, stores and the process, each caused: it fires, and ends with its cause. */
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
@@ -354,6 +354,9 @@ t.test('threads that crash, and one that hangs', { skip }, async t => {
   await logs(t, gateway, 'serve thread failed', ['errorClass'])
   await watch.ends(t, 'SluiceThreadsCrash')
 
+  // It waits longer before each restart; one that hangs before it is up would be down.
+  const isUp = async () => (await gateway.metric('gateway_threads', { state: 'up' })) === 1
+  t.ok(await eventually(isUp, PATIENCE_MS), 'the thread is up again')
   writeFileSync(join(folder, 'thread-hangs'), '')
   await watch.fires(t, 'SluiceThreadDown', { state: 'silent' })
   t.match(gateway.stdout(), /"component":"threads".*serve-0/)
