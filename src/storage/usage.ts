@@ -155,12 +155,24 @@ export interface ClientActivityRow extends Omit<ActivityRow, 'workspaceId'> {
 }
 
 /** What sums over usage may be kept apart by. */
-export const USAGE_DIMENSIONS = ['day', 'model', 'provider', 'workspace', 'key', 'session', 'agent'] as const
+export const USAGE_DIMENSIONS = [
+  'day',
+  'model',
+  'provider',
+  'workspace',
+  'key',
+  'user',
+  'session',
+  'agent',
+] as const
 export type UsageDimension = (typeof USAGE_DIMENSIONS)[number]
 
 /** Selects days of one organization, in sums by these dimensions alone. */
 export interface DimensionFilter extends Omit<ActivityFilter, 'byWorkspace'> {
-  /** Each once. With a session or an agent, only records that name one, and are still kept, are in the sums. */
+  /**
+   * Each once. With a user, only requests that name one are in the sums. With a session or an agent, only records that
+   * name one, and are still kept.
+   */
   readonly dimensions: readonly UsageDimension[]
   readonly model?: string
   readonly provider?: string

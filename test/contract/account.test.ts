@@ -221,6 +221,31 @@ t.test('usage by dimensions, over any range of days, and what cannot be asked', 
   ])
   t.same(Object.keys(keys[0] ?? {}).slice(0, 4), ['model', 'provider', 'provider_name', 'api_key_hash'])
   t.equal((await asked(`dimensions=session&${range}`)).length, 2)
+  await store.ledger.add([
+    at('2020-03-01T00:00:00.000Z', { endUser: 'ada', sessionId: 's-1' }),
+    at('2020-03-02T00:00:00.000Z', { endUser: 'ada', keyHash: 'd'.repeat(64) }),
+    at('2020-03-02T00:00:00.000Z', { endUser: 'bob' }),
+    at('2020-03-02T00:00:00.000Z', { endUser: null, sessionId: 's-1' }),
+  ])
+  const march = 'start_date=2020-03-01&end_date=2020-03-31'
+  const users = async (query: string) =>
+    (await asked(`${query}&${march}`)).map(row => [row['user_id'], row['requests'], row['usage']])
+  t.same(
+    await users('dimensions=user'),
+    [
+      ['ada', 2, 2],
+      ['bob', 1, 1],
+    ],
+    'requests without one are left out',
+  )
+  t.same(await users('dimensions=user,key'), [
+    ['ada', 1, 1],
+    ['ada', 1, 1],
+    ['bob', 1, 1],
+  ])
+  t.same(await users('dimensions=user&user_id=bob'), [['bob', 1, 1]])
+  t.same(await users(`dimensions=user&api_key_hash=${'d'.repeat(64)}`), [['ada', 1, 1]])
+  t.same(await users('dimensions=session,user'), [['ada', 1, 1]])
   t.equal((await asked(`dimensions=day&${range}&model=acme/new`)).length, 0)
   t.equal((await asked(`dimensions=day&start_date=2020-02-02&end_date=2020-02-02`)).length, 1)
   for (const [query, field] of [

@@ -113,6 +113,7 @@ const VALUE: Readonly<Record<UsageDimension, (record: UsageRecord) => string | n
   provider: record => record.provider,
   workspace: record => record.workspaceId,
   key: record => record.keyHash,
+  user: record => record.endUser,
   session: record => record.sessionId,
   agent: record => record.agent ?? null,
 }
@@ -131,7 +132,12 @@ async function sumsEqual(t: Test, ledger: LedgerStore, records: readonly UsageRe
     { ...all, dimensions: ['workspace', 'provider'] },
     { ...all, dimensions: ['day', 'key'] },
     { ...all, dimensions: ['key', 'model', 'provider', 'workspace'] },
+    { ...all, dimensions: ['user'] },
+    { ...all, dimensions: ['user', 'day', 'key'] },
+    { ...all, dimensions: ['user', 'model'], keyHash: aKey },
+    { ...all, dimensions: ['user', 'key', 'provider'], endUser: ODD_TEXT },
     { ...all, dimensions: ['session'] },
+    { ...all, dimensions: ['session', 'user'] },
     { ...all, dimensions: ['agent', 'key'] },
     { ...all, dimensions: ['session', 'model', 'provider'] },
     { ...all, dimensions: ['key', 'model'], keyHash: aKey },
@@ -185,7 +191,7 @@ function summed(filter: DimensionFilter, records: readonly UsageRecord[]) {
     if (provider !== undefined && record.provider !== provider) continue
     const values = dimensions.map(dimension => [dimension, VALUE[dimension](record)] as const)
     const isNamed = values.every(
-      ([name, value]) => value !== null || (name !== 'session' && name !== 'agent'),
+      ([name, value]) => value !== null || !(['session', 'agent', 'user'] as string[]).includes(name),
     )
     if (!isNamed) continue
     const place = placeOf(filter, Object.fromEntries(values))

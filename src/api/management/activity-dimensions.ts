@@ -38,6 +38,7 @@ const FIELDS = {
   provider: 'provider',
   workspace: 'workspace_id',
   key: 'api_key_hash',
+  user: 'user_id',
   session: 'session_id',
   agent: 'agent_id',
 } as const satisfies Record<UsageDimension, string>

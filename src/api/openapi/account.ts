@@ -125,6 +125,7 @@ export const ActivitySum = Type.Object({
   provider_name: Type.Optional(orNoText),
   workspace_id: Type.Optional(orNoText),
   api_key_hash: Type.Optional(orNoText),
+  user_id: Type.Optional(orNoText),
   session_id: Type.Optional(orNoText),
   agent_id: Type.Optional(orNoText),
   usage: usd,
@@ -186,7 +187,7 @@ const account: Descriptions = {
       query(
         'dimensions',
         text,
-        'A row for each combination of these alone, with commas: some of day, model, provider, workspace, key, session, agent.',
+        'A row for each combination of these alone, with commas: some of day, model, provider, workspace, key, user, session, agent.',
       ),
       query('start_date', Type.String({ format: 'date' }), 'The first day; only with dimensions.'),
       query('end_date', Type.String({ format: 'date' }), 'The last day; only with dimensions.'),

@@ -62,6 +62,7 @@ export async function readClientRecords(
         'provider',
         'sessionId',
         'agent',
+        'endUser',
         'details',
       ])
       .select(['inputTokens', 'outputTokens', 'reasoningTokens', 'cost', 'isByok'])
@@ -92,6 +93,7 @@ export interface ClientRecord {
   readonly provider: string | null
   readonly sessionId: string | null
   readonly agent: string | null
+  readonly endUser: string | null
   readonly details: string
   readonly inputTokens: number | bigint | string
   readonly outputTokens: number | bigint | string

@@ -11,13 +11,13 @@ import { SUMS, sumsOf } from './usage-totals.ts'
 
 /** Rows of one answer. A year of 20 models is 7,300. */
 const DIMENSION_ROWS_MAX = 10_000
-/** Keys that one answer looks at: each is a statement of its own. */
+/** Keys or end users that one answer looks at: each is a statement of its own. */
 const OWNERS_MAX = 10_000
 /** Days that one statement sums. */
 const DAYS = 31
 const DAY_MS = 86_400_000
 
-/** Columns of the totals; a key is the owner of its own totals. */
+/** Columns of the totals; a key and an end user are the owners of their own totals. */
 const TOTAL_COLUMNS = { day: 'day', model: 'model', provider: 'provider', workspace: 'workspaceId' } as const
 
 interface Column {
@@ -25,7 +25,7 @@ interface Column {
   readonly name: (typeof TOTAL_COLUMNS)[keyof typeof TOTAL_COLUMNS] | 'keyHash'
 }
 
-/** Null: there are too many rows, keys or records for one answer. */
+/** Null: there are too many rows, keys, end users or records for one answer. */
 export async function readDimensions(
   db: Kysely<Tables>,
   filter: DimensionFilter,
@@ -36,9 +36,11 @@ export async function readDimensions(
   const isOfClient = dimensions.includes('session') || dimensions.includes('agent')
   const isWhole = isOfClient
     ? await addRecords(db, filter, rows, rest)
-    : endUser === undefined && keyHash === undefined && dimensions.includes('key')
-      ? await addEachKey(db, filter, rows, rest)
-      : await addTotals(db, filter, rows, rest)
+    : endUser === undefined && dimensions.includes('user')
+      ? await addEach(db, 'user-models', filter, rows, rest)
+      : endUser === undefined && keyHash === undefined && dimensions.includes('key')
+        ? await addEach(db, 'key-models', filter, rows, rest)
+        : await addTotals(db, filter, rows, rest)
   return isWhole ? rows.sorted() : null
 }
 
@@ -52,6 +54,7 @@ async function addRecords(
   const take = (record: ClientRecord): boolean => {
     if (dimensions.includes('session') && record.sessionId === null) return true
     if (dimensions.includes('agent') && record.agent === null) return true
+    if (dimensions.includes('user') && record.endUser === null) return true
     if (model !== undefined && record.model !== model) return true
     if (provider !== undefined && record.provider !== provider) return true
     const cost = BigInt(record.cost)
@@ -74,30 +77,33 @@ function valuesOfRecord(record: ClientRecord): Values {
     provider: record.provider,
     workspace: record.workspaceId,
     key: record.keyHash,
+    user: record.endUser,
     session: record.sessionId,
     agent: record.agent,
   }
 }
 
-/** Goes from key to key: the index leads from one owner of totals to the next. */
-async function addEachKey(
+/** Goes from key to key, or user to user: the index leads from one owner of totals to the next. */
+async function addEach(
   db: Kysely<Tables>,
+  kind: 'key-models' | 'user-models',
   filter: DimensionFilter,
   rows: SummedRows,
   rest: () => Promise<unknown>,
 ): Promise<boolean> {
   let owner = ''
-  for (let keys = 0; ; keys++) {
+  for (let owners = 0; ; owners++) {
     const next = await db
       .selectFrom('usageTotals')
       .select(({ fn }) => fn.min('owner').as('owner'))
       .where('organizationId', '=', filter.organizationId)
-      .where('kind', '=', 'key-models')
+      .where('kind', '=', kind)
       .where('owner', '>', owner)
       .executeTakeFirstOrThrow()
     if (next.owner === null) return true
     owner = next.owner
-    if (keys === OWNERS_MAX || !(await addTotals(db, { ...filter, keyHash: owner }, rows, rest))) return false
+    const own = kind === 'key-models' ? { keyHash: owner } : { endUser: owner }
+    if (owners === OWNERS_MAX || !(await addTotals(db, { ...filter, ...own }, rows, rest))) return false
   }
 }
 
@@ -126,7 +132,7 @@ async function addTotals(
     )
     .select(SUMS)
   const columns = dimensions.flatMap((dimension): Column[] => {
-    if (dimension === 'session' || dimension === 'agent') return []
+    if (dimension === 'session' || dimension === 'agent' || dimension === 'user') return []
     if (dimension !== 'key') return [{ dimension, name: TOTAL_COLUMNS[dimension] }]
     // Of a key's own totals, the owner is the key.
     return endUser === undefined ? [] : [{ dimension, name: 'keyHash' }]
@@ -152,7 +158,7 @@ async function addTotals(
     for (const row of found) {
       // Without columns there is one row, also where nothing was used.
       if (row.requests === '0') continue
-      const values: Values = { key: keyHash ?? null }
+      const values: Values = { key: keyHash ?? null, user: endUser ?? null }
       for (const { dimension } of columns) {
         values[dimension] = orNull((row as unknown as Record<string, string>)[dimension])
       }
