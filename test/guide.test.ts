@@ -102,12 +102,18 @@ t.test('links of the docs lead to files of the repository and to headings that a
 t.test('the search finds by words of headings and of texts', async t => {
   const load = async (name: string) =>
     (await import(pathToFileURL(join(folder, 'assets', name)).href)) as never
-  const { default: MiniSearch } = (await load('minisearch.js')) as {
-    default: { loadJSON(text: string, terms: unknown): { search(words: string): { page: string }[] } }
+  interface Index {
+    search(words: string, options?: object): { page: string }[]
   }
-  const { TERMS } = (await load('search-terms.js')) as { TERMS: unknown }
+  const { default: MiniSearch } = (await load('minisearch.js')) as {
+    default: { loadJSON(text: string, terms: unknown): Index }
+  }
+  const { TERMS, searched } = (await load('search-terms.js')) as {
+    TERMS: unknown
+    searched(index: Index, words: string): { page: string }[]
+  }
   const index = MiniSearch.loadJSON(readFileSync(join(folder, 'assets/search.json'), 'utf8'), TERMS)
-  const first = (words: string) => index.search(words)[0]?.page
+  const first = (words: string) => searched(index, words)[0]?.page
   t.equal(first('breaker'), 'routing.html')
   t.equal(first('resumable streams'), 'resumable-streams.html')
   t.equal(first('Coming from LiteLLM'), 'from-litellm.html')
@@ -117,7 +123,25 @@ t.test('the search finds by words of headings and of texts', async t => {
       .slice(0, 8)
       .some(({ page }) => page === 'configuration.html' || page === 'end-users.html'),
   )
-  t.same(index.search('zzzzqqqq'), [])
+  t.same(searched(index, 'zzzzqqqq'), [])
+
+  // The words that people have, and the page that answers; none of them is for those who change Sluice.
+  for (const [words, page] of [
+    ['reverse proxy', 'operations.html'],
+    ['rotate provider key', 'byok.html'],
+    ['redis down', 'operations.html'],
+    ['fallback model', 'routing.html'],
+    ['limit end user', 'end-users.html'],
+    ['cost of a request', 'costs.html'],
+    ['lost key', 'operations.html'],
+  ] as const)
+    t.ok(
+      searched(index, words)
+        .slice(0, 5)
+        .some(hit => hit.page === page),
+      `${words}: ${page}`,
+    )
+  t.ok(searched(index, 'breaker zzzzqqqq').length > 0, 'one strange word does not hide all places')
 })
 
 t.test('the admin port serves it, and no other file', async t => {

@@ -3,6 +3,10 @@
 /** Ids, hashes and numbers of examples, which nobody looks for. */
 const NOISE = /^(?=.*\d)[\da-f]{8,}$|^\d+$|.{41,}/
 
+/** Pages for those who change Sluice: they come after the pages for those who use it. */
+const OF_MAKERS = /^(?:decisions|repository|sources|architecture)\b/
+const MAKERS_BOOST = 0.3
+
 export const TERMS = {
   fields: ['heading', 'title', 'text'],
   storeFields: ['heading', 'title', 'page'],
@@ -10,5 +14,17 @@ export const TERMS = {
     const word = term.toLowerCase()
     return word.length < 2 || NOISE.test(word) ? null : word
   },
-  searchOptions: { boost: { heading: 3, title: 2 }, prefix: true, fuzzy: 0.15, combineWith: 'AND' },
+  searchOptions: {
+    boost: { heading: 3, title: 2 },
+    boostDocument: (_id, _term, { page }) => (OF_MAKERS.test(page) ? MAKERS_BOOST : 1),
+    prefix: true,
+    fuzzy: 0.15,
+    combineWith: 'AND',
+  },
+}
+
+/** Places with all of the words, or, where there is none, with some of them. */
+export function searched(index, words) {
+  const all = index.search(words)
+  return all.length > 0 ? all : index.search(words, { combineWith: 'OR' })
 }

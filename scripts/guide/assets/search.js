@@ -1,6 +1,6 @@
 /** The search of the guide. Works without a network: the index lies beside this script. */
 import MiniSearch from './minisearch.js'
-import { TERMS } from './search-terms.js'
+import { searched, TERMS } from './search-terms.js'
 
 const RESULTS_MAX = 12
 const place = document.getElementById('search')
@@ -28,7 +28,7 @@ async function search() {
   }
   // More was typed in the meantime.
   if (asked !== words.value.trim()) return
-  const all = index.search(asked)
+  const all = searched(index, asked)
   show(all.slice(0, RESULTS_MAX), all.length === 0 ? 'Nothing found' : `${all.length} found`)
 }
 
