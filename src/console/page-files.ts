@@ -34,6 +34,7 @@ const OWN: ReadonlySet<string> = new Set([
   'main.js',
   'batches.js',
   'calls.js',
+  'changes.js',
   'chart.js',
   'colours.js',
   'csv.js',

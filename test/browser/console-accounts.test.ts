@@ -87,6 +87,54 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     })
   })
 
+  await t.test('a management key that may only read, and one whose traces are trusted', async t => {
+    await page.getByRole('button', { name: 'New key' }).click()
+    await dialog.getByLabel('Name').fill('dashboard')
+    await dialog.getByLabel('Limit in USD').waitFor()
+    await dialog.getByRole('checkbox', { name: /^Management key/ }).check()
+    await dialog.getByLabel('Limit in USD').waitFor({ state: 'detached' })
+    t.equal(await dialog.getByLabel('Role').inputValue(), 'viewer', 'the least role is the first choice')
+    t.equal(await dialog.getByLabel('Name').inputValue(), 'dashboard', 'what was typed stays')
+    await dialog.getByRole('button', { name: 'Create' }).click()
+    const key = String(await dialog.locator('output').textContent())
+    await dialog.getByRole('button', { name: 'Close' }).click()
+    await row('dashboard').getByText('viewer').waitFor()
+    const asked = async (path: string, init: RequestInit = {}) => {
+      const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+      return (await fetch(`${world.gateway.url}/v1/${path}`, { ...init, headers })).status
+    }
+    t.equal(await asked('keys'), 200)
+    t.equal(await asked('keys', { method: 'POST', body: '{"name":"x"}' }), 403)
+    await row('dashboard')
+      .getByRole('button', { name: /^Change/ })
+      .click()
+    await dialog.getByLabel('Role').selectOption('operator')
+    await dialog.getByRole('button', { name: 'Save' }).click()
+    await row('dashboard').getByText('operator').waitFor()
+    t.equal(await asked('keys', { method: 'POST', body: '{"name":"traced"}' }), 201)
+
+    await page.getByRole('button', { name: 'New key' }).click()
+    await dialog.getByLabel('Name').fill('trusted')
+    await dialog.getByRole('checkbox', { name: /traceparent/ }).check()
+    await dialog.getByRole('button', { name: 'Create' }).click()
+    await dialog.getByRole('button', { name: 'Close' }).click()
+    const { list } = await manage('GET', '/keys')
+    t.match(
+      list.find(({ name }) => name === 'trusted'),
+      { trace_trusted: true, is_management_key: false },
+    )
+
+    await page.keyboard.press('9')
+    const changes = page.getByRole('table', { name: 'Changes, newest first' })
+    const change = changes.locator('tr', { has: page.getByText('key.update', { exact: true }) }).first()
+    await change.getByText('GATEWAY_MANAGEMENT_KEY').waitFor()
+    await change.getByRole('rowheader', { name: 'dashboard' }).waitFor()
+    const made = changes.locator('tr', { has: page.getByRole('rowheader', { name: 'traced' }) })
+    await made.getByText('dashboard').waitFor()
+    await page.keyboard.press('4')
+    await keys.waitFor()
+  })
+
   await t.test('what the gateway refuses is told in the form, and nothing is lost', async t => {
     await page.getByRole('button', { name: 'New workspace' }).click()
     await dialog.getByLabel('Name').fill('Research')

@@ -16,6 +16,7 @@ const VIEWS = {
   guardrails: 'Guardrails',
   batches: '',
   playground: '',
+  changes: 'Changes, newest first',
 } as const
 const WIDTHS = [320, 768, 1280, 2560] as const
 

@@ -1,7 +1,7 @@
 /** The usage view in a browser: figures that equal the ledger, filters by a click, and a file for spreadsheets. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { WITHOUT_BROWSER } from '../support/browser.ts'
+import { screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
 import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -47,7 +47,7 @@ t.test('usage by day, model and key', { skip: WITHOUT_BROWSER }, async t => {
   const marked = String((await manage('POST', '/keys', { name: MARKUP })).document['key'])
   for (let at = 0; at < 3; at++) await respond({ model: 'sim/echo', input: 'one two three' }, key)
   await respond({ model: 'sim/write', input: 'x' }, marked)
-  await respond({ model: 'test/falls-back', input: 'x', session_id: 'session-1' }, marked)
+  await respond({ model: 'test/falls-back', input: 'x', session_id: 'session-1', user: 'ada' }, marked)
   const sums = async (dimensions: string) => (await manage('GET', `/activity?dimensions=${dimensions}`)).list
   const isCounted = async () =>
     (await sums('key')).reduce((sum, row) => sum + Number(row['requests']), 0) === 5
@@ -88,6 +88,13 @@ t.test('usage by day, model and key', { skip: WITHOUT_BROWSER }, async t => {
     .getByRole('figure', { name: /by day and session/ })
     .getByText('session-1')
     .waitFor()
+  await page.getByLabel('Chart by').selectOption('user')
+  await page
+    .getByRole('figure', { name: /by day and end user/ })
+    .getByText('ada')
+    .waitFor()
+  await screenshot(page, 'console-usage')
+  await page.getByLabel('Chart by').selectOption('session')
   await page.getByLabel('Figure').selectOption('requests')
   await page.getByRole('figure', { name: /Requests by day and session/ }).waitFor()
   await page.getByLabel('Chart by').selectOption('key')

@@ -32,6 +32,12 @@ export function Batches({ calls }) {
               ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} />`)}
             <//>`
       }
+      ${
+        data.length > 0 &&
+        html`<p class="dim">
+          "sluice batches cancel ID --key KEY" stops one, with an API key of its workspace. Finished results are kept.
+        </p>`
+      }
       ${hasMore && html`<p class="dim">The last ${data.length} of them.</p>`}
     </section>
   `

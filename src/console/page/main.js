@@ -1,6 +1,7 @@
 /** The console: signs in, follows the live list, and shows the view that the URL names. */
 import { Accounts } from './access/accounts.js'
 import { Batches } from './batches.js'
+import { Changes } from './changes.js'
 import { count } from './format.js'
 import { Guardrails } from './guardrails/guardrails.js'
 import { Home } from './home/home.js'
@@ -24,12 +25,13 @@ const VIEWS = [
   { path: 'guardrails', name: 'Guardrails', view: Guardrails },
   { path: 'batches', name: 'Batches', view: Batches },
   { path: 'playground', name: 'Playground', view: Playground },
+  { path: 'changes', name: 'Changes', view: Changes },
 ]
 /** Addresses of views that have moved. */
 const MOVED = { try: 'playground' }
 
 const SHORTCUTS = [
-  ['1 … 8', 'views'],
+  ['1 … 9', 'views'],
   ['j, ↓', 'next request'],
   ['k, ↑', 'request before'],
   ['Enter', 'details'],

@@ -56,3 +56,8 @@ export function workspaceName(names, id) {
   if (id === null || id === undefined) return '–'
   return names.workspaces.get(id)?.name ?? id
 }
+
+/** The default guardrail of a workspace is called after it: its own name has the id, which nobody knows. */
+export function guardrailName(names, { name, is_workspace_default: isDefault, workspace_id: id }) {
+  return isDefault ? `Default of ${workspaceName(names, id)}` : name
+}

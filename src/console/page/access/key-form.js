@@ -1,6 +1,6 @@
-/** The form of a new or a changed API key, with all fields of POST and PATCH /keys. */
+/** The form of a new or a changed key, with all fields of POST and PATCH /keys. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
-import { html } from '../html.js'
+import { html, useState } from '../html.js'
 
 const RESETS = [
   ['', 'in total'],
@@ -8,17 +8,28 @@ const RESETS = [
   ['weekly', 'each week'],
   ['monthly', 'each month'],
 ]
+const ROLES = [
+  ['viewer', 'viewer: sees everything, changes nothing'],
+  ['operator', 'operator: API keys, workspaces, guardrails, end users'],
+  ['admin', 'admin: everything'],
+]
 
 /** @param record the key to change; undefined: a new one. `onDone` gets what is to be shown next. */
 export function KeyForm({ calls, names, record, onDone, onClose }) {
   const isNew = record === undefined
+  const [isManagement, setManagement] = useState(record?.is_management_key ?? false)
   const save = async values => {
     const settings = {
       name: values.name,
-      limit: numberOrNull(values.limit),
-      limit_reset: values.limit_reset === '' ? null : values.limit_reset,
-      include_byok_in_limit: values.include_byok_in_limit,
       expires_at: instantOf(values.expires_at),
+      ...(isManagement
+        ? { role: values.role }
+        : {
+            limit: numberOrNull(values.limit),
+            limit_reset: values.limit_reset === '' ? null : values.limit_reset,
+            include_byok_in_limit: values.include_byok_in_limit,
+            trace_trusted: values.trace_trusted,
+          }),
     }
     if (!isNew) {
       await calls.api('PATCH', `keys/${record.hash}`, { body: changesOf(record, settings) })
@@ -27,7 +38,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
     const { key, data } = await calls.api('POST', 'keys', {
       body: {
         ...settings,
-        ...(values.workspace_id === '' ? {} : { workspace_id: values.workspace_id }),
+        ...(isManagement || values.workspace_id === '' ? {} : { workspace_id: values.workspace_id }),
         ...(values.creator_user_id === '' ? {} : { creator_user_id: values.creator_user_id }),
       },
     })
@@ -36,27 +47,31 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
   const workspaces = [...names.workspaces.values()].map(({ id, name }) => [id, name])
   return html`
     <${FormDialog}
-      title=${isNew ? 'New API key' : `Change ${record.name}`}
+      title=${isNew ? 'New key' : `Change ${record.name}`}
       send=${isNew ? 'Create' : 'Save'}
       onSend=${save}
       onClose=${onClose}
     >
       <${Field} label="Name" name="name" required maxlength="200" value=${record?.name ?? ''} />
-      <${Field}
-        label="Limit in USD"
-        name="limit"
-        type="number"
-        min="0"
-        step="0.000001"
-        value=${record?.limit ?? ''}
-        hint="Empty: no limit"
-      />
-      <${Field} label="Limit holds"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
-      <${Check}
-        label="Requests on own credentials count too"
-        name="include_byok_in_limit"
-        checked=${record?.include_byok_in_limit ?? false}
-      />
+      ${
+        isNew &&
+        html`
+          <${Check}
+            label="Management key: for this console and the management API, not for requests to models"
+            checked=${isManagement}
+            onChange=${event => setManagement(event.currentTarget.checked)}
+          />
+        `
+      }
+      ${
+        isManagement
+          ? html`
+              <${Field} label="Role">
+                <${Select} name="role" value=${record === undefined ? 'viewer' : (record.role ?? 'admin')} options=${ROLES} />
+              <//>
+            `
+          : html`<${ApiKeyFields} record=${record} />`
+      }
       <${Field}
         label="Expires"
         name="expires_at"
@@ -67,21 +82,51 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
       />
       ${
         isNew &&
+        !isManagement &&
         html`
           <${Field} label="Workspace">
             <${Select} name="workspace_id" value="" options=${[['', 'the default one'], ...workspaces]} />
           <//>
-          <${Field} label="Member" name="creator_user_id" maxlength="256" hint="Whose key it is: for budgets of members" />
         `
       }
+      ${isNew && html`<${Field} label="Member" name="creator_user_id" maxlength="256" hint="Whose key it is: for budgets of members" />`}
     <//>
+  `
+}
+
+/** Limits and traces: management keys have none. */
+function ApiKeyFields({ record }) {
+  return html`
+    <${Field}
+      label="Limit in USD"
+      name="limit"
+      type="number"
+      min="0"
+      step="0.000001"
+      value=${record?.limit ?? ''}
+      hint="Empty: no limit"
+    />
+    <${Field} label="Limit holds"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
+    <${Check}
+      label="Requests on own credentials count too"
+      name="include_byok_in_limit"
+      checked=${record?.include_byok_in_limit ?? false}
+    />
+    <${Check}
+      label="The sampled flag of its traceparent decides which traces are kept"
+      name="trace_trusted"
+      checked=${record?.trace_trusted ?? false}
+    />
   `
 }
 
 /** The fields that differ: a key must not even name its own limits. */
 function changesOf(record, settings) {
   const same = (name, value) =>
-    name === 'expires_at' ? localOf(record.expires_at) === localOf(value) : record[name] === value
+    name === 'expires_at'
+      ? localOf(record.expires_at) === localOf(value)
+      : // A management key without a role is an admin.
+        (record[name] ?? (name === 'role' ? 'admin' : null)) === value
   return Object.fromEntries(Object.entries(settings).filter(([name, value]) => !same(name, value)))
 }
 

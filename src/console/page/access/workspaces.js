@@ -38,6 +38,10 @@ export function Workspaces({ calls, version, onChanged }) {
         <h2 id="workspaces-heading">Workspaces</h2>
         <button type="button" onClick=${() => setOpen({ what: 'edit' })}>New workspace</button>
       </div>
+      <p class="dim">
+        The budget of a workspace's keys, and the models they may use, are rules of
+        ${' '}<a href="#/guardrails">its default guardrail</a>.
+      </p>
       ${
         document === null
           ? html`<${Waiting} error=${error} once />`

@@ -1,6 +1,7 @@
 /** The form of a new or a changed guardrail: detectors, own patterns, budget, models and providers. */
 import { Field, FormDialog, listOrNull, numberOrNull, Select } from '../forms.js'
 import { html } from '../html.js'
+import { guardrailName } from '../names.js'
 
 const DETECTORS = [
   'email',
@@ -53,7 +54,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
   const workspaces = [...names.workspaces.values()].map(({ id, name }) => [id, name])
   return html`
     <${FormDialog}
-      title=${isNew ? 'New guardrail' : `Change ${record.name}`}
+      title=${isNew ? 'New guardrail' : `Change ${guardrailName(names, record)}`}
       send=${isNew ? 'Create' : 'Save'}
       onSend=${save}
       onClose=${onClose}

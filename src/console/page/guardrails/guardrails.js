@@ -2,7 +2,7 @@
 import { count, text, usd } from '../format.js'
 import { Confirm } from '../forms.js'
 import { html, useState } from '../html.js'
-import { useNames, workspaceName } from '../names.js'
+import { guardrailName, useNames, workspaceName } from '../names.js'
 import { Chip, Empty, Table, useApi, useView, Waiting } from '../parts.js'
 import { GuardrailForm } from './guardrail-form.js'
 import { TextCheck } from './text-check.js'
@@ -62,7 +62,7 @@ export function Guardrails({ calls }) {
         html`<p class="dim">The first ${document.data.length} of ${document.total_count}.</p>`
       }
     </section>
-    ${document !== null && document.data.length > 0 && html`<${TextCheck} calls=${calls} guardrails=${document.data} />`}
+    ${document !== null && document.data.length > 0 && html`<${TextCheck} calls=${calls} guardrails=${document.data} names=${names} />`}
     ${
       open?.what === 'edit' &&
       html`<${GuardrailForm} calls=${calls} names=${names} record=${open.record} onDone=${done} onClose=${close} />`
@@ -105,17 +105,18 @@ function Rules({ guardrails, names, onOpen }) {
   if (guardrails.length === 0) return html`<${Empty}>No guardrails yet. "New guardrail" makes one.<//>`
   return html`
     <${Table} label="Guardrails" columns=${COLUMNS}>
-      ${guardrails.map(
-        record => html`
+      ${guardrails.map(record => {
+        const name = guardrailName(names, record)
+        return html`
           <tr key=${record.id}>
-            <th scope="row">${record.name}${record.is_workspace_default && html` <${Chip}>default<//>`}</th>
+            <th scope="row">${name}</th>
             <td>${record.workspace_id === null ? 'all' : workspaceName(names, record.workspace_id)}</td>
             <td><${Filters} side=${record} /></td>
             <td>${record.output === null ? 'not checked' : html`<${Filters} side=${record.output} />`}</td>
             <td>${record.limit_usd === null ? 'none' : `${usd(record.limit_usd)} ${record.reset_interval}`}</td>
             <td>${record.fail_mode === 'closed' ? 'refused' : 'passed'}</td>
             <td class="actions">
-              <button type="button" aria-label=${`Change guardrail ${record.name}`} onClick=${() => onOpen({ what: 'edit', record })}>
+              <button type="button" aria-label=${`Change guardrail ${name}`} onClick=${() => onOpen({ what: 'edit', record })}>
                 Change
               </button>
               ${
@@ -123,7 +124,7 @@ function Rules({ guardrails, names, onOpen }) {
                 html`
                   <button
                     type="button"
-                    aria-label=${`Delete guardrail ${record.name}`}
+                    aria-label=${`Delete guardrail ${name}`}
                     onClick=${() => onOpen({ what: 'delete', record })}
                   >
                     Delete
@@ -132,8 +133,8 @@ function Rules({ guardrails, names, onOpen }) {
               }
             </td>
           </tr>
-        `,
-      )}
+        `
+      })}
     <//>
   `
 }

@@ -1,6 +1,7 @@
 /** Tries a text against a guardrail, and shows what is found in it. */
 import { Field, Select } from '../forms.js'
 import { html, useState } from '../html.js'
+import { guardrailName } from '../names.js'
 import { Chip } from '../parts.js'
 
 const TONES = { flag: 'plain', redact: 'warn', block: 'bad' }
@@ -10,7 +11,7 @@ const SIDES = [
 ]
 const TEXT_MAX = 20_000
 
-export function TextCheck({ calls, guardrails }) {
+export function TextCheck({ calls, guardrails, names }) {
   const [id, setId] = useState(guardrails[0].id)
   const [text, setText] = useState('')
   const [side, setSide] = useState('input')
@@ -34,7 +35,7 @@ export function TextCheck({ calls, guardrails }) {
         <${Field} label="Guardrail">
           <${Select}
             value=${id}
-            options=${guardrails.map(each => [each.id, each.name])}
+            options=${guardrails.map(each => [each.id, guardrailName(names, each)])}
             onChange=${event => setId(event.currentTarget.value)}
           />
         <//>

@@ -19,6 +19,7 @@ export const DIMENSIONS = {
     filter: 'workspace_id',
   },
   provider: { name: 'Provider', value: row => row.provider, show: value => text(value), filter: 'provider' },
+  user: { name: 'End user', value: row => row.user_id, show: value => text(value), filter: 'user_id' },
   session: { name: 'Session', value: row => row.session_id, show: value => text(value) },
   agent: { name: 'Agent', value: row => row.agent_id, show: value => text(value) },
 }

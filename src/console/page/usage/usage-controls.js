@@ -14,7 +14,7 @@ const RANGES = [
   ['own', 'Other days'],
 ]
 
-const STACKED = ['model', 'key', 'workspace', 'provider', 'session', 'agent']
+const STACKED = ['model', 'key', 'workspace', 'provider', 'user', 'session', 'agent']
 
 export function UsageControls({ chosen, names, days, onChange, onAgain }) {
   const set = name => event => onChange({ [name]: event.currentTarget.value })

@@ -7,12 +7,14 @@ import { DIMENSIONS, FIGURES } from './dimensions.js'
 
 /** More rows at once help nobody; the file has all. */
 const SHOWN_MAX = 200
+/** Columns of what callers name: requests without one are not in the sums. */
+const CALLER_NAMES = ['user', 'session', 'agent']
 
 export function UsageTable({ rows, chosen: { columns }, names, days, onChange }) {
   const [order, setOrder] = useState(null)
   if (rows.length === 0) {
     return html`<${Empty}>
-      Nothing was used in these days${columns.includes('session') || columns.includes('agent') ? ' with a name of that kind' : ''}.
+      Nothing was used in these days${CALLER_NAMES.some(name => columns.includes(name)) ? ' with a name of that kind' : ''}.
       Requests are here a second after their answer.
     <//>`
   }
@@ -28,6 +30,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
         (columns.includes('session') || columns.includes('agent')) &&
         html`<span class="dim">Only requests that name one, and whose records are still kept.</span>`
       }
+      ${columns.includes('user') && html`<span class="dim">Only requests that name an end user.</span>`}
     </div>
     <${Table}
       label="Usage"
