@@ -70,8 +70,10 @@ t.test('the look of the console', { skip: WITHOUT_BROWSER }, async t => {
         t.same(await findings(visit, axe ?? ''), [], 'a form')
         await visit.page.keyboard.press('Escape')
         await shown(visit, 'requests')
+        // Its row is marked, and has a green word.
         await visit.page
-          .getByRole('button', { name: /details of/ })
+          .getByRole('row', { name: /details of.* 200 / })
+          .getByRole('button')
           .first()
           .click()
         await visit.page.getByRole('region', { name: 'Request', exact: true }).waitFor()
