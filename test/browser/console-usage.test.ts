@@ -1,7 +1,7 @@
 /** The usage view in a browser: figures that equal the ledger, filters by a click, and a file for spreadsheets. */
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
+import { WITHOUT_BROWSER } from '../support/browser.ts'
 import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -93,7 +93,6 @@ t.test('usage by day, model and key', { skip: WITHOUT_BROWSER }, async t => {
     .getByRole('figure', { name: /by day and end user/ })
     .getByText('ada')
     .waitFor()
-  await screenshot(page, 'console-usage')
   await page.getByLabel('Chart by').selectOption('session')
   await page.getByLabel('Figure').selectOption('requests')
   await page.getByRole('figure', { name: /Requests by day and session/ }).waitFor()
