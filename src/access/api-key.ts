@@ -57,6 +57,8 @@ interface ApiKeyOptions {
   readonly expiresAt?: string | null
   /** Of a management key. */
   readonly role?: KeyRole | null
+  /** Of a console session; see KeyRecord. */
+  readonly identity?: string | null
 }
 
 /** Makes the record of a key of valid form. */
@@ -77,6 +79,7 @@ export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): 
     includeByokInLimit: false,
     creatorUserId: null,
     role: settings.role ?? null,
+    identity: settings.identity ?? null,
     traceTrusted: false,
     createdAt: now,
     updatedAt: now,

@@ -74,7 +74,9 @@ export const keysRotate: Command = {
   async run(given, argument) {
     const overlapSeconds = overlapFrom(given)
     await withStore(given, async store => {
-      const { hash, kind, name } = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
+      const found = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
+      const { hash, kind, name } = found
+      if (found.identity !== null) throw new CommandError('the key of a console session cannot be rotated')
       const { key, secret } = createSecret(kind, systemClock)
       const endsAt = isoInstant(systemClock.nowMs() + overlapSeconds * 1000)
       try {

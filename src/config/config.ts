@@ -65,6 +65,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   checkSearchEngines(file, faults)
   checkBucket(file, faults)
   checkExports(file, faults)
+  checkSignIn(file, faults)
   for (const { path, value } of fromEnvironment) put(file, path, value)
   for (const { path, value } of readOtelVariables(environment, faults)) put(file, path, value)
   const keys = readProviderKeys(environment, faults)
@@ -251,6 +252,12 @@ function checkExports(file: Values, faults: Faults): void {
     for (const name of ['accessKeyIdFile', 'secretAccessKeyFile'])
       if (row[name] === undefined) faults.add(`export[${index}].${name}`, 'is required with s3://')
   }
+}
+
+function checkSignIn(file: Values, faults: Faults): void {
+  const page = valueAt(file, ['console']) as Values | undefined
+  if (page?.['oidc'] !== undefined && page['publicUrl'] === undefined)
+    faults.add('console.publicUrl', 'is required with console.oidc')
 }
 
 function freeze<T>(value: T): T {

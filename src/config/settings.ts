@@ -29,6 +29,7 @@ import {
   moderationSettings,
   routersSettings,
 } from './asked-model-settings.ts'
+import { consoleSettings } from './console-settings.ts'
 import { filesSettings } from './document-settings.ts'
 import { environmentSettings } from './environment-settings.ts'
 import { limitsSettings } from './limits-settings.ts'
@@ -41,11 +42,7 @@ import { tracingSettings } from './tracing-settings.ts'
 export const Settings = group({
   listen: listenSettings,
   admin: adminSettings,
-  console: group({
-    enabled: setting(Type.Boolean(), 'false: the admin port has no [console](console.md) under `/console`', {
-      default: true,
-    }),
-  }),
+  console: consoleSettings,
   docs: group({
     public: setting(
       Type.Boolean(),

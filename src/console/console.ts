@@ -1,14 +1,14 @@
 /**
  * The console: one page on the admin port for people who run the gateway. The page itself is open; each of its requests
- * for data carries a management key, and gets what the organization of that key may see. The door of this room. Main
- * thread; nothing here is on the way of a client's request.
+ * for data carries a management key, or the cookie of a session that has one, and gets what the organization of that key
+ * may see. The door of this room. Main thread; nothing here is on the way of a client's request.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { requireRole } from '../access/key-roles.ts'
+import { requireRole, roleOf } from '../access/key-roles.ts'
 import { ApiKeys, secretHash } from '../access/keys.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
-import type { Invalidation } from '../invalidation/bus.ts'
+import type { Invalidation, InvalidationBus } from '../invalidation/bus.ts'
 import type { Log } from '../log/log.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { KeyRecord } from '../storage/store.ts'
@@ -17,6 +17,7 @@ import { Feed } from './feed.ts'
 import type { PublicPort } from './forward.ts'
 import { ManagementCalls } from './management.ts'
 import { PageFiles } from './page-files.ts'
+import { CALLBACK_PATH, SignInPages, type SignInSettings } from './sign-in/sign-in.ts'
 import { Trials } from './trial.ts'
 import type { View } from './view.ts'
 import type { ViewDeps } from './views.ts'
@@ -26,6 +27,9 @@ export type { DecisionCount } from './views.ts'
 
 export interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>
+  readonly changes: InvalidationBus
+  /** Null: management keys alone. */
+  readonly signIn: SignInSettings | null
   /** False until the store was ready once: a configured key may not be there before. */
   readonly isReady: () => boolean
   /** Told when the first viewer comes and when the last one goes. */
@@ -62,6 +66,7 @@ export class Console {
   #views: Promise<ReadonlyMap<string, View>> | null = null
   readonly #trials: Trials
   readonly #management: ManagementCalls
+  readonly #signIn: SignInPages | null
   readonly #viewers = new Set<OpenViewer>()
   #heartbeat: Timer | null = null
 
@@ -72,6 +77,7 @@ export class Console {
     this.#feed = new Feed({ store, clock, onWatched })
     this.#trials = new Trials(clock, deps)
     this.#management = new ManagementCalls(clock, deps)
+    this.#signIn = deps.signIn === null ? null : new SignInPages(deps.signIn, deps)
   }
 
   /** False while there is no viewer: records and ended requests are not needed. */
@@ -104,7 +110,10 @@ export class Console {
     // A client that has left gets no answer.
     response.on('error', () => undefined)
     try {
-      if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))
+      if (path === CALLBACK_PATH && this.#signIn !== null) {
+        requireMethod(request, 'GET')
+        await this.#signIn.callback(request, response)
+      } else if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))
       else if (!(await this.#page(request, response, path))) throw new GatewayError('not_found', 'Not found')
     } catch (thrown) {
       const error = toGatewayError(thrown)
@@ -127,16 +136,20 @@ export class Console {
   }
 
   async #data(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
-    refuseOtherSites(request)
-    const key = await this.#authenticate(request)
+    refuseOtherSites(request, this.#deps.signIn?.origin)
+    if (name === 'sign-in' || name === 'sign-out') return await this.#sign(name, request, response)
+    const authorization = request.headers.authorization ?? this.#signIn?.authorizationOf(request)
+    if (name === 'session') return await this.#tellSession(authorization, request, response)
+    const key = await this.#authenticate(authorization)
     if (name === 'try') {
       requireMethod(request, 'POST')
       requireRole(key, 'operator', 'A trial')
       return await this.#trials.run(request, response)
     }
-    if (name.startsWith(API)) return await this.#management.run(request, response, name.slice(API.length))
+    if (name.startsWith(API))
+      return await this.#management.run(request, response, name.slice(API.length), authorization)
     requireMethod(request, 'GET')
-    if (name === 'live') return await this.#watch(key, request, response)
+    if (name === 'live') return await this.#watch(key, authorization, response)
     this.#views ??= import('./views.ts').then(({ createViews }) => createViews(this.#deps, this.#feed))
     const view = (await this.#views).get(name)
     if (view === undefined) throw new GatewayError('not_found', 'Not found')
@@ -145,9 +158,35 @@ export class Console {
     response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))
   }
 
+  async #sign(
+    name: 'sign-in' | 'sign-out',
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    if (this.#signIn === null) throw new GatewayError('not_found', 'Not found')
+    this.#requireReady()
+    if (name === 'sign-in') await this.#signIn.begin(request, response)
+    else await this.#signIn.signOut(request, response)
+  }
+
+  /** Open to everybody: whether there is a sign-in, and who is signed in. */
+  async #tellSession(
+    authorization: string | undefined,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    requireMethod(request, 'GET')
+    const key = authorization === undefined ? null : await this.#authenticate(authorization).catch(() => null)
+    const document = {
+      sign_in: this.#signIn !== null,
+      signed_in: key === null ? null : { name: key.name, role: roleOf(key), expires_at: key.expiresAt },
+    }
+    response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))
+  }
+
   /** @throws GatewayError unless the request carries a valid management key */
-  async #authenticate({ headers: { authorization } }: IncomingMessage): Promise<KeyRecord> {
-    if (!this.#deps.isReady()) throw new GatewayError('service_unavailable', 'The database is not ready yet')
+  async #authenticate(authorization: string | undefined): Promise<KeyRecord> {
+    this.#requireReady()
     const key = await this.#keys.authenticate(authorization)
     if (key.kind !== 'management') {
       throw new GatewayError(
@@ -158,11 +197,15 @@ export class Console {
     return key
   }
 
-  async #watch(key: KeyRecord, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  #requireReady(): void {
+    if (!this.#deps.isReady()) throw new GatewayError('service_unavailable', 'The database is not ready yet')
+  }
+
+  async #watch(key: KeyRecord, authorization: string | undefined, response: ServerResponse): Promise<void> {
     if (this.#viewers.size >= VIEWERS_MAX) {
       throw new GatewayError('rate_limit_exceeded', `At most ${VIEWERS_MAX} consoles can be open at once`)
     }
-    const viewer = { keyHash: key.hash, secretHash: secretHash(request.headers.authorization), response }
+    const viewer = { keyHash: key.hash, secretHash: secretHash(authorization), response }
     this.#viewers.add(viewer)
     const closed = new Promise<void>(resolve => {
       response.on('close', () => {
@@ -221,11 +264,15 @@ const DATA_HEADERS = {
 
 const STREAM_HEADERS = { ...DATA_HEADERS, 'content-type': 'text/event-stream' } as const
 
-/** The page sends its key with each request, so that other sites have none to send; their requests end here too. */
-function refuseOtherSites({ headers }: IncomingMessage): void {
+/**
+ * The page sends its key with each request, or a header of its own, so that other sites have none to send; their requests
+ * end here too. @param known the address of the page, where a proxy may send another Host
+ */
+function refuseOtherSites({ headers }: IncomingMessage, known: string | undefined): void {
   const { origin, host } = headers
   const site = headers['sec-fetch-site']
-  const isOther = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`
+  const own = [undefined, `http://${host}`, `https://${host}`, known]
+  const isOther = !own.includes(origin)
   if (isOther || (site !== undefined && site !== 'same-origin' && site !== 'none')) {
     throw new GatewayError('permission_denied', 'Requests from other sites are refused')
   }

@@ -1,5 +1,5 @@
 /**
- * Management operations for the page: passed on to the public port with the key of the viewer. So limits, roles and the
+ * Management operations for the page: passed on to the public port with the key of the viewer, or of its session. So limits, roles and the
  * audit of the API hold for the page too, and the public port needs no permission for pages.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -44,8 +44,13 @@ export class ManagementCalls {
   }
 
   /** @param path below `/v1`, without the query @throws GatewayError before anything was sent */
-  async run(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
-    const { method = '', url = '', headers } = request
+  async run(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+    authorization = '',
+  ): Promise<void> {
+    const { method = '', url = '' } = request
     const [, noun = ''] = PATH.exec(path) ?? []
     if (!NOUNS.has(noun) || url.length > PATH_MAX_CHARS) throw new GatewayError('not_found', 'Not found')
     if (!METHODS.has(method)) throw new GatewayError('method_not_allowed', 'Method not allowed')
@@ -62,7 +67,7 @@ export class ManagementCalls {
       const asked = {
         method,
         path: `/v1/${path}${query === -1 ? '' : url.slice(query)}`,
-        authorization: headers.authorization ?? '',
+        authorization,
         body,
         timeoutMs: CALL_MS,
       }

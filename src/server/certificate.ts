@@ -67,9 +67,9 @@ export function certificateTrace({ cert, key }: CertificateFiles): string {
   return [cert, key].map(trace).join()
 }
 
-/** True if every user of the machine may read the private key. */
-export function isKeyExposed({ key }: CertificateFiles): boolean {
-  const found = statSync(key, { throwIfNoEntry: false })
+/** True if every user of the machine may read the file. */
+export function isExposed(path: string): boolean {
+  const found = statSync(path, { throwIfNoEntry: false })
   return found !== undefined && (found.mode & OTHERS_MAY_READ) !== 0
 }
 

@@ -30,7 +30,7 @@ export interface AuditEntry {
   /** ISO 8601 UTC. */
   readonly createdAt: string
   readonly action: AuditAction
-  /** Label of the key that asked; never the key. */
+  /** Label of the key that asked, never the key; of a console session who signed in. */
   readonly actor: string
   readonly object: AuditObject
   /** Address of the client; null on the command line. */

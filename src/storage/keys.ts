@@ -29,6 +29,8 @@ export interface KeyRecord {
   readonly creatorUserId: string | null
   /** Of a management key; null: `admin`. */
   readonly role: KeyRole | null
+  /** Issuer and subject, with a space between, of who signed in to the console; null: somebody holds the key. */
+  readonly identity: string | null
   /** True if the sampled flag of its requests decides on their traces. */
   readonly traceTrusted: boolean
   readonly createdAt: string

@@ -44,6 +44,8 @@ export interface KeyStore {
   count(): Promise<number>
   /** True if a key or secret of this hash was deleted. */
   wasRemoved(hash: string): Promise<boolean>
+  /** Removes the keys of console sessions that expired before a time. */
+  removeSessions(before: string): Promise<void>
 }
 
 /** Administration of the keys of one organization; keys of other organizations count as unknown. */

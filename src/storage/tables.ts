@@ -32,6 +32,7 @@ export interface ApiKeysTable {
   includeByokInLimit: Flag
   creatorUserId: string | null
   role: KeyRole | null
+  identity: string | null
   traceTrusted: Flag
   createdAt: string
   updatedAt: string

@@ -318,6 +318,7 @@ class ThreadSupervisor {
       publicUrl: publicUrl(reachable(config.listen.host), this.port, config.listen.tls !== null),
       unreadyReason: () => this.#unreadyReason(),
       degraded,
+      publish: this.#publish,
       onWatched: isWatched => {
         this.#isWatched = isWatched
         for (const thread of this.#alive) thread.watched(isWatched)

@@ -39,6 +39,7 @@ t.test('the record holds hash and label, never the key', async t => {
     role: null,
     traceTrusted: false,
     rotatedAt: null,
+    identity: null,
     createdAt: '2026-01-02T00:00:00.000Z',
     updatedAt: '2026-01-02T00:00:00.000Z',
   })

@@ -184,6 +184,48 @@ t.test('a bucket for files needs credentials, and its address is one', async t =
   t.end()
 })
 
+t.test('the sign-in to the console needs an address that nobody can listen to, and roles', async t => {
+  const oidc = {
+    issuer: 'https://login.example.com/realms/company',
+    clientId: 'sluice',
+    clientSecretFile: './oidc.secret',
+    roles: { 'sluice-admins': 'admin' },
+  }
+  const publicUrl = 'https://sluice.example.com'
+  const of = (settings: object) => load(JSON.stringify({ console: settings })).console
+  t.same(of({ publicUrl, oidc }), { enabled: true, publicUrl, oidc: { ...oidc, roleClaim: 'roles' } })
+  t.equal(of({}).oidc, null)
+  for (const url of ['http://localhost:9090', 'http://127.0.0.1:9090/', 'http://[::1]:9090', 'https://a.b'])
+    t.equal(of({ publicUrl: url, oidc }).publicUrl, url)
+  const without = (name: string) => Object.fromEntries(Object.entries(oidc).filter(([each]) => each !== name))
+  for (const [settings, fault] of [
+    [{ oidc }, /^console\.publicUrl: is required with console\.oidc$/],
+    [{ publicUrl: 'http://sluice.example.com', oidc }, /^console\.publicUrl: expected https:/],
+    [{ publicUrl: 'http://localhost.example.com' }, /^console\.publicUrl: expected/],
+    [{ publicUrl: 'http://127.0.0.1.example.com' }, /^console\.publicUrl: expected/],
+    [{ publicUrl: 'https://sluice.example.com/console' }, /^console\.publicUrl: expected .* without a path$/],
+    [{ publicUrl: 'https://user:pass@sluice.example.com' }, /^console\.publicUrl: expected/],
+    [{ publicUrl: 'javascript:alert(1)' }, /^console\.publicUrl: expected/],
+    [{ publicUrl: 'sluice.example.com' }, /^console\.publicUrl: expected/],
+    [
+      { publicUrl, oidc: { ...oidc, issuer: 'http://login.example.com' } },
+      /^console\.oidc\.issuer: expected/,
+    ],
+    [{ publicUrl, oidc: { ...oidc, issuer: 'https://login.example.com/?a=b' } }, /^console\.oidc\.issuer: /],
+    [{ publicUrl, oidc: { ...oidc, roles: {} } }, /^console\.oidc\.roles: expected one value with its role/],
+    [
+      { publicUrl, oidc: { ...oidc, roles: { all: 'owner' } } },
+      /^console\.oidc\.roles\.all: expected one of viewer, operator, admin$/,
+    ],
+    [{ publicUrl, oidc: { ...oidc, clientSecret: 'x' } }, /^console\.oidc\.clientSecret: unknown setting/],
+    ...['issuer', 'clientId', 'clientSecretFile', 'roles'].map(
+      name =>
+        [{ publicUrl, oidc: without(name) }, new RegExp(`^console\\.oidc\\.${name}: is required$`)] as const,
+    ),
+  ] as const)
+    t.throws(() => of(settings), { message: fault }, JSON.stringify(settings))
+})
+
 t.test('every default fits its own schema', async t => {
   const config = loadConfig([], {})
   t.same([...Value.Errors(Settings, structuredClone(config))], [])

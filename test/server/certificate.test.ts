@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { certificateVersion, isKeyExposed, readCertificate } from '../../src/server/certificate.ts'
+import { certificateVersion, isExposed, readCertificate } from '../../src/server/certificate.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { selfSigned } from '../upstream/self-signed.ts'
 
@@ -79,7 +79,7 @@ t.test('a file that is missing, or is none, is told too', async t => {
 
 t.test('a key that every user can read is exposed', async t => {
   const files = certificateFiles(good)
-  t.equal(isKeyExposed(files), false)
+  t.equal(isExposed(files.key), false)
   chmodSync(files.key, 0o644)
-  t.equal(isKeyExposed(files), true)
+  t.equal(isExposed(files.key), true)
 })

@@ -36,6 +36,7 @@ export function someKey(fields: Partial<KeyRecord> = {}): KeyRecord {
     includeByokInLimit: false,
     creatorUserId: null,
     role: null,
+    identity: null,
     traceTrusted: false,
     createdAt: DAY_ONE,
     updatedAt: DAY_ONE,

@@ -26,6 +26,7 @@ export interface ConsoleWorld {
 export async function startConsoleWorld(
   t: Pick<Test, 'teardown'>,
   settings: Readonly<Record<string, unknown>> = {},
+  environment: Readonly<Record<string, string>> = {},
 ): Promise<ConsoleWorld> {
   const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
   const down = { provider: 'down', upstreamModel: 'any' }
@@ -51,7 +52,7 @@ export async function startConsoleWorld(
       ],
       ...settings,
     },
-    { GATEWAY_MANAGEMENT_KEY: managementKey },
+    { GATEWAY_MANAGEMENT_KEY: managementKey, ...environment },
   )
   return {
     gateway,

@@ -28,7 +28,7 @@ export function audited<T>(
       organizationId: key.organizationId,
       createdAt: isoInstant(clock.nowMs()),
       action,
-      actor: key.label,
+      actor: key.identity ?? key.label,
       object,
       address,
     }

@@ -8,8 +8,12 @@ import type { KeyChange, KeyRecord, Store } from '../../storage/store.ts'
 
 type KeyReader = Pick<Store, 'keys' | 'workspaces'>
 
-/** When a key ends, or the secret of it that is in use; null: never. */
-export function endOf({ expiresAt, secretExpiresAt }: KeyRecord): string | null {
+/**
+ * When a key ends, or the secret of it that is in use; null: never. That of a console session counts as one that never
+ * does: whoever signed in can do so again, and makes keys for others.
+ */
+export function endOf({ expiresAt, secretExpiresAt, identity }: KeyRecord): string | null {
+  if (identity !== null) return null
   if (expiresAt === null || secretExpiresAt === null) return expiresAt ?? secretExpiresAt
   return expiresAt < secretExpiresAt ? expiresAt : secretExpiresAt
 }
@@ -40,6 +44,18 @@ export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | unde
   const own = endOf(key)
   if (own === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= own)) return
   throw refuseField('expires_at', `must not be later than ${own}, when the calling key expires`)
+}
+
+/**
+ * The key of a console session is what the sign-in made it: nobody may get a secret of it, or give it more time or
+ * another role.
+ * @throws GatewayError `invalid_request`
+ */
+export function refuseSession({ identity }: KeyRecord, change: KeyChange | null): void {
+  if (identity === null) return
+  const fields = change === null ? ['secret'] : Object.keys(change)
+  if (fields.every(field => field === 'disabled')) return
+  throw refuseField('hash', 'the key of a console session can be disabled or deleted, nothing else')
 }
 
 /** The least role for a change of a key. @throws GatewayError `permission_denied` */

@@ -11,7 +11,7 @@ import { KeyRotation } from '../../protocol/management/management.ts'
 import { ConflictError, type KeyRecord } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { requireLongerLife, requireRoleFor } from './key-authority.ts'
+import { refuseSession, requireLongerLife, requireRoleFor } from './key-authority.ts'
 import { detailOf, hashOf, type KeyDeps, requireFound, toObject } from './keys.ts'
 
 const checkRotation = bodyCheck(KeyRotation)
@@ -25,6 +25,7 @@ export function rotateKey(deps: KeyDeps): Handler {
     const other = requireFound(await store.keys.findIn(organizationId, hash))
     requireRoleFor(request.key, other)
     requireLongerLife(request.key, other)
+    refuseSession(other, null)
     const { key, secret } = createSecret(other.kind, clock)
     const endsAt = isoInstant(clock.nowMs() + overlap_seconds * 1000)
     let rotated: KeyRecord | null

@@ -22,6 +22,7 @@ import { type CaptureSettings, captureOf } from './captures.ts'
 import {
   refuseLongerLife,
   refuseOwn,
+  refuseSession,
   requireRoleFor,
   requireShorterLife,
   requireWorkspace,
@@ -96,6 +97,7 @@ export function changeKey(deps: KeyDeps): Handler {
     const other = requireFound(await store.keys.findIn(organizationId, hash))
     if (hash === request.key.hash) refuseOwn(change)
     else requireMayChange(request.key, other)
+    refuseSession(other, change)
     refuseLongerLife(request.key, change.expiresAt)
     if (change.role !== undefined) {
       requireRole(request.key, 'admin', 'A change of a role')

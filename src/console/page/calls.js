@@ -1,6 +1,6 @@
 /**
  * Requests to the admin port. Each carries the management key, which is in the memory of this tab alone: it is stored
- * nowhere, and gone with a reload.
+ * nowhere, and gone with a reload. Those of somebody who signed in carry the cookie of the session in its place.
  */
 
 const DATA = '/console/data/'
@@ -17,10 +17,23 @@ export class Calls {
   #key
   #onRefused
 
-  /** @param onRefused called when the key is not, or no longer, valid */
+  /**
+   * @param key null: the session of this browser
+   * @param onRefused called when the key is not, or no longer, valid
+   */
   constructor(key, onRefused) {
     this.#key = key
     this.#onRefused = onRefused
+  }
+
+  get isSession() {
+    return this.#key === null
+  }
+
+  /** Begins or ends the session of this browser. @throws Refused, or the error of the network */
+  async sign(name) {
+    const reply = await this.#ask(name, { method: 'POST' })
+    return await reply.json()
   }
 
   /** The document of a view. @throws Refused, or the error of the network */
@@ -74,9 +87,12 @@ export class Calls {
     return fetch(DATA + path, {
       ...init,
       cache: 'no-store',
-      credentials: 'omit',
+      credentials: this.isSession ? 'same-origin' : 'omit',
       redirect: 'error',
-      headers: { ...init.headers, authorization: `Bearer ${this.#key}` },
+      headers: {
+        ...init.headers,
+        ...(this.isSession ? { 'x-sluice-console': '1' } : { authorization: `Bearer ${this.#key}` }),
+      },
     })
   }
 }

@@ -44,11 +44,16 @@ function App() {
   const [calls, setCalls] = useState(null)
   const [told, setTold] = useState('')
   const refuse = () => {
-    setTold('The key is no longer valid.')
+    setTold(calls?.isSession ? 'The session is over. Sign in again.' : 'The key is no longer valid.')
+    setCalls(null)
+  }
+  const leave = async () => {
+    setTold('')
+    if (calls.isSession) await calls.sign('sign-out').catch(() => undefined)
     setCalls(null)
   }
   if (calls === null) return html`<${SignIn} told=${told} onCalls=${setCalls} onRefused=${refuse} />`
-  return html`<${Console} calls=${calls} onLeave=${() => setCalls(null)} onRefused=${refuse} />`
+  return html`<${Console} calls=${calls} onLeave=${leave} onRefused=${refuse} />`
 }
 
 function Console({ calls, onLeave, onRefused }) {

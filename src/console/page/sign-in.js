@@ -1,4 +1,4 @@
-/** Asks for a management key, and verifies it before anything is shown. */
+/** Asks for a management key, or leads to the provider of the sign-in, and verifies it before anything is shown. */
 import { Calls } from './calls.js'
 import { html, useEffect, useRef, useState } from './html.js'
 import { Wordmark } from './wordmark.js'
@@ -6,9 +6,35 @@ import { Wordmark } from './wordmark.js'
 export function SignIn({ told, onCalls, onRefused }) {
   const [message, setMessage] = useState(told)
   const [busy, setBusy] = useState(false)
+  const [offered, setOffered] = useState(false)
   const input = useRef(null)
 
-  useEffect(() => input.current?.focus(), [])
+  useEffect(() => {
+    input.current?.focus()
+    const calls = new Calls(null, onRefused)
+    const find = async () => {
+      const { sign_in, signed_in } = await calls.view('session')
+      setOffered(sign_in)
+      if (signed_in !== null) onCalls(calls)
+    }
+    // Without an answer the form is there.
+    find().catch(() => undefined)
+  }, [])
+
+  const leave = async () => {
+    setBusy(true)
+    try {
+      const { url } = await new Calls(null, () => undefined).sign('sign-in')
+      location.assign(url)
+    } catch (error) {
+      tell(error)
+    }
+  }
+
+  const tell = error => {
+    setMessage(error.name === 'Refused' ? error.message : 'The gateway does not answer')
+    setBusy(false)
+  }
 
   const send = async event => {
     event.preventDefault()
@@ -20,14 +46,18 @@ export function SignIn({ told, onCalls, onRefused }) {
       await calls.view('process')
       onCalls(new Calls(key, onRefused))
     } catch (error) {
-      setMessage(error.name === 'Refused' ? error.message : 'The gateway does not answer')
-      setBusy(false)
+      tell(error)
     }
   }
 
   return html`
     <main class="sign-in">
       <h1><${Wordmark} /> console</h1>
+      ${
+        offered &&
+        html`<p><button type="button" class="main" disabled=${busy} onClick=${leave}>Sign in</button></p>
+          <p class="dim">or with a management key:</p>`
+      }
       <form onSubmit=${send}>
         <label>
           <span>Management key</span>

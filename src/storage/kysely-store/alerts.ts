@@ -74,6 +74,8 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
                 .as('place'),
             )
             .where('disabled', '=', 0)
+            // A session ends by itself, and nobody can make it longer.
+            .where('identity', 'is', null)
             .where('expiresAt', '>', from)
             .where('expiresAt', '<=', to)
             .as('expiring'),

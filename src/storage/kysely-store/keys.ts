@@ -63,6 +63,13 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .executeTakeFirst()
       return row !== undefined
     },
+    async removeSessions(before) {
+      await db
+        .deleteFrom('apiKeys')
+        .where('identity', 'is not', null)
+        .where('expiresAt', '<', before)
+        .execute()
+    },
     async page({ organizationId, workspaceId, includeDisabled }, page) {
       const matching = {
         ...(workspaceId === undefined ? {} : { workspaceId }),

@@ -45,6 +45,13 @@ export const keySecrets: Migration = {
   },
 }
 
+/** Adds who signed in, to the keys of console sessions. */
+export const keyIdentities: Migration = {
+  async up(db) {
+    await db.schema.alterTable('api_keys').addColumn('identity', 'text').execute()
+  },
+}
+
 /** Adds spending limits and the creator. `limit` is a word of SQL, so the column has another name. */
 export const keyLimits: Migration = {
   async up(db) {

@@ -16,7 +16,7 @@ import { credentials, credits, keyRevisions } from './credentials.ts'
 import { explanations } from './explanations.ts'
 import { files, memory } from './files.ts'
 import { guardrails } from './guardrails.ts'
-import { keyLimits, keySecrets, keys } from './keys.ts'
+import { keyIdentities, keyLimits, keySecrets, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
@@ -56,6 +56,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0028-usage-search': usageSearch,
   '0029-captures': captures,
   '0030-explanations': explanations,
+  '0031-key-identities': keyIdentities,
 }
 
 /**

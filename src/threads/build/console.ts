@@ -3,6 +3,7 @@ import { systemClock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { Console, type DecisionCount, type ProcessFacts } from '../../console/console.ts'
 import type { SharedHealth } from '../../health/shared-health.ts'
+import type { Invalidation } from '../../invalidation/bus.ts'
 import type { Log } from '../../log/log.ts'
 import type { PackedCatalogue } from '../../providers/packed.ts'
 import { CatalogueHolder } from '../../services/live-catalogue.ts'
@@ -17,6 +18,8 @@ interface ProcessSourceDeps {
   readonly unreadyReason: () => string | null
   readonly degraded: () => readonly string[]
   readonly onWatched: (isWatched: boolean) => void
+  /** Announces a change that the console made. */
+  readonly publish: (change: Invalidation) => void
 }
 
 export const IN_FLIGHT = 'gateway_requests_in_flight'
@@ -27,11 +30,13 @@ const DECISIONS = 'gateway_guardrail_decisions_total'
 export class ProcessSource {
   readonly publicUrl: string
   readonly onWatched: (isWatched: boolean) => void
+  readonly publish: (change: Invalidation) => void
   readonly #deps: ProcessSourceDeps
 
   constructor(deps: ProcessSourceDeps) {
     this.publicUrl = deps.publicUrl
     this.onWatched = deps.onWatched
+    this.publish = deps.publish
     this.#deps = deps
   }
 
@@ -68,7 +73,7 @@ interface ConsoleServices {
 }
 
 export function buildConsole(
-  { byok: { feePercent }, listen: { tls } }: Config,
+  { byok: { feePercent }, listen: { tls }, console: { publicUrl, oidc } }: Config,
   log: Log,
   { store, watch, catalogue, health }: ConsoleServices,
   source: ProcessSource,
@@ -92,5 +97,7 @@ export function buildConsole(
     decisions: () => source.decisions(),
     process: () => source.facts(),
     onWatched: source.onWatched,
+    changes: source,
+    signIn: publicUrl === null || oidc === null ? null : { origin: new URL(publicUrl).origin, oidc },
   })
 }

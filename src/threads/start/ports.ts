@@ -44,9 +44,11 @@ export async function openAdmin(
   config: Config,
   sources: Parameters<typeof startAdmin>[1],
 ): Promise<AdminServer> {
-  const { host, port } = config.admin
+  const { host, port, hosts } = config.admin
+  const { publicUrl: page } = config.console
+  const known = page === null ? hosts : [...hosts, new URL(page).hostname]
   try {
-    return await startAdmin(config.admin, sources)
+    return await startAdmin({ host, port, hosts: known }, sources)
   } catch (error) {
     throw cannotListen('admin', host, port, error)
   }

@@ -1,9 +1,11 @@
 /** Checks before a gateway starts, and the lines that explain to its operator why it did not. */
+import { readFileSync } from 'node:fs'
 import { BootstrapError, keyFaults } from '../../access/bootstrap.ts'
 import { systemClock } from '../../clock.ts'
 import type { Config, FoundConfig } from '../../config/config.ts'
 import { checkProofKeyFile, ProofKeyError } from '../../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../../credentials/vault-keys.ts'
+import { systemCode } from '../../errors.ts'
 import { type Catalog, catalogOf } from '../../providers/catalog.ts'
 import { readCertificate } from '../../server/certificate.ts'
 import { ConfigError } from '../../settings/check.ts'
@@ -36,6 +38,19 @@ function checkProofKeys({ proof: { keyFile } }: Config): void {
     if (!(error instanceof ProofKeyError)) throw error
     throw new ConfigError(`proof.keyFile: ${error.message}`)
   }
+}
+
+/** @throws ConfigError */
+function checkSignInSecret({ console: { oidc } }: Config): void {
+  if (oidc === null) return
+  const field = 'console.oidc.clientSecretFile'
+  let text: string
+  try {
+    text = readFileSync(oidc.clientSecretFile, 'utf8')
+  } catch (error) {
+    throw new ConfigError(`${field}: cannot be read (${systemCode(error) ?? 'unknown'})`)
+  }
+  if (text.trim() === '') throw new ConfigError(`${field}: the file is empty`)
 }
 
 /** Stands for the simulated provider, which listens later. */
@@ -91,6 +106,7 @@ export function checkStart(
   if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))
   for (const line of keyFaults(config)) faults.addLine(line)
   collect(() => checkProofKeys(config))
+  collect(() => checkSignInSecret(config))
   const createsFile = config.vaultKeys === null && databasePath !== null
   const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))

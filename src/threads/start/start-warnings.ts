@@ -5,7 +5,7 @@ import { gapsOf } from '../../providers/address.ts'
 import { type Catalog, keyVariable } from '../../providers/catalog.ts'
 import type { Provider } from '../../providers/provider.ts'
 import type { ProviderRow } from '../../providers/row-schemas.ts'
-import { isKeyExposed } from '../../server/certificate.ts'
+import { isExposed } from '../../server/certificate.ts'
 import { proxyUrl } from '../../upstream/egress.ts'
 import { discovers, importedFile } from '../build/catalog.ts'
 import type { CheckedStart } from './start-failure.ts'
@@ -28,10 +28,17 @@ export function startWarnings({
   ]
 }
 
-/** A private key that is not private. */
-function exposed({ listen: { tls } }: Config): readonly string[] {
-  if (tls === null || !isKeyExposed(tls)) return []
-  return ['listen.tls.key: every user of this machine can read the file; take the right away (chmod o-r)']
+/** Secrets in files that are not secret. */
+function exposed({ listen: { tls }, console: { oidc } }: Config): readonly string[] {
+  const files = [
+    ...(tls === null ? [] : [['listen.tls.key', tls.key] as const]),
+    ...(oidc === null ? [] : [['console.oidc.clientSecretFile', oidc.clientSecretFile] as const]),
+  ]
+  return files
+    .filter(([, path]) => isExposed(path))
+    .map(
+      ([field]) => `${field}: every user of this machine can read the file; take the right away (chmod o-r)`,
+    )
 }
 
 /** Endpoints of rows whose price nobody tells. What providers tell is known only later. */

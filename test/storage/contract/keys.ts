@@ -29,6 +29,7 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
       includeByokInLimit: true,
       creatorUserId: ODD_TEXT,
       role: 'viewer',
+      identity: ODD_TEXT,
       traceTrusted: true,
       updatedAt: '2026-02-01T00:00:00.000Z',
     })
@@ -36,6 +37,24 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.equal(await keys.add(full), true)
     t.same(await keys.find(plain.hash), plain)
     t.same(await keys.find(full.hash), full)
+  })
+
+  await t.test('keys of console sessions go when they are over, and alert nobody before', async t => {
+    const { keys, alerts } = await opened(t)
+    const identity = 'https://login.test ann-1'
+    const over = someKey({ identity, expiresAt: at(1) })
+    const open = someKey({ identity, expiresAt: at(3) })
+    const endless = someKey({ expiresAt: null })
+    const expired = someKey({ expiresAt: at(1) })
+    const expiring = someKey({ expiresAt: at(3) })
+    for (const key of [over, open, endless, expired, expiring]) await keys.add(key)
+    t.same(
+      (await alerts.expiringKeys(at(2), at(4), 10, 10)).map(({ hash }) => hash),
+      [expiring.hash],
+    )
+    await keys.removeSessions(at(2))
+    t.equal(await keys.find(over.hash), null)
+    for (const key of [open, endless, expired, expiring]) t.same(await keys.find(key.hash), key)
   })
 
   await t.test('an unknown hash is null, whatever it looks like', async t => {

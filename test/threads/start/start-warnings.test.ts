@@ -1,8 +1,10 @@
-import { rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Environment, findConfig } from '../../../src/config/config.ts'
 import { checkStart } from '../../../src/threads/start/start-failure.ts'
 import { startWarnings } from '../../../src/threads/start/start-warnings.ts'
+import { tempFolder } from '../../support/temp-folder.ts'
 
 function warnings(t: Test, settings: unknown, environment: Environment = {}): readonly string[] {
   const folder = t.testdir({ 'gateway.yaml': JSON.stringify(settings) })
@@ -124,4 +126,25 @@ t.test('a provider that would be asked for its models, but has no key, is told',
     /^providers\[0\]\.apiKey: is missing, and openai serves only callers/,
   ])
   t.same(warnings(t, { providers: [{ slug: 'openai' }] }, { OPENAI_API_KEY: 'k' }), [])
+})
+
+t.test('the secret of the sign-in has to be there, and for nobody else', async t => {
+  const clientSecretFile = join(tempFolder(), 'oidc.secret')
+  const oidc = { issuer: 'https://login.test', clientId: 'a', clientSecretFile, roles: { admins: 'admin' } }
+  const told = () => {
+    try {
+      return warnings(t, { models: [], console: { publicUrl: 'https://sluice.test', oidc } })
+    } catch (error) {
+      return String(error)
+    }
+  }
+  t.match(told(), /console\.oidc\.clientSecretFile: cannot be read \(ENOENT\)$/)
+  writeFileSync(clientSecretFile, '\n', { mode: 0o600 })
+  t.match(told(), /console\.oidc\.clientSecretFile: the file is empty$/)
+  writeFileSync(clientSecretFile, 'secret-4711\n')
+  t.same(told(), [])
+  chmodSync(clientSecretFile, 0o644)
+  t.match(told(), [
+    /^console\.oidc\.clientSecretFile: every user of this machine can read the file; .*chmod o-r/,
+  ])
 })

@@ -1,0 +1,66 @@
+/** Settings of the console and of the sign-in to it. Pure. */
+import { Type } from '@sinclair/typebox'
+import { Address, group, nullable, oneOf, setting } from '../settings/setting.ts'
+
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
+
+/** True for an address that nobody on the way can read or change, without a user, a query or a fragment. */
+function isSafe(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const { protocol, hostname, username, password, search, hash } = new URL(text)
+  if (`${username}${password}${search}${hash}` !== '') return false
+  return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.test(hostname))
+}
+
+const SAFE = 'https://…, or http:// at localhost, 127.0.0.1 or [::1],'
+
+/** The browser is sent to its paths, and they begin at its root. */
+const publicAddress = {
+  accepts: (url: string | null) => url === null || (isSafe(url) && new URL(url).pathname === '/'),
+  expected: `${SAFE} without a path`,
+}
+
+const issuerAddress = { accepts: isSafe, expected: `${SAFE} without a query` }
+
+/** Of management keys. */
+const ROLES = ['viewer', 'operator', 'admin'] as const
+
+const someRoles = {
+  accepts: (roles: object) => Object.keys(roles).length > 0,
+  expected: 'one value with its role at least, such as { gateway-admins: admin }',
+}
+
+export const consoleSettings = group({
+  enabled: setting(Type.Boolean(), 'false: the admin port has no [console](console.md) under `/console`', {
+    default: true,
+  }),
+  publicUrl: setting(
+    nullable(Address),
+    'the address by which browsers reach the console, such as `https://sluice.example.com`: https, or http at this machine. [Sign-in](console.md#sign-in) comes back to `/console/callback` there, whatever a request has as `Host`; its name is allowed as in `admin.hosts`',
+    publicAddress,
+  ),
+  oidc: nullable(
+    group({
+      issuer: setting(
+        Address,
+        'the address of the OpenID provider, exactly as its tokens name it; `/.well-known/openid-configuration` below it says the rest',
+        issuerAddress,
+      ),
+      clientId: setting(Address, 'the id of the gateway at the provider'),
+      clientSecretFile: setting(
+        Address,
+        'a file with the secret of the gateway at the provider, read at each sign-in',
+      ),
+      roleClaim: setting(
+        Address,
+        'the claim of the ID token that decides on the role: a text or a list of texts. Dots lead into an object, as in `realm_access.roles`; of `email` only a verified one counts',
+        { default: 'roles' },
+      ),
+      roles: setting(
+        Type.Record(Type.String({ minLength: 1 }), oneOf(ROLES)),
+        'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. Of several the highest one counts; with none the sign-in is refused',
+        someRoles,
+      ),
+    }),
+  ),
+})

@@ -1,0 +1,3 @@
+import { importTests } from '../../support/suite.ts'
+
+await importTests(import.meta.dirname)
