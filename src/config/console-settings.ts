@@ -25,11 +25,6 @@ const issuerAddress = { accepts: isSafe, expected: `${SAFE} without a query` }
 /** Of management keys. */
 const ROLES = ['viewer', 'operator', 'admin'] as const
 
-const someRoles = {
-  accepts: (roles: object) => Object.keys(roles).length > 0,
-  expected: 'one value with its role at least, such as { gateway-admins: admin }',
-}
-
 export const consoleSettings = group({
   enabled: setting(Type.Boolean(), 'false: the admin port has no [console](console.md) under `/console`', {
     default: true,
@@ -57,9 +52,8 @@ export const consoleSettings = group({
         { default: 'roles' },
       ),
       roles: setting(
-        Type.Record(Type.String({ minLength: 1 }), oneOf(ROLES)),
+        Type.Record(Type.String({ minLength: 1 }), oneOf(ROLES), { minProperties: 1 }),
         'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. Of several the highest one counts; with none the sign-in is refused',
-        someRoles,
       ),
     }),
   ),

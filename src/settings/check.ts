@@ -77,7 +77,8 @@ function fault(error: ValueError): string {
     const quoted = typeof error.value === 'string' ? ', without quotes' : ''
     return `expected ${integerRange(schema)}${quoted}`
   }
-  if (error.type === ValueErrorType.ArrayMinItems) return 'expected one at least'
+  if (error.type === ValueErrorType.ArrayMinItems || error.type === ValueErrorType.ObjectMinProperties)
+    return 'expected one at least'
   const kind = KINDS[error.type]
   if (kind !== undefined) return `expected ${kind}`
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`
