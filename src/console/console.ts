@@ -1,6 +1,6 @@
 /**
- * The console: one page on the admin port for people who run the gateway. The page itself is open; each of its requests
- * for data carries a management key, or the cookie of a session that has one, and gets what the organization of that key
+ * The console: one page on the admin port for people who run the gateway. The page itself is open; each request for
+ * data carries a management key, or the cookie of a session that has one, and gets what the organization of that key
  * may see. The door of this room. Main thread; nothing here is on the way of a client's request.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -265,8 +265,8 @@ const DATA_HEADERS = {
 const STREAM_HEADERS = { ...DATA_HEADERS, 'content-type': 'text/event-stream' } as const
 
 /**
- * The page sends its key with each request, or a header of its own, so that other sites have none to send; their requests
- * end here too. @param known the address of the page, where a proxy may send another Host
+ * The page sends its key with each request, or a header of its own, so that other sites have none to send; their
+ * requests end here too. @param known the address of the page, where a proxy may send another Host
  */
 function refuseOtherSites({ headers }: IncomingMessage, known: string | undefined): void {
   const { origin, host } = headers

@@ -16,7 +16,7 @@ type BigInteger = number | string | bigint
 /** A boolean as 0 or 1, because SQLite has no boolean type. */
 type Flag = number
 
-/** Times are ISO 8601 UTC, so they sort as text. */
+/** Times are ISO 8601 UTC, so they sort as text; the limit is in 1e-6 USD. */
 export interface ApiKeysTable {
   hash: string
   kind: KeyKind
@@ -26,7 +26,6 @@ export interface ApiKeysTable {
   workspaceId: string | null
   disabled: Flag
   expiresAt: string | null
-  /** 1e-6 USD. */
   spendLimit: BigInteger | null
   limitReset: LimitReset | null
   includeByokInLimit: Flag

@@ -1,4 +1,4 @@
-/** Sign-in in a real browser, at the product as it is started: cookies, policies and redirects as browsers take them. */
+/** Sign-in in a real browser, at the product as it is started: cookies, policies and redirects. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
