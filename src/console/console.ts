@@ -17,7 +17,7 @@ import { Feed } from './feed.ts'
 import type { PublicPort } from './forward.ts'
 import { ManagementCalls } from './management.ts'
 import { PageFiles } from './page-files.ts'
-import { CALLBACK_PATH, SignInPages, type SignInSettings } from './sign-in/sign-in.ts'
+import type { SignInPages, SignInSettings } from './sign-in/sign-in.ts'
 import { Trials } from './trial.ts'
 import type { View } from './view.ts'
 import type { ViewDeps } from './views.ts'
@@ -38,6 +38,7 @@ export interface ConsoleDeps extends ViewDeps, PublicPort {
 
 /** Path of the page; everything of the console is below it. */
 export const CONSOLE_PATH = '/console'
+const CALLBACK_PATH = `${CONSOLE_PATH}/callback`
 const ASSETS = `${CONSOLE_PATH}/assets/`
 const DATA = `${CONSOLE_PATH}/data/`
 /** Below DATA: operations of the public API. */
@@ -66,7 +67,8 @@ export class Console {
   #views: Promise<ReadonlyMap<string, View>> | null = null
   readonly #trials: Trials
   readonly #management: ManagementCalls
-  readonly #signIn: SignInPages | null
+  /** Null: nobody has signed in, and its code is not loaded; or there is none. */
+  #signIn: Promise<SignInPages> | null = null
   readonly #viewers = new Set<OpenViewer>()
   #heartbeat: Timer | null = null
 
@@ -77,7 +79,6 @@ export class Console {
     this.#feed = new Feed({ store, clock, onWatched })
     this.#trials = new Trials(clock, deps)
     this.#management = new ManagementCalls(clock, deps)
-    this.#signIn = deps.signIn === null ? null : new SignInPages(deps.signIn, deps)
   }
 
   /** False while there is no viewer: records and ended requests are not needed. */
@@ -110,9 +111,10 @@ export class Console {
     // A client that has left gets no answer.
     response.on('error', () => undefined)
     try {
-      if (path === CALLBACK_PATH && this.#signIn !== null) {
+      const pages = path === CALLBACK_PATH ? await this.#signInPages() : null
+      if (pages !== null) {
         requireMethod(request, 'GET')
-        await this.#signIn.callback(request, response)
+        await pages.callback(request, response)
       } else if (path.startsWith(DATA)) await this.#data(request, response, path.slice(DATA.length))
       else if (!(await this.#page(request, response, path))) throw new GatewayError('not_found', 'Not found')
     } catch (thrown) {
@@ -138,7 +140,7 @@ export class Console {
   async #data(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     refuseOtherSites(request, this.#deps.signIn?.origin)
     if (name === 'sign-in' || name === 'sign-out') return await this.#sign(name, request, response)
-    const authorization = request.headers.authorization ?? this.#signIn?.authorizationOf(request)
+    const authorization = request.headers.authorization ?? (await this.#signInPages())?.authorizationOf(request)
     if (name === 'session') return await this.#tellSession(authorization, request, response)
     const key = await this.#authenticate(authorization)
     if (name === 'try') {
@@ -163,10 +165,20 @@ export class Console {
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
-    if (this.#signIn === null) throw new GatewayError('not_found', 'Not found')
+    const pages = await this.#signInPages()
+    if (pages === null) throw new GatewayError('not_found', 'Not found')
     this.#requireReady()
-    if (name === 'sign-in') await this.#signIn.begin(request, response)
-    else await this.#signIn.signOut(request, response)
+    if (name === 'sign-in') await pages.begin(request, response)
+    else await pages.signOut(request, response)
+  }
+
+  async #signInPages(): Promise<SignInPages | null> {
+    const { signIn } = this.#deps
+    if (signIn === null) return null
+    this.#signIn ??= import('./sign-in/sign-in.ts').then(
+      each => new each.SignInPages(signIn, this.#deps, CALLBACK_PATH),
+    )
+    return await this.#signIn
   }
 
   /** Open to everybody: whether there is a sign-in, and who is signed in. */
@@ -178,7 +190,7 @@ export class Console {
     requireMethod(request, 'GET')
     const key = authorization === undefined ? null : await this.#authenticate(authorization).catch(() => null)
     const document = {
-      sign_in: this.#signIn !== null,
+      sign_in: this.#deps.signIn !== null,
       signed_in: key === null ? null : { name: key.name, role: roleOf(key), expires_at: key.expiresAt },
     }
     response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))

@@ -33,7 +33,6 @@ interface PendingSignIn extends SignInTerms {
   readonly endsAtMs: number
 }
 
-export const CALLBACK_PATH = '/console/callback'
 /** A person types a password and looks for a telephone. */
 const PENDING_MS = 600_000
 /** The oldest one goes: nobody can keep others out for long. */
@@ -54,11 +53,11 @@ export class SignInPages {
   readonly #pending = new Map<string, PendingSignIn>()
   #beginnings = 0
 
-  constructor({ origin, oidc }: SignInSettings, deps: SignInDeps) {
+  constructor({ origin, oidc }: SignInSettings, deps: SignInDeps, callbackPath: string) {
     this.#deps = deps
     this.#origin = origin
     this.#isSecure = origin.startsWith('https:')
-    this.#client = new OidcClient(oidc, origin + CALLBACK_PATH)
+    this.#client = new OidcClient(oidc, origin + callbackPath)
     this.#sessions = new ConsoleSessions(deps)
   }
 
