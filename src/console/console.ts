@@ -140,7 +140,8 @@ export class Console {
   async #data(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     refuseOtherSites(request, this.#deps.signIn?.origin)
     if (name === 'sign-in' || name === 'sign-out') return await this.#sign(name, request, response)
-    const authorization = request.headers.authorization ?? (await this.#signInPages())?.authorizationOf(request)
+    const authorization =
+      request.headers.authorization ?? (await this.#signInPages())?.authorizationOf(request)
     if (name === 'session') return await this.#tellSession(authorization, request, response)
     const key = await this.#authenticate(authorization)
     if (name === 'try') {

@@ -275,7 +275,7 @@ t.test('a database of the second schema keeps its records, which gain what came 
   }
   const columns = [
     ...['spend_limit', 'limit_reset', 'include_byok_in_limit', 'creator_user_id'],
-    ...['role', 'trace_trusted', 'rotated_at'],
+    ...['role', 'trace_trusted', 'rotated_at', 'identity'],
   ]
   for (const column of columns) old.exec(`alter table api_keys drop column ${column}`)
   for (const column of ['reasoning_tokens', 'is_byok', 'member_id', 'in_totals', 'session_id', 'agent'])
@@ -311,7 +311,7 @@ const WITHOUT_TOTALS = `
   drop table catalogue_sources; drop table alert_deliveries; drop table key_secrets;
   drop table explanations;
   alter table api_keys drop column role; alter table api_keys drop column trace_trusted;
-  alter table api_keys drop column rotated_at;
+  alter table api_keys drop column rotated_at; alter table api_keys drop column identity;
   drop table captures; drop table capture_parts;
   drop table service_jobs; drop table batches; drop table batch_lines; drop table batch_bodies; drop table batch_results;
   drop table audit_records; alter table credentials drop column key_revision;

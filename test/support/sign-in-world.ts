@@ -58,7 +58,10 @@ export async function startSignInWorld(t: Test, options: SignInWorldOptions = {}
   writeFileSync(secretFile, `${options.clientSecret ?? CLIENT_SECRET}\n`)
   const lines: Record<string, unknown>[] = []
   const catalog = catalogOf(
-    configuredParts(loadConfig([], {}), { simUrl: 'http://127.0.0.1:1', known: { imported: [], discovered: new Map() } }),
+    configuredParts(loadConfig([], {}), {
+      simUrl: 'http://127.0.0.1:1',
+      known: { imported: [], discovered: new Map() },
+    }),
   )
   let page: Console | null = null
   const admin = await startAdmin(
