@@ -1,10 +1,10 @@
 /**
  * Runs heavy tests: all of them without a word behind it, the named groups of test/heavy/groups.ts, or with `--turn` the
- * group whose turn it is. `npm run test:heavy -- secrets kills`. What needs npm runs only where it is named.
+ * group whose turn it is. `npm run test:heavy -- secrets kills`. What needs npm, or waits, runs only where it is named.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { join } from 'node:path'
-import { ALONE, GROUPS, groupOf, ONLINE } from '../test/heavy/groups.ts'
+import { ALONE, GROUPS, groupOf, NAMED } from '../test/heavy/groups.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 /** Rounds of each kind of kill. */
@@ -18,9 +18,9 @@ export function wanted(words: readonly string[], commit: () => string): readonly
   if (words.length === 0) return null
   return words.map(word => {
     if (word === '--turn') return groupOf(commit())
-    if (Object.hasOwn(GROUPS, word) || Object.hasOwn(ONLINE, word)) return word
+    if (Object.hasOwn(GROUPS, word) || Object.hasOwn(NAMED, word)) return word
     throw new Error(
-      `${word}: no group of heavy tests; there are ${[GROUPS, ONLINE].flatMap(Object.keys).join(', ')}`,
+      `${word}: no group of heavy tests; there are ${[GROUPS, NAMED].flatMap(Object.keys).join(', ')}`,
     )
   })
 }
@@ -39,7 +39,7 @@ function main(words: readonly string[]): number {
   const files =
     groups === null
       ? [...Object.values(GROUPS).flat(), ...ALONE]
-      : groups.flatMap(name => GROUPS[name] ?? ONLINE[name] ?? [])
+      : groups.flatMap(name => GROUPS[name] ?? NAMED[name] ?? [])
   const others = Object.keys(GROUPS).filter(name => groups?.includes(name) === false)
   process.stdout.write(
     `# Heavy tests: ${groups?.join(', ') ?? 'all'}${others.length > 0 ? ` (not ${others.join(', ')})` : ''}\n`,

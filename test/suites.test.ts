@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { wanted } from '../scripts/heavy.ts'
 import { PROCESS_FILES } from './contract/processes.ts'
-import { ALONE, GROUPS, groupOf, HEAVY_FILES, ONLINE } from './heavy/groups.ts'
+import { ALONE, GROUPS, groupOf, HEAVY_FILES, NAMED } from './heavy/groups.ts'
 
 const HERE = import.meta.dirname
 
@@ -23,7 +23,7 @@ t.test('the files named for the suite of processes are there, and it runs them',
 })
 
 t.test('each heavy file is in one group, or runs alone', async t => {
-  const named = [...Object.values(GROUPS).flat(), ...ALONE, ...Object.values(ONLINE).flat()].toSorted()
+  const named = [...Object.values(GROUPS).flat(), ...ALONE, ...Object.values(NAMED).flat()].toSorted()
   t.same(named, [...new Set(named)], 'none is named twice')
   t.same(
     named.filter(file => !existsSync(join(HERE, file))),

@@ -24,7 +24,6 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
   chart: ['heavy/chart.test.ts'],
-  alerts: ['heavy/alerts-requests.test.ts', 'heavy/alerts-storage.test.ts'],
 }
 
 /** They measure, or take long: for a machine that does nothing else. */
@@ -55,11 +54,12 @@ export const ALONE: readonly string[] = [
   'heavy/stream-memory.test.ts',
 ]
 
-/** They install real programs and packages from npm: only by name, `npm run test:heavy -- agents`. */
-export const ONLINE: Readonly<Record<string, readonly string[]>> = {
+/** Only by name, `npm run test:heavy -- agents`: they install programs from npm, or wait for real time to pass. */
+export const NAMED: Readonly<Record<string, readonly string[]>> = {
   agents: ['heavy/agents.test.ts'],
   frameworks: ['heavy/frameworks.test.ts'],
   clouds: ['heavy/clouds.test.ts'],
+  alerts: ['heavy/alerts-requests.test.ts', 'heavy/alerts-storage.test.ts'],
 }
 
 /** Files of other folders that their suites leave out. */
