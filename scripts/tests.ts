@@ -1,6 +1,6 @@
 /**
  * Runs suites of tests, each in a process of its own, some at the same time: `npm test`, or with `-- FILE...` these
- * alone. Says one line for each, with its seconds, and all points that failed; `.tap/test-results` has all points.
+ * alone. Says one line for each, with its seconds, what it left out, and all points that failed; `.tap/test-results` has all points.
  */
 import { spawn } from 'node:child_process'
 import { createWriteStream, globSync, mkdirSync, readFileSync } from 'node:fs'
@@ -49,8 +49,18 @@ async function run(suite: string): Promise<boolean> {
   const passed = await ended
   const seconds = ((performance.now() - sinceMs) / 1_000).toFixed(1)
   process.stdout.write(`${passed ? 'ok' : 'not ok'} - ${suite} # time=${seconds}s\n`)
-  if (!passed) process.stdout.write(failures(readFileSync(results, 'utf8')))
+  const told = readFileSync(results, 'utf8')
+  process.stdout.write(skips(told))
+  if (!passed) process.stdout.write(failures(told))
   return passed
+}
+
+/** What was left out, and why: a line for each reason. */
+function skips(text: string): string {
+  const counts = new Map<string, number>()
+  for (const [, reason = ''] of text.matchAll(/^ *ok \d+.* # SKIP ?(.*)$/gm))
+    counts.set(reason, (counts.get(reason) ?? 0) + 1)
+  return [...counts].map(([reason, count]) => `  skipped ${count}: ${reason || 'no reason'}\n`).join('')
 }
 
 /** What failed, with what is told of it; for a suite that ended in the middle, its last lines. */

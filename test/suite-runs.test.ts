@@ -48,6 +48,13 @@ t.test('a suite that fails is told with its failed points, and the others still 
   t.match(told, /^# Failed: bad\.suite\.ts$/m)
 })
 
+t.test('what a suite leaves out is told with the reason', async t => {
+  const skipped = (name: string) => `t.test('${name}', { skip: 'no server' }, async () => {})`
+  const { status, told } = run(t, { 'one.suite.ts': suite(skipped('a'), skipped('b'), 't.ok(true)') })
+  t.equal(status, 0)
+  t.match(told, /^ok - one\.suite\.ts # time=1s\n {2}skipped 2: no server\n# All passed\.$/m)
+})
+
 t.test('a suite that ends in the middle fails, with its last words', async t => {
   const { status, told } = run(t, { 'gone.suite.ts': "process.stdout.write('so far'); process.exit(3)" })
   t.equal(status, 1)
