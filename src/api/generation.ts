@@ -47,9 +47,10 @@ export function findGeneration({ ledger, explanations, byokFeePercent }: Generat
     const found = record ?? (explanation === null ? null : refusedRecord(explanation))
     if (found === null || !maySee(key, found)) throw unknown()
     const why = explanation ?? explanationOfRecord(found as UsageRecord)
-    // Its key and organization are for operators.
-    const { key_hash: _hash, organization_id: _organization, ...shown } = why
-    const told = { ...shown, reasons: reasonsOf(why) }
+    // Its key is for operators.
+    const { key_hash: hash, organization_id: _organization, ...shown } = why
+    const ofKey = key.kind === 'management' ? { key_hash: hash } : undefined
+    const told = { ...shown, ...ofKey, reasons: reasonsOf(why) }
     reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: told } })
   }
 }

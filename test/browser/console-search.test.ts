@@ -71,6 +71,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     await found.locator(`[data-id="${special}"]`).click()
     const detail = page.getByRole('region', { name: 'Request', exact: true })
     await detail.getByText('session-7').waitFor()
+    await detail.getByText('GATEWAY_API_KEY').waitFor()
     await page.keyboard.press('Escape')
     await detail.waitFor({ state: 'detached' })
     t.same(await visit.faults(), [])

@@ -18,6 +18,7 @@ const Explanation = Type.Object({
   created_at: Type.String({ format: 'date-time' }),
   workspace_id: orNoText,
   key: orNoText,
+  key_hash: Type.Optional(nullable(Type.String({ description: 'Told to management keys.' }))),
   method: orNoText,
   route: orNoText,
   status: orNoInteger,

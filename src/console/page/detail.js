@@ -1,6 +1,7 @@
 /** One request: its stages as a bar, its attempts, why it went so, and its usage record. Never its texts. */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
+import { keyName, useNames, workspaceName } from './names.js'
 import { Attempts, Status } from './outcome.js'
 import { Chip } from './parts.js'
 
@@ -34,6 +35,7 @@ export function Detail({ calls, row, onClose }) {
   const [missing, setMissing] = useState(false)
   const [tries, setTries] = useState(0)
   const heading = useRef(null)
+  const names = useNames(calls)
 
   // Without a record before, it may be there when the cost is known.
   useEffect(() => {
@@ -79,7 +81,7 @@ export function Detail({ calls, row, onClose }) {
       ${why !== null && html`<h3>Why</h3><ul class="why">${why.reasons.map(reason => html`<li key=${reason}>${reason}</li>`)}</ul>`}
       <h3>Metadata</h3>
       <dl class="facts">
-        ${factsOf(row, record).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${text(value)}</dd>`)}
+        ${factsOf(row, record, names).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${text(value)}</dd>`)}
       </dl>
       ${missing && record === null && html`<p class="dim">It has no usage record: it was refused before its work.</p>`}
     </section>
@@ -143,18 +145,20 @@ function Tries({ row }) {
 }
 
 /** Names and values; more once the usage record is there. */
-function factsOf(row, record) {
+function factsOf(row, record, names) {
   const facts = [
     ['came', dateTime(row.at)],
     ['model', row.model],
     ['first token', duration(row.firstTokenMs)],
     ['total', duration(row.durationMs)],
     ['cost', usd(row.cost)],
-    ['workspace', row.workspace],
+    ['workspace', row.workspace === null ? null : workspaceName(names, row.workspace)],
   ]
   if (record === null) return facts
+  const hash = record.explanation?.key_hash ?? null
   return [
     ...facts,
+    ['API key', hash === null || !names.isKnown ? null : keyName(names, hash)],
     ['input tokens', count(record.tokens_prompt)],
     ['of them cached', count(record.native_tokens_cached)],
     ['output tokens', count(record.tokens_completion)],
