@@ -36,6 +36,8 @@ const NAMED_MAX = 3
 /** A share of failures that people should look at, of at least so many requests. */
 const FAILED_SHARE = 0.05
 const FAILED_MIN = 5
+/** Failures of a provider in a row. */
+const PROVIDER_FAILED_MIN = 3
 const UNWELL: ReadonlyMap<string, string> = new Map([
   ['blocked', 'is not asked: its last attempts failed'],
   ['failing', 'fails more than 20 % of its attempts'],
@@ -55,7 +57,7 @@ export function createSummary(deps: SummarySources): View {
       version: facts.version,
       in_flight: facts.inFlight,
       open_streams: facts.openStreams,
-      problems: problemsOf(facts, endpoints, recent, money),
+      problems: problemsOf(facts, endpoints, recent, money, clock.nowMs()),
       money,
       window_seconds: recent.windowSeconds,
       requests: recent.requests,
@@ -140,11 +142,31 @@ function unwellEndpoints({
     )
 }
 
+/**
+ * Providers whose latest attempts all failed, with how many: few requests never make a share that counts, and where
+ * another provider serves them none of them fails. Refusals of what a caller sent do not count.
+ */
+export function failingProviders(rows: readonly RequestRow[], since: string): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>()
+  const well = new Set<string>()
+  for (const { at, attempts } of rows.toReversed()) {
+    if (at < since) break
+    for (const { provider, status, error } of attempts.toReversed()) {
+      if (well.has(provider)) continue
+      if (error !== null && (status === null || status >= 500 || status === 429))
+        counts.set(provider, (counts.get(provider) ?? 0) + 1)
+      else well.add(provider)
+    }
+  }
+  return new Map([...counts].filter(([, count]) => count >= PROVIDER_FAILED_MIN))
+}
+
 function problemsOf(
   { unreadyReason, degraded }: ProcessFacts,
   endpoints: ReturnType<typeof unwellEndpoints>,
-  { requests, failed }: FeedSummary,
+  { requests, failed, rows, windowSeconds }: FeedSummary,
   { credits_left: left }: Money,
+  nowMs: number,
 ): readonly Problem[] {
   const problems: Problem[] = []
   const add = (text: string, view: string, isSerious: boolean) =>
@@ -160,6 +182,10 @@ function problemsOf(
   }
   if (endpoints.length > NAMED_MAX) {
     add(`${endpoints.length - NAMED_MAX} more endpoints are not well`, 'models', false)
+  }
+  for (const [provider, count] of failingProviders(rows, isoInstant(nowMs - windowSeconds * 1000))) {
+    if (!endpoints.some(({ endpoint }) => endpoint.provider.slug === provider))
+      add(`${provider} failed in its last ${count} attempts`, 'requests', false)
   }
   return problems
 }

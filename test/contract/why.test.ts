@@ -354,7 +354,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
     t.equal(status, 200)
     t.match(data, { id: plain, explanation: { id: plain, choice: 'only', reasons: [/Answered by a/] } })
     t.notOk('key_hash' in (data['explanation'] as object))
-    const managed = await caller(`${gateway.url}/v1`, gateway.managementKey)('GET', `/generation?id=${plain}`)
+    const managed = await manage('GET', `/generation?id=${plain}`)
     t.match(managed.data, { explanation: { key_hash: /^[0-9a-f]{64}$/ } })
     const other = await addOrganization(storageOf(gateway), 'org-other')
     for (const key of [other.apiKey, other.managementKey]) {
