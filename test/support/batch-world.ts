@@ -30,6 +30,8 @@ import { newDatabase } from './new-database.ts'
 import { TestClock } from './test-clock.ts'
 
 const MODEL = 'acme/model'
+/** While the task pool looks at a batch: its deadline of a minute is six real seconds then. */
+const CHECKED_STEP_MS = 10
 /** USD per token. */
 export const PRICES = { prompt: '0.000001', completion: '0.000002' }
 
@@ -81,6 +83,8 @@ export class BatchWorld {
   readonly vaultKeys: string
   batching: Batching
   readonly #build: (between?: (store: Store) => Store) => Promise<Batching>
+  /** Batches that may be with the task pool. */
+  readonly #unchecked = new Set<string>()
 
   constructor(parts: {
     clock: TestClock
@@ -139,6 +143,7 @@ export class BatchWorld {
       ),
     })
     this.runner.wake()
+    this.#unchecked.add(record.id)
     return record
   }
 
@@ -152,9 +157,19 @@ export class BatchWorld {
   async until(described: () => boolean | Promise<boolean>, stepMs = 10): Promise<void> {
     for (;;) {
       if (await described()) return
-      this.clock.advance(stepMs)
+      this.clock.advance((await this.#isChecking()) ? Math.min(stepMs, CHECKED_STEP_MS) : stepMs)
       await delay(1)
     }
+  }
+
+  /** Whether a batch is with the task pool, whose threads have their deadlines by this clock, and need real time. */
+  async #isChecking(): Promise<boolean> {
+    for (const id of this.#unchecked) {
+      const record = await this.store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
+      if (record?.status === 'validating') return true
+      this.#unchecked.delete(id)
+    }
+    return false
   }
 
   /** The batch once it is in this state. */
