@@ -1,6 +1,6 @@
 /**
  * Runs a program in a network namespace of its own, whose only way out is one port of 127.0.0.1 that leads to a socket
- * file: the gateway. `unshare -rn node inside.ts PORT SOCKET PROGRAM [WORDS]`.
+ * file: the gateway. `unshare -rnpf node inside.ts PORT SOCKET PROGRAM [WORDS]`.
  */
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'

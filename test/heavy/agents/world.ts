@@ -183,7 +183,8 @@ export class AgentWorld {
     const child = spawn(
       'unshare',
       [
-        '-rn',
+        // What it leaves running, such as a daemon, ends with it.
+        ...['-rnpf', '--mount-proc', '--kill-child'],
         process.execPath,
         '--disable-warning=ExperimentalWarning',
         inside,
