@@ -28,7 +28,7 @@ export class InterfaceDocument {
     this.#written = null
   }
 
-  /** Made when it is first asked for, which takes some 20 ms: a thread asks before it takes requests. */
+  /** Made when it is first asked for, which takes some 60 ms once. */
   get written(): WrittenDocument {
     if (this.#written === null) {
       const json = Buffer.from(JSON.stringify(createDocument(this.#rows)))

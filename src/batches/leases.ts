@@ -93,7 +93,7 @@ export class Leases {
   }
 }
 
-/** What tells one hold of a line from all others. */
+/** Tells one hold of a line from all others. */
 export function nameOf({ batchId, number, fence }: HeldLine): string {
   return `${batchId}/${number}/${fence}`
 }

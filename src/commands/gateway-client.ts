@@ -3,11 +3,9 @@
  * key and without anything that could change the terminal.
  */
 import type { Readable } from 'node:stream'
-import { keyKind } from '../access/api-key.ts'
-import { type Config, loadConfig, processEnvironment } from '../config/config.ts'
 import { systemCode } from '../errors.ts'
+import { type AskedPort, askedAddress, askedPort, type PortTerms } from './asked-port.ts'
 import { CommandError, type Given, type Option, UsageError } from './command.ts'
-import { configWords } from './outcome.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -56,24 +54,6 @@ const FAILURE_MAX_BYTES = 64 * 1024
 const SECRET_MIN_CHARS = 8
 /** A gateway that asks for more does not mean it. */
 const RETRY_AFTER_MAX_S = 600
-
-export interface AskedPort {
-  readonly url: string
-  readonly key: string
-}
-
-/** One of the two ports of a gateway, with the kind of key that it takes. */
-export interface PortTerms {
-  /** The part of the configuration. */
-  readonly part: 'listen' | 'admin'
-  /** Where the configuration names none. */
-  readonly defaultPort: number
-  readonly key: 'apiKey' | 'managementKey'
-  /** Told where there is no key. */
-  readonly missing: string
-  /** Told for a key of the other kind. */
-  readonly otherKind: string
-}
 
 const GATEWAY_PORT = {
   part: 'listen',
@@ -230,45 +210,6 @@ async function textOf(body: Readable, maxBytes: number): Promise<string | null> 
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
-}
-
-/** Address and key. @throws UsageError, ConfigError, CommandError */
-export function askedPort(given: Given, kind: PortTerms): AskedPort {
-  const { url, key: givenKey } = given
-  const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(given)
-  const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
-  const asked = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
-  if (key === '') throw new UsageError(kind.missing)
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
-  // It would be refused; so it need not leave this machine.
-  const own = kind.key === 'apiKey' ? 'inference' : 'management'
-  if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
-  return asked
-}
-
-/** The address alone. @throws UsageError, ConfigError */
-function askedAddress(given: Given, kind: PortTerms): string {
-  return typeof given['url'] === 'string' ? checkedUrl(given['url']) : urlOf(configOf(given), kind)
-}
-
-const configOf = ({ config }: Given): Config => loadConfig(configWords(config), processEnvironment())
-
-function checkedUrl(text: string): string {
-  const url = URL.parse(text)
-  const isPlain =
-    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
-  if (!isPlain || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError('--url: expects http:// or https://, a host, and no user or query')
-  }
-  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
-}
-
-/** The port of a gateway of this configuration, as seen from its own machine. */
-function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string {
-  const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
-  if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)
-  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
 }
 
 /** The message of an error document; null: it is none. */

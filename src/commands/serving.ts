@@ -8,8 +8,15 @@ import { type CheckedStart, checkStart, startFailure } from '../threads/start/st
 import { startWarnings } from '../threads/start/start-warnings.ts'
 import { complain, EXIT_UNCLEAN } from './outcome.ts'
 import { watchConfiguration } from './reload.ts'
+import {
+  banner,
+  firstKeysPath,
+  firstKeysText,
+  MAKE_KEY,
+  type Started,
+  writeFirstKeys,
+} from './terminal/welcome.ts'
 import { version } from './version.ts'
-import { banner, firstKeysPath, firstKeysText, MAKE_KEY, type Started, writeFirstKeys } from './welcome.ts'
 
 /** A key press reaches a gateway under npm twice: from the terminal, and from npm. */
 const SAME_PRESS_MS = 300

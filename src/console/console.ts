@@ -6,6 +6,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { requireRole, roleOf } from '../access/key-roles.ts'
 import { ApiKeys, secretHash } from '../access/keys.ts'
+import { PAGE_DATA_HEADERS } from '../api/page-headers.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError, toGatewayError } from '../errors.ts'
 import type { Invalidation, InvalidationBus } from '../invalidation/bus.ts'
@@ -158,7 +159,7 @@ export class Console {
     if (view === undefined) throw new GatewayError('not_found', 'Not found')
     const [, query = ''] = (request.url ?? '').split('?', 2)
     const document = await view(key, new URLSearchParams(query))
-    response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))
+    response.writeHead(200, PAGE_DATA_HEADERS).end(JSON.stringify(document))
   }
 
   async #sign(
@@ -194,7 +195,7 @@ export class Console {
       sign_in: this.#deps.signIn !== null,
       signed_in: key === null ? null : { name: key.name, role: roleOf(key), expires_at: key.expiresAt },
     }
-    response.writeHead(200, DATA_HEADERS).end(JSON.stringify(document))
+    response.writeHead(200, PAGE_DATA_HEADERS).end(JSON.stringify(document))
   }
 
   /** @throws GatewayError unless the request carries a valid management key */
@@ -268,14 +269,7 @@ export class Console {
   }
 }
 
-const DATA_HEADERS = {
-  'content-type': 'application/json',
-  'cache-control': 'no-store',
-  'x-content-type-options': 'nosniff',
-  'cross-origin-resource-policy': 'same-origin',
-} as const
-
-const STREAM_HEADERS = { ...DATA_HEADERS, 'content-type': 'text/event-stream' } as const
+const STREAM_HEADERS = { ...PAGE_DATA_HEADERS, 'content-type': 'text/event-stream' } as const
 
 /**
  * The page sends its key with each request, or a header of its own, so that other sites have none to send; their
@@ -299,7 +293,7 @@ function refuse(response: ServerResponse, { status, message, retryAfterSeconds }
   if (response.headersSent) return void response.destroy()
   response
     .writeHead(status, {
-      ...DATA_HEADERS,
+      ...PAGE_DATA_HEADERS,
       // A body that was not read to its end belongs to no other request.
       connection: 'close',
       ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { SCRIPTED_PAGE_HEADERS } from '../api/page-headers.ts'
 
 interface PageFile {
   readonly type: string
@@ -80,27 +81,7 @@ const OWN: ReadonlySet<string> = new Set([
 /** A browser cannot resolve names of packages, and a map of them would be an inline script. */
 const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
 
-/** Scripts and styles of this port, and requests to it; no frame, no form, no other address. */
-const HEADERS = {
-  'content-security-policy': [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "connect-src 'self'",
-    "img-src 'self' data:",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join('; '),
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-resource-policy': 'same-origin',
-  'cross-origin-opener-policy': 'same-origin',
-  // Asked for again each time, and answered 304 while nothing has changed.
-  'cache-control': 'no-cache',
-} as const
+const HEADERS = { ...SCRIPTED_PAGE_HEADERS, 'cross-origin-opener-policy': 'same-origin' } as const
 
 export class PageFiles {
   readonly #files = new Map<string, Promise<PageFile>>()

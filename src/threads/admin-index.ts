@@ -22,16 +22,6 @@ const PAGES: readonly AdminPage[] = [
   { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },
 ]
 
-/** Headers of every page for people. */
-export const PAGE_HEADERS: Readonly<Record<string, string>> = {
-  'content-type': 'text/html; charset=utf-8',
-  'content-security-policy':
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cache-control': 'no-store',
-}
-
 export interface OfferedPages {
   readonly console: boolean
   readonly guide: boolean

@@ -11,9 +11,10 @@ import {
   REFERENCE_HEADERS,
   SCRIPT_TYPE,
 } from '../api/openapi/reference/reference.ts'
+import { PLAIN_PAGE_HEADERS } from '../api/page-headers.ts'
 import { CONSOLE_PATH, type Console } from '../console/console.ts'
 import { EXPOSITION_FORMS, type ExpositionForm, formOf } from '../metrics/exposition.ts'
-import { adminIndex, PAGE_HEADERS } from './admin-index.ts'
+import { adminIndex } from './admin-index.ts'
 
 export interface AdminSources {
   /** The metrics of all threads. */
@@ -23,7 +24,7 @@ export interface AdminSources {
   /** Names of unavailable dependencies while traffic may still come. Default: none. */
   degraded?(): readonly string[]
   /** The reference page for the reader who asks for this host; null, or absent: there is none yet. */
-  reference?(host: string | undefined): Buffer | null
+  reference?(host: string | undefined): Promise<Buffer | null>
   /** Answers for `/console` and all below it. Absent: there is no console. */
   readonly console?: Pick<Console, 'handle'>
   /** Answers for `/guide` and all below it. Absent: there is no guide. */
@@ -98,12 +99,13 @@ export async function startAdmin(
     if (sources.guide?.handle(request, response, path) === true) return
     switch (path) {
       case '/':
-        return void response.writeHead(200, PAGE_HEADERS).end(index)
-      case '/docs': {
-        const page = sources.reference?.(request.headers.host) ?? null
-        if (page === null) return plain(response, 503, 'the reference comes a second after the start\n')
-        return reference(response, page, PAGE_TYPE)
-      }
+        return void response.writeHead(200, PLAIN_PAGE_HEADERS).end(index)
+      case '/docs':
+        return void (sources.reference?.(request.headers.host) ?? Promise.resolve(null)).then(page =>
+          page === null
+            ? plain(response, 503, 'the reference is there once the gateway has started; try again\n')
+            : reference(response, page, PAGE_TYPE),
+        )
       case FILTER_PATH:
         return reference(response, filterScript(), SCRIPT_TYPE)
       case '/metrics': {

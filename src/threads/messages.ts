@@ -81,6 +81,8 @@ export type ToThread =
   | { readonly type: 'certificate'; readonly version: string }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
+  /** Somebody reads the reference: a serve thread describes the interface. */
+  | { readonly type: 'describe' }
   /** The load of a serve thread: for threads whose work can wait. */
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   /** Whether somebody watches requests on the console. */
@@ -99,8 +101,8 @@ export type ToThread =
 export type FromThread =
   /** The thread works; a serve thread takes requests. */
   | { readonly type: 'started' }
-  /** The interface description as JSON. */
-  | { readonly type: 'described'; readonly document: string }
+  /** The interface description as JSON; null where nothing is served. */
+  | { readonly type: 'described'; readonly document: string | null }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
@@ -145,6 +147,8 @@ export interface ThreadWork {
   load?(): LiveLoad
   /** Notes the load of a serve thread; absent where nothing depends on it. */
   live?(thread: string, load: LiveLoad): void
+  /** The interface description as JSON; absent where nothing is served. */
+  describe?(): string
   /** Learns whether somebody watches requests; absent where nobody waits for them. */
   watched?(isWatched: boolean): void
   /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
@@ -251,6 +255,9 @@ export class ThreadLoop {
         break
       case 'prepared':
         work.prepared()
+        break
+      case 'describe':
+        this.send({ type: 'described', document: work.describe?.() ?? null })
         break
       case 'live':
         work.live?.(message.thread, message.load)

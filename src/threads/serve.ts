@@ -51,6 +51,7 @@ loop.follow({
   changed: change => serving.changed(change),
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
+  describe: () => serving.document(),
   isIdle: () => server.openRequests === 0,
   quiet() {
     flushCompileCache()
@@ -79,11 +80,9 @@ try {
   server.load.start()
   loop.send({ type: 'started' })
   const isBusy = () => server.openRequests > 0
-  warming = import('./start/warm-up.ts').then(async ({ warmUp }) => {
-    await warmUp({ ...settings, log, isBusy, signal: stopping.signal })
-    // Those who waited for the start do not wait for it; the bytes are there before somebody reads the reference.
-    if (!stopping.signal.aborted) loop.send({ type: 'described', document: serving.document() })
-  })
+  warming = import('./start/warm-up.ts').then(({ warmUp }) =>
+    warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
+  )
 } catch (error) {
   if (error instanceof CertificateError) {
     loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })

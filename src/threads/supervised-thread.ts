@@ -35,8 +35,6 @@ const SCRAPE_MS = 2_000
 export interface ThreadListener {
   /** It changed a record. */
   onChange(change: Invalidation): void
-  /** It gives the interface description as JSON, soon after its start. */
-  onDescribed(document: string): void
   /** It serves, and tells its load. */
   onLoad(load: LiveLoad): void
   /** It has something to count. */
@@ -72,6 +70,7 @@ export class SupervisedThread {
   readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
   /** Waiting for the thread's answers, in order. */
   readonly #renewals: ((taken: boolean) => void)[] = []
+  readonly #descriptions: ((document: string | null) => void)[] = []
   #keeper: CaptureKeeper | null = null
   #scrape = 0
   #pulseMs = performance.now()
@@ -90,6 +89,7 @@ export class SupervisedThread {
       for (const answer of this.#scrapes.values()) answer(null)
       // The next one reads the files itself.
       for (const answer of this.#renewals.splice(0)) answer(true)
+      for (const answer of this.#descriptions.splice(0)) answer(null)
       this.#exited.resolve(code)
     })
   }
@@ -144,6 +144,14 @@ export class SupervisedThread {
     return new Promise(resolve => {
       this.#renewals.push(resolve)
       this.#send({ type: 'certificate', version })
+    })
+  }
+
+  /** The interface description as JSON; null: the thread serves nothing, or has ended. */
+  describe(): Promise<string | null> {
+    return new Promise(resolve => {
+      this.#descriptions.push(resolve)
+      this.#send({ type: 'describe' })
     })
   }
 
@@ -212,7 +220,7 @@ export class SupervisedThread {
         this.#started.resolve()
         break
       case 'described':
-        this.#listener.onDescribed(message.document)
+        this.#descriptions.shift()?.(message.document)
         break
       case 'refused':
         this.#started.reject(new StartError(message.reason, message.portTaken))

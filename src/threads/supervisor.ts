@@ -115,7 +115,9 @@ class ThreadSupervisor {
   constructor(options: ServedOptions, port: number) {
     this.#options = options
     this.port = port
-    this.#pages = new OpenPages(options.config.listen, port)
+    const describe = async () =>
+      (await this.#threads.find(({ kind }) => kind.name === 'serve')?.describe()) ?? null
+    this.#pages = new OpenPages(options.config.listen, port, describe)
     const { config, certificate } = options
     this.#process = createProcessMetrics({
       // Without a certificate there is no time at which it expires.
@@ -265,7 +267,6 @@ class ThreadSupervisor {
       settings,
       {
         onChange: this.#publish,
-        onDescribed: document => this.#pages.describe(document),
         onLoad: load => this.#tellLoad(name, load),
         onCount: (takes, gives) => counting.receive(takes, gives),
         onPin: (questions, pins) => pinning.receive(questions, pins),

@@ -70,7 +70,11 @@ t.test('pages of the admin port in a browser', { skip: WITHOUT_BROWSER }, async 
   const document = createDocument(await allOperations(t))
   const operations = operationsIn(document as unknown as ApiDocument)
   const html = new Reference(document).page('https://gateway.test').json
-  const sources = { metrics: async () => '', unreadyReason: () => null, reference: () => html }
+  const sources = {
+    metrics: async () => '',
+    unreadyReason: () => null,
+    reference: () => Promise.resolve(html),
+  }
   const admin = await startAdmin({ host: '127.0.0.1', port: 0, hosts: [] }, sources)
   t.teardown(() => admin.close())
   const origin = admin.url

@@ -16,7 +16,7 @@ t.test('the admin port', async t => {
       },
       unreadyReason: () => unready,
       degraded: () => degraded,
-      reference: () => reference,
+      reference: () => Promise.resolve(reference),
     },
   )
   t.teardown(() => admin.close())

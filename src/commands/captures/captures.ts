@@ -178,7 +178,6 @@ function subjectOf({ keyHash, workspaceId }: CaptureRecord): string {
 }
 
 /** With commas between thousands. */
-
 function count(value: number): string {
   return value.toLocaleString('en-US')
 }

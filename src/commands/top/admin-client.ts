@@ -1,7 +1,8 @@
 /** Asks the admin port of a gateway with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../errors.ts'
+import { type AskedPort, askedPort, type PortTerms } from '../asked-port.ts'
 import { CommandError, type Given, type Option } from '../command.ts'
-import { type AskedPort, askedPort, messageOf, type PortTerms } from '../gateway-client.ts'
+import { messageOf } from '../gateway-client.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 

@@ -1,8 +1,8 @@
 /** `sluice top`: requests, first token, errors and money of a running gateway, in a terminal. Over HTTP. */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../config/config.ts'
+import type { AskedPort } from '../asked-port.ts'
 import { CONFIG_OPTION, type Command, type Given, UsageError } from '../command.ts'
-import type { AskedPort } from '../gateway-client.ts'
 import { EXIT_FAILED, print } from '../outcome.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'

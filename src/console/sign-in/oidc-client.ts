@@ -17,14 +17,14 @@ export interface OidcSettings {
   readonly roles: Readonly<Record<string, KeyRole>>
 }
 
-/** Who signed in. */
+/** Somebody who signed in. */
 export interface SignedInIdentity {
   readonly issuer: string
   readonly subject: string
   readonly role: KeyRole
 }
 
-/** What the end of a sign-in has to fit. */
+/** The end of a sign-in has to fit these. */
 export interface SignInTerms {
   readonly state: string
   readonly nonce: string
@@ -45,7 +45,7 @@ export class SignInError extends Error {
   }
 }
 
-/** What providers sign with; none that shares a secret, and never `none`. */
+/** Algorithms of signatures; none that shares a secret, and never `none`. */
 const ALGORITHMS = [
   'RS256',
   'PS256',
@@ -183,7 +183,7 @@ export class OidcClient {
 
 /** Pure. The highest role of the values that a token has. */
 function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | null {
-  // Whoever may write any address into a profile could write that of an admin.
+  // People who may write any address into their profile could write that of an admin.
   if (roleClaim === 'email' && token['email_verified'] !== true) return null
   const value = valueAt(token, roleClaim)
   const found = (Array.isArray(value) ? value : [value]).flatMap(each =>

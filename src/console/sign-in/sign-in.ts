@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { hashKey } from '../../access/api-key.ts'
+import { PAGE_DATA_HEADERS, PLAIN_PAGE_HEADERS } from '../../api/page-headers.ts'
 import type { Clock } from '../../clock.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'
 import type { InvalidationBus } from '../../invalidation/bus.ts'
@@ -117,13 +118,13 @@ export class SignInPages {
       const secret = await this.#sessions.open(identity, addressOf(request))
       cookies.push(this.#cookie(SESSION_NAME, secret, 'SameSite=Strict'))
       log.notice('console', 'signed in', { issuer, subject, role })
-      response.writeHead(303, { ...PAGE_HEADERS, 'set-cookie': cookies, location: '/console' }).end()
+      response.writeHead(303, { ...PLAIN_PAGE_HEADERS, 'set-cookie': cookies, location: '/console' }).end()
     } catch (thrown) {
       const refusal = refusalOf(thrown)
       log.notice('console', 'a sign-in was refused', { why: refusal.why })
       if (refusal.status === 500) log.fault('console', 'a sign-in failed', thrown)
       response
-        .writeHead(refusal.status, { ...PAGE_HEADERS, 'set-cookie': cookies })
+        .writeHead(refusal.status, { ...PLAIN_PAGE_HEADERS, 'set-cookie': cookies })
         .end(refusalPage(refusal.message))
     }
   }
@@ -209,25 +210,8 @@ function refusalOf(thrown: unknown): SignInError {
 }
 
 function sendJson(response: ServerResponse, document: object, cookie: string): void {
-  response
-    .writeHead(200, {
-      'content-type': 'application/json',
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
-      'set-cookie': cookie,
-    })
-    .end(JSON.stringify(document))
+  response.writeHead(200, { ...PAGE_DATA_HEADERS, 'set-cookie': cookie }).end(JSON.stringify(document))
 }
-
-/** The address of the page has a code of the provider: it is kept nowhere and told to nobody. */
-const PAGE_HEADERS = {
-  'content-type': 'text/html; charset=utf-8',
-  'content-security-policy':
-    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cache-control': 'no-store',
-} as const
 
 function refusalPage(message: string): string {
   const text = message.replaceAll('&', '&amp;').replaceAll('<', '&lt;')

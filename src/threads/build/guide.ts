@@ -7,6 +7,7 @@ import { readFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { extname, join, relative, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
 
 export const GUIDE_PATH = '/guide'
 
@@ -22,26 +23,6 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 }
 const TEXT = 'text/plain; charset=utf-8'
-
-/** Scripts, styles, pictures and the search index of this port; no frame, no form, no other address. */
-const HEADERS: Readonly<Record<string, string>> = {
-  'content-security-policy': [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "connect-src 'self'",
-    "img-src 'self' data:",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-    "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
-  ].join('; '),
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-resource-policy': 'same-origin',
-  'cache-control': 'no-cache',
-}
 
 interface GuideFile {
   readonly path: string
@@ -91,7 +72,7 @@ export class Guide {
     // Links of the first page are relative to its folder, which has to be in them if the path has no slash at its end.
     const isBare = path === GUIDE_PATH
     const etag = isBare ? file.etag.replace(/"$/, '-bare"') : file.etag
-    const headers = { ...HEADERS, etag }
+    const headers = { ...SCRIPTED_PAGE_HEADERS, etag }
     if (request.headers['if-none-match'] === etag) return void response.writeHead(304, headers).end()
     const type = TYPES[extname(name)] ?? TEXT
     try {
@@ -123,5 +104,7 @@ function filesIn(folder: string): ReadonlyMap<string, GuideFile> {
 }
 
 function send(response: ServerResponse, status: number, type: string, text: string): void {
-  response.writeHead(status, { ...HEADERS, 'content-type': type, 'cache-control': 'no-store' }).end(text)
+  response
+    .writeHead(status, { ...SCRIPTED_PAGE_HEADERS, 'content-type': type, 'cache-control': 'no-store' })
+    .end(text)
 }

@@ -9,26 +9,27 @@ export class OpenPages {
   readonly guide = new Guide()
   readonly #listen: Config['listen']
   readonly #port: number
-  /** The interface description as JSON; null before a thread has described it. */
-  #document: string | null = null
+  readonly #describe: () => Promise<string | null>
   /** Made when somebody asks for it. */
   #page: Reference | null = null
 
-  /** @param port the public one */
-  constructor(listen: Config['listen'], port: number) {
+  /**
+   * @param port the public one
+   * @param describe asks a serve thread for the interface description as JSON; null: none serves
+   */
+  constructor(listen: Config['listen'], port: number, describe: () => Promise<string | null>) {
     this.#listen = listen
     this.#port = port
+    this.#describe = describe
   }
 
-  /** It is the same in all threads: the first one stays. */
-  describe(document: string): void {
-    this.#document ??= document
-  }
-
-  /** The reference for somebody who asks the admin port by this host; null: there is none yet. */
-  reference(host: string | undefined): Buffer | null {
-    if (this.#document === null) return null
-    this.#page ??= new Reference(JSON.parse(this.#document) as JsonSchema)
+  /** The reference for somebody who asks the admin port by this host; null: no thread serves yet. */
+  async reference(host: string | undefined): Promise<Buffer | null> {
+    if (this.#page === null) {
+      const document = await this.#describe()
+      if (document === null) return null
+      this.#page ??= new Reference(JSON.parse(document) as JsonSchema)
+    }
     return this.#page.page(this.#urlFor(host)).json
   }
 

@@ -1,10 +1,10 @@
 /** Output for whoever starts a gateway: addresses, first keys, and a request to try. */
 import { chmodSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import type { FirstKeys } from '../access/bootstrap.ts'
-import type { Config } from '../config/config.ts'
-import type { Catalog } from '../providers/catalog.ts'
-import { makeFolder, sqlitePath } from '../storage/data-folder.ts'
+import type { FirstKeys } from '../../access/bootstrap.ts'
+import type { Config } from '../../config/config.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import { makeFolder, sqlitePath } from '../../storage/data-folder.ts'
 
 /** The command that makes a key at any time. */
 export const MAKE_KEY = 'npx sluice keys create --name NAME'

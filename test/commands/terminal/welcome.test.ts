@@ -2,9 +2,14 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { banner, firstKeysPath, firstKeysText, writeFirstKeys } from '../../src/commands/welcome.ts'
-import { loadConfig } from '../../src/config/config.ts'
-import { createCatalog } from '../../src/providers/catalog.ts'
+import {
+  banner,
+  firstKeysPath,
+  firstKeysText,
+  writeFirstKeys,
+} from '../../../src/commands/terminal/welcome.ts'
+import { loadConfig } from '../../../src/config/config.ts'
+import { createCatalog } from '../../../src/providers/catalog.ts'
 
 const url = 'http://127.0.0.1:8080'
 const KEYS = { managementKey: 'sk-gw-mgmt-1', apiKey: 'sk-gw-v1-1' }
