@@ -48,6 +48,20 @@ t.test('a suite that fails is told with its failed points, and the others still 
   t.match(told, /^# Failed: bad\.suite\.ts$/m)
 })
 
+t.test('a suite that fails once and passes alone is named, with what failed', async t => {
+  const { status, told } = run(t, {
+    'odd.suite.ts': suite(
+      "import { existsSync, writeFileSync } from 'node:fs'",
+      "const marker = new URL('marker', import.meta.url)",
+      "t.ok(existsSync(marker), 'it has been here')",
+      "writeFileSync(marker, '')",
+    ),
+  })
+  t.equal(status, 0)
+  t.match(told, /^not ok - odd\.suite\.ts # time=1s\nnot ok 1 - it has been here\n/m)
+  t.match(told, /^ok - odd\.suite\.ts # time=1s\n# Unsteady, .*: odd\.suite\.ts\n# All passed\.$/m)
+})
+
 t.test('what a suite leaves out is told with the reason', async t => {
   const skipped = (name: string) => `t.test('${name}', { skip: 'no server' }, async () => {})`
   const { status, told } = run(t, { 'one.suite.ts': suite(skipped('a'), skipped('b'), 't.ok(true)') })
