@@ -138,6 +138,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 }
 
 const LEAVES = [
+  'calls',
   'config',
   'errors',
   'clock',
@@ -168,6 +169,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   ready: [],
   settings: ['nearest'],
   signal: [],
+  calls: ['clock', 'ready'],
   telemetry: ['log', 'metrics', 'clock', 'money'],
 }
 

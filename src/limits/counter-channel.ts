@@ -1,106 +1,86 @@
 /**
  * Carries limit counters between threads. They are in the main thread, so that all serve threads count together;
- * `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread. Each end sends one message
- * per turn of its event loop.
+ * `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread.
  */
-import type { Clock, Timer } from '../clock.ts'
+
+import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'
+import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 
-/** Asks for a reservation; `id` names it between the thread and the main thread. */
-export interface CounterTake {
-  readonly id: number
-  readonly entries: readonly CounterEntry[]
-}
+/** From a serve thread: it takes, or gives back what it took by the call of this number. */
+export type CounterQuestion =
+  | { readonly kind: 'take'; readonly entries: readonly CounterEntry[] }
+  /** `used`: the used part of each entry; null: the thread no longer waits for the answer. */
+  | { readonly kind: 'give'; readonly take: number; readonly used: readonly number[] | null }
 
-export interface CounterGive {
-  readonly id: number
-  /** The used part of each entry; null: the thread no longer waits for the answer. */
-  readonly used: readonly number[] | null
-}
-
-export interface CounterAnswer {
-  readonly id: number
-  /** Null: it failed. */
-  readonly taking: Taking | null
-}
-
-/** From a serve thread: all takes and gives of one turn of its event loop. */
-export interface CounterRequest {
-  readonly type: 'count'
-  readonly takes: readonly CounterTake[]
-  readonly gives: readonly CounterGive[]
-}
-
-/** From the main thread: the answers of one turn of its event loop. */
-export interface CounterReply {
-  readonly type: 'counted'
-  readonly answers: readonly CounterAnswer[]
-}
+/** Null: it failed, or nothing is to be answered. */
+export type CounterAnswer = Taking | null
 
 /** Counts for one serve thread, and returns its reservations when the thread has ended. Main thread. */
 export class CounterServer {
   readonly #counters: Counters
   readonly #log: Pick<Log, 'fault'>
-  readonly #reply: (answers: readonly CounterAnswer[]) => void
+  readonly #answers: ThreadAnswers<CounterQuestion, CounterAnswer>
   readonly #reserved = new Map<number, readonly CounterEntry[]>()
   /** Takes without an answer yet; false: to be given back as soon as they are taken. */
   readonly #pending = new Map<number, boolean>()
-  #answers: CounterAnswer[] = []
   #closed = false
   #failing = false
 
   constructor(
     counters: Counters,
     log: Pick<Log, 'fault'>,
-    reply: (answers: readonly CounterAnswer[]) => void,
+    reply: (answers: readonly CallAnswer<CounterAnswer>[]) => void,
   ) {
     this.#counters = counters
     this.#log = log
-    this.#reply = reply
+    this.#answers = new ThreadAnswers((question, number) => this.#answer(question, number), reply)
   }
 
-  receive(takes: readonly CounterTake[], gives: readonly CounterGive[]): void {
-    for (const { id, entries } of takes) this.#take(id, entries)
-    for (const { id, used } of gives) this.#give(id, used)
+  receive(calls: readonly Call<CounterQuestion>[]): void {
+    this.#answers.receive(calls)
   }
 
   /** Call it when the thread has ended. Its reservations are returned; the ledger has its spending. */
   close(): void {
     this.#closed = true
+    this.#answers.close()
     for (const id of [...this.#reserved.keys()]) this.#give(id, null)
   }
 
-  #take(id: number, entries: readonly CounterEntry[]): void {
+  #answer(question: CounterQuestion, number: number): CounterAnswer | Promise<CounterAnswer> {
+    if (question.kind === 'take') return this.#take(number, question.entries)
+    this.#give(question.take, question.used)
+    return null
+  }
+
+  #take(id: number, entries: readonly CounterEntry[]): CounterAnswer | Promise<CounterAnswer> {
     let taking: Taking | Promise<Taking>
     try {
       taking = this.#counters.take(entries)
     } catch (error) {
-      this.#fail(id, error)
-      return
+      return this.#fail(id, error)
     }
-    if (!isPending(taking)) {
-      this.#finish(id, entries, taking)
-      return
-    }
+    if (!isPending(taking)) return this.#finish(id, entries, taking)
     this.#pending.set(id, true)
-    taking.then(
+    return taking.then(
       result => this.#finish(id, entries, result),
       (error: unknown) => this.#fail(id, error),
     )
   }
 
-  #finish(id: number, entries: readonly CounterEntry[], taking: Taking): void {
+  #finish(id: number, entries: readonly CounterEntry[], taking: Taking): Taking {
     const wanted = this.#pending.get(id) ?? true
     this.#pending.delete(id)
     this.#failing = false
     if (taking.exceeded === null) this.#reserved.set(id, entries)
     if (this.#closed || !wanted) this.#give(id, null)
-    this.#answer({ id, taking })
+    return taking
   }
 
-  #fail(id: number, error: unknown): void {
+  #fail(id: number, error: unknown): null {
     this.#pending.delete(id)
     // Once per outage.
     if (!this.#failing)
@@ -110,7 +90,7 @@ export class CounterServer {
         error,
       )
     this.#failing = true
-    this.#answer({ id, taking: null })
+    return null
   }
 
   #give(id: number, used: readonly number[] | null): void {
@@ -122,95 +102,45 @@ export class CounterServer {
     this.#reserved.delete(id)
     this.#counters.give(entries, used ?? [])
   }
-
-  /** Sends the answers of one turn in one message. */
-  #answer(answer: CounterAnswer): void {
-    if (this.#closed) return
-    if (this.#answers.length === 0) setImmediate(() => this.#send())
-    this.#answers.push(answer)
-  }
-
-  #send(): void {
-    const answers = this.#answers
-    this.#answers = []
-    if (!this.#closed) this.#reply(answers)
-  }
 }
 
 /** The main thread does little work, so a longer silence is an outage. */
 const ANSWER_MS = 2_000
 
-interface PendingTake {
-  readonly timer: Timer
-  readonly resolve: (taking: Taking) => void
-  readonly reject: (error: Error) => void
-}
-
 /** The counters as a serve thread uses them. Serve thread. */
 export class CounterClient implements Counters {
-  readonly #send: (request: CounterRequest) => void
-  readonly #clock: Clock
-  readonly #pending = new Map<number, PendingTake>()
-  /** Ids of reservations by their entries. */
-  readonly #ids = new WeakMap<readonly CounterEntry[], number>()
-  #takes: CounterTake[] = []
-  #gives: CounterGive[] = []
-  #lastId = 0
+  readonly #calls: ThreadCalls<CounterQuestion, CounterAnswer>
+  /** The calls by which reservations were taken, by their entries. */
+  readonly #takes = new WeakMap<readonly CounterEntry[], number>()
 
-  constructor(send: (request: CounterRequest) => void, clock: Clock) {
-    this.#send = send
-    this.#clock = clock
+  constructor(send: (calls: readonly Call<CounterQuestion>[]) => void, clock: Clock) {
+    this.#calls = new ThreadCalls(send, clock)
   }
 
-  take(entries: readonly CounterEntry[]): Promise<Taking> {
-    const id = ++this.#lastId
-    this.#ids.set(entries, id)
-    this.#schedule()
-    this.#takes.push({ id, entries })
-    return new Promise((resolve, reject) => {
-      const timer = this.#clock.after(ANSWER_MS, () => {
-        this.#pending.delete(id)
-        // It may still be taken later.
-        this.#give(id, null)
-        reject(new Error('the counters did not answer in time'))
-      })
-      this.#pending.set(id, { timer, resolve, reject })
-    })
+  /** @throws Error where the counters cannot be read, or do not answer */
+  async take(entries: readonly CounterEntry[]): Promise<Taking> {
+    const { number, answer } = this.#calls.ask({ kind: 'take', entries }, ANSWER_MS)
+    this.#takes.set(entries, number)
+    const taking = await answer
+    if (taking === null) throw new Error('the counters could not be read')
+    if (taking !== undefined) return taking
+    // It may still be taken later.
+    this.#calls.tell({ kind: 'give', take: number, used: null })
+    throw new Error('the counters did not answer in time')
   }
 
   give(entries: readonly CounterEntry[], used: readonly number[]): void {
-    const id = this.#ids.get(entries)
-    if (id !== undefined) this.#give(id, used)
+    const take = this.#takes.get(entries)
+    if (take !== undefined) this.#calls.tell({ kind: 'give', take, used })
   }
 
   /** Settles takes with the answers of the main thread. */
-  receive(answers: readonly CounterAnswer[]): void {
-    for (const { id, taking } of answers) {
-      const pending = this.#pending.get(id)
-      if (pending === undefined) continue
-      this.#pending.delete(id)
-      pending.timer.cancel()
-      if (taking === null) pending.reject(new Error('the counters could not be read'))
-      else pending.resolve(taking)
-    }
+  receive(answers: readonly CallAnswer<CounterAnswer>[]): void {
+    this.#calls.receive(answers)
   }
 
   /** Sends at once, without waiting for the end of the turn; for a thread that ends. */
   flush(): void {
-    if (this.#takes.length === 0 && this.#gives.length === 0) return
-    const request: CounterRequest = { type: 'count', takes: this.#takes, gives: this.#gives }
-    this.#takes = []
-    this.#gives = []
-    this.#send(request)
-  }
-
-  #give(id: number, used: readonly number[] | null): void {
-    this.#schedule()
-    this.#gives.push({ id, used })
-  }
-
-  /** Call it before something is added. */
-  #schedule(): void {
-    if (this.#takes.length === 0 && this.#gives.length === 0) setImmediate(() => this.flush())
+    this.#calls.flush()
   }
 }

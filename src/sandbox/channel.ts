@@ -2,6 +2,9 @@
  * Carries sandbox calls between threads. `SandboxClient` is the end in a thread that serves requests, `SandboxServer`
  * the end in the main thread, which has the containers. Plain data only.
  */
+
+import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'
+import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { ContainerOwner, ContainerTerms, RunRequest, SandboxCalls } from './sandbox.ts'
@@ -26,12 +29,8 @@ type SandboxCall =
       readonly content: Uint8Array
     }
 
-/** From a thread. `call: null` aborts the call of this number. */
-export interface SandboxQuestion {
-  readonly type: 'sandbox'
-  readonly number: number
-  readonly call: SandboxCall | null
-}
+/** From a thread: a call, or the end of the call of this number. */
+export type SandboxQuestion = SandboxCall | { readonly op: 'abort'; readonly number: number }
 
 interface PlainFailure {
   readonly code: FailureCode
@@ -41,8 +40,6 @@ interface PlainFailure {
 
 /** From the main thread. */
 export interface SandboxAnswer {
-  readonly type: 'sandboxed'
-  readonly number: number
   readonly value: unknown
   readonly failure: PlainFailure | null
 }
@@ -51,40 +48,47 @@ export interface SandboxAnswer {
 export class SandboxServer {
   readonly #calls: SandboxCalls
   readonly #log: Pick<Log, 'fault'>
-  readonly #reply: (answer: SandboxAnswer) => void
+  readonly #answers: ThreadAnswers<SandboxQuestion, SandboxAnswer>
   readonly #running = new Map<number, AbortController>()
 
-  constructor(calls: SandboxCalls, log: Pick<Log, 'fault'>, reply: (answer: SandboxAnswer) => void) {
+  constructor(
+    calls: SandboxCalls,
+    log: Pick<Log, 'fault'>,
+    reply: (answers: readonly CallAnswer<SandboxAnswer>[]) => void,
+  ) {
     this.#calls = calls
     this.#log = log
-    this.#reply = reply
+    this.#answers = new ThreadAnswers((question, number) => this.#answer(question, number), reply)
   }
 
-  receive({ number, call }: SandboxQuestion): void {
-    if (call === null) {
-      this.#running.get(number)?.abort(new GatewayError('client_closed', 'The call was cancelled'))
-      return
-    }
-    const ending = new AbortController()
-    this.#running.set(number, ending)
-    const answer = (value: unknown, failure: PlainFailure | null): void => {
-      if (!this.#running.delete(number)) return
-      this.#reply({ type: 'sandboxed', number, value, failure })
-    }
-    this.#answer(call, ending.signal).then(
-      value => answer(value, null),
-      thrown => answer(null, this.#plain(thrown)),
-    )
+  receive(calls: readonly Call<SandboxQuestion>[]): void {
+    this.#answers.receive(calls)
   }
 
   /** The thread has ended: its runs end too. */
   close(): void {
-    const running = [...this.#running.values()]
-    this.#running.clear()
-    for (const ending of running) ending.abort(new GatewayError('client_closed', 'The thread has ended'))
+    this.#answers.close()
+    for (const ending of this.#running.values())
+      ending.abort(new GatewayError('client_closed', 'The thread has ended'))
   }
 
-  async #answer(call: SandboxCall, signal: AbortSignal): Promise<unknown> {
+  async #answer(question: SandboxQuestion, number: number): Promise<SandboxAnswer> {
+    if (question.op === 'abort') {
+      this.#running.get(question.number)?.abort(new GatewayError('client_closed', 'The call was cancelled'))
+      return { value: null, failure: null }
+    }
+    const ending = new AbortController()
+    this.#running.set(number, ending)
+    try {
+      return { value: await this.#run(question, ending.signal), failure: null }
+    } catch (thrown) {
+      return { value: null, failure: this.#plain(thrown) }
+    } finally {
+      this.#running.delete(number)
+    }
+  }
+
+  async #run(call: SandboxCall, signal: AbortSignal): Promise<unknown> {
     const calls = this.#calls
     switch (call.op) {
       case 'check':
@@ -111,19 +115,12 @@ export class SandboxServer {
   }
 }
 
-interface PendingCall {
-  readonly resolve: (value: unknown) => void
-  readonly reject: (error: Error) => void
-}
-
 /** The containers as a thread uses them. */
 export class SandboxClient implements SandboxCalls {
-  readonly #send: (question: SandboxQuestion) => void
-  readonly #pending = new Map<number, PendingCall>()
-  #last = 0
+  readonly #calls: ThreadCalls<SandboxQuestion, SandboxAnswer>
 
-  constructor(send: (question: SandboxQuestion) => void) {
-    this.#send = send
+  constructor(send: (calls: readonly Call<SandboxQuestion>[]) => void, clock: Clock) {
+    this.#calls = new ThreadCalls(send, clock)
   }
 
   check(terms: ContainerTerms) {
@@ -154,41 +151,28 @@ export class SandboxClient implements SandboxCalls {
     return this.#ask<void>({ op: 'end', owner, id })
   }
 
-  /** Settles a call with the answer of the main thread. */
-  receive({ number, value, failure }: SandboxAnswer): void {
-    const pending = this.#pending.get(number)
-    if (pending === undefined) return
-    this.#pending.delete(number)
-    if (failure === null) {
-      pending.resolve(value)
-      return
-    }
-    const { code, message, retryAfterSeconds } = failure
-    pending.reject(new GatewayError(code, message, retryAfterSeconds === null ? {} : { retryAfterSeconds }))
+  /** Settles calls with the answers of the main thread. */
+  receive(answers: readonly CallAnswer<SandboxAnswer>[]): void {
+    this.#calls.receive(answers)
   }
 
-  #ask<T>(call: SandboxCall, signal?: AbortSignal): Promise<T> {
-    const number = ++this.#last
-    return new Promise<T>((resolve, reject) => {
-      if (signal?.aborted === true) return reject(signal.reason as Error)
-      const abort = (): void => {
-        if (!this.#pending.delete(number)) return
-        this.#send({ type: 'sandbox', number, call: null })
-        reject(signal?.reason as Error)
-      }
-      const settled = (): void => signal?.removeEventListener('abort', abort)
-      this.#pending.set(number, {
-        resolve: value => {
-          settled()
-          resolve(value as T)
-        },
-        reject: error => {
-          settled()
-          reject(error)
-        },
-      })
-      signal?.addEventListener('abort', abort, { once: true })
-      this.#send({ type: 'sandbox', number, call })
-    })
+  async #ask<T>(call: SandboxCall, signal?: AbortSignal): Promise<T> {
+    signal?.throwIfAborted()
+    const { number, answer } = this.#calls.ask(call, null)
+    const left = Promise.withResolvers<never>()
+    const abort = (): void => {
+      this.#calls.tell({ op: 'abort', number })
+      left.reject(signal?.reason as Error)
+    }
+    signal?.addEventListener('abort', abort, { once: true })
+    try {
+      const answered = await Promise.race([answer, left.promise])
+      const { value, failure } = answered ?? { value: null, failure: null }
+      if (failure === null) return value as T
+      const { code, message, retryAfterSeconds } = failure
+      throw new GatewayError(code, message, retryAfterSeconds === null ? {} : { retryAfterSeconds })
+    } finally {
+      signal?.removeEventListener('abort', abort)
+    }
   }
 }

@@ -5,6 +5,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
+import { type Call, type CallAnswer, ThreadAnswers } from '../calls.ts'
 import {
   type CapturedRequest,
   type CaptureReply,
@@ -16,13 +17,13 @@ import type { Config } from '../config/config.ts'
 import type { VaultKey } from '../credentials/vault-keys.ts'
 import { EndpointHealth, type HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import { CounterClient, type CounterReply, type CounterRequest } from '../limits/counter-channel.ts'
+import { CounterClient } from '../limits/counter-channel.ts'
 import { type ClosableLog, createBufferedLog, type LogForm } from '../log/log.ts'
 import type { MetricSnapshot } from '../metrics/exposition.ts'
-import { PinClient, type PinReply, type PinRequest } from '../pins/pin-channel.ts'
+import { PinClient } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import { type SandboxAnswer, SandboxClient, type SandboxQuestion } from '../sandbox/channel.ts'
+import { SandboxClient } from '../sandbox/channel.ts'
 import type { NewExplanation } from '../storage/ledger.ts'
 import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import { isTraced } from '../telemetry/otlp/terms.ts'
@@ -32,6 +33,7 @@ import {
   type TranscriptReply,
   type TranscriptRequest,
 } from '../transcripts/transcript-channel.ts'
+import type { ChannelAnswers, ChannelCalls, ChannelEnds, ThreadAnswer, ThreadQuestion } from './channels.ts'
 import { PULSE_MS, type ThreadKindName } from './kinds.ts'
 import { QuietHeap } from './quiet-heap.ts'
 
@@ -72,25 +74,19 @@ export interface HealthMessage {
 
 /** From the supervisor to a thread. */
 export type ToThread =
-  | { readonly type: 'metrics'; readonly request: number }
+  | { readonly type: 'ask'; readonly calls: readonly Call<ThreadQuestion>[] }
   /** A record was changed, here or at another instance: drop it from the caches. */
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Providers and models have changed. */
   | { readonly type: 'catalogue'; readonly catalogue: PackedCatalogue }
-  /** The files of the certificate have changed to this version. */
-  | { readonly type: 'certificate'; readonly version: string }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
-  /** Somebody reads the reference: a serve thread describes the interface. */
-  | { readonly type: 'describe' }
   /** The load of a serve thread: for threads whose work can wait. */
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   /** Whether somebody watches requests on the console. */
   | { readonly type: 'watched'; readonly isWatched: boolean }
-  | CounterReply
-  | PinReply
+  | ({ readonly type: 'answers' } & ChannelAnswers)
   | TranscriptReply
-  | SandboxAnswer
   | CapturesMessage
   | CaptureReply
   | HealthMessage
@@ -101,13 +97,9 @@ export type ToThread =
 export type FromThread =
   /** The thread works; a serve thread takes requests. */
   | { readonly type: 'started' }
-  /** The interface description as JSON; null where nothing is served. */
-  | { readonly type: 'described'; readonly document: string | null }
   /** The thread could not start; `reason` is fit for the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
-  | { readonly type: 'metrics'; readonly request: number; readonly metrics: MetricSnapshot }
-  /** The answer to each change of the certificate, in order; false: the one before stays. */
-  | { readonly type: 'certified'; readonly taken: boolean }
+  | { readonly type: 'told'; readonly answers: readonly CallAnswer<ThreadAnswer>[] }
   /** `load`: of a serve thread; null for others. */
   | { readonly type: 'pulse'; readonly load: LiveLoad | null }
   /** The thread changed a record: tell all others. */
@@ -118,10 +110,8 @@ export type FromThread =
   | { readonly type: 'explanations'; readonly explanations: readonly NewExplanation[] }
   /** Traces that are kept, while traces are on; `dropped`: there was no room for so many more. */
   | { readonly type: 'traces'; readonly traces: readonly EndedTrace[]; readonly dropped: number }
-  | CounterRequest
-  | PinRequest
+  | ({ readonly type: 'calls' } & ChannelCalls)
   | TranscriptRequest
-  | SandboxQuestion
   | CapturedRequest
   | HealthMessage
   /** The last message of a thread that ends, with all its metrics. */
@@ -173,6 +163,7 @@ export class ThreadLoop {
   readonly tracing: Tracing | undefined
   readonly #kind: ThreadKindName
   readonly #port: MessagePort
+  readonly #channels: ChannelEnds<'asks'>
   #work: ThreadWork | null = null
   #pulse: NodeJS.Timeout | undefined
   #heap: QuietHeap | null = null
@@ -185,10 +176,17 @@ export class ThreadLoop {
     this.settings = settings as ThreadSettings
     const { config, logForm } = this.settings
     this.log = createBufferedLog(config.logLevel, { form: logForm, successShare: config.log.successShare })
-    this.counters = new CounterClient(request => this.send(request), systemClock)
-    this.pins = new PinClient(request => this.send(request), systemClock)
+    this.counters = new CounterClient(
+      calls => this.send({ type: 'calls', channel: 'counters', calls }),
+      systemClock,
+    )
+    this.pins = new PinClient(calls => this.send({ type: 'calls', channel: 'pins', calls }), systemClock)
     this.transcripts = new TranscriptClient((request, moved) => this.send(request, moved))
-    this.sandbox = new SandboxClient(question => this.send(question))
+    this.sandbox = new SandboxClient(
+      calls => this.send({ type: 'calls', channel: 'sandbox', calls }),
+      systemClock,
+    )
+    this.#channels = { counters: this.counters, pins: this.pins, sandbox: this.sandbox }
     this.captures = new RunningCaptures({
       clock: systemClock,
       send: (request, moved) => this.send(request, moved),
@@ -223,7 +221,14 @@ export class ThreadLoop {
       this.#failed = true
       void this.stop(0)
     })
-    this.#port.on('message', (message: ToThread) => this.#receive(work, message))
+    const told = new ThreadAnswers<ThreadQuestion, ThreadAnswer>(
+      question => answerTo(work, question),
+      answers => this.send({ type: 'told', answers }),
+    )
+    this.#port.on('message', (message: ToThread) => {
+      if (message.type === 'ask') told.receive(message.calls)
+      else this.#receive(work, message)
+    })
     this.#heap = new QuietHeap({
       clock: systemClock,
       isIdle: () => work.isIdle(),
@@ -239,25 +244,16 @@ export class ThreadLoop {
     return this.#stopped
   }
 
-  #receive(work: ThreadWork, message: ToThread): void {
+  #receive(work: ThreadWork, message: Exclude<ToThread, { readonly type: 'ask' }>): void {
     switch (message.type) {
-      case 'metrics':
-        void work.metrics().then(metrics => this.send({ type: 'metrics', request: message.request, metrics }))
-        break
       case 'changed':
         work.changed(message.change)
         break
       case 'catalogue':
         work.catalogue(message.catalogue)
         break
-      case 'certificate':
-        void this.#certify(work, message.version)
-        break
       case 'prepared':
         work.prepared()
-        break
-      case 'describe':
-        this.send({ type: 'described', document: work.describe?.() ?? null })
         break
       case 'live':
         work.live?.(message.thread, message.load)
@@ -265,17 +261,12 @@ export class ThreadLoop {
       case 'watched':
         work.watched?.(message.isWatched)
         break
-      case 'counted':
-        this.counters.receive(message.answers)
-        break
-      case 'pinned':
-        this.pins.receive(message.answers)
+      case 'answers':
+        // Channel and answers belong together in each message.
+        this.#channels[message.channel].receive(message.answers as never)
         break
       case 'transcribed':
         this.transcripts.receive(message)
-        break
-      case 'sandboxed':
-        this.sandbox.receive(message)
         break
       case 'captures':
         this.captures.set(message.running)
@@ -290,11 +281,6 @@ export class ThreadLoop {
         void this.stop(message.graceMs)
         break
     }
-  }
-
-  async #certify(work: ThreadWork, version: string): Promise<void> {
-    const taken = (await work.certificate?.(version)) ?? true
-    this.send({ type: 'certified', taken })
   }
 
   async #end(drained: Promise<void>): Promise<void> {
@@ -320,5 +306,16 @@ export class ThreadLoop {
     if (this.#failed) process.exit(1)
     // Nothing keeps the thread alive after this; its last message is still delivered.
     this.#port.close()
+  }
+}
+
+function answerTo(work: ThreadWork, question: ThreadQuestion): ThreadAnswer | Promise<ThreadAnswer> {
+  switch (question.kind) {
+    case 'metrics':
+      return work.metrics()
+    case 'certificate':
+      return work.certificate?.(question.version) ?? true
+    case 'describe':
+      return work.describe?.() ?? null
   }
 }

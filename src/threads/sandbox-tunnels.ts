@@ -3,10 +3,9 @@ import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { OpenTunnel } from '../sandbox/run-network.ts'
 import { createAdmits } from '../tools/web/domains.ts'
-import { createProxyOf } from '../upstream/egress.ts'
+import { createProxyOf, proxiesOf } from '../upstream/egress.ts'
 import { createTunnels } from '../upstream/pages/checked-tunnel.ts'
 import type { LinkRules } from '../upstream/pages/fetch-page.ts'
-import { proxiesOf } from './proxies.ts'
 
 /** `rules`: in place of those of the configuration. */
 export function sandboxTunnels(config: Config, clock: Clock, rules: Partial<LinkRules> = {}): OpenTunnel {

@@ -1,19 +1,19 @@
 /** A supervised thread: starts a worker, receives its messages, stops it. Main thread. */
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import type { LiveLoad } from '../batches/pressure.ts'
+import { ThreadCalls } from '../calls.ts'
 import type { CaptureKeeper } from '../captures/keeper.ts'
 import type { CapturedRequest } from '../captures/running.ts'
+import { systemClock } from '../clock.ts'
 import type { HealthNote } from '../health/health.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
-import type { CounterAnswer, CounterGive, CounterTake } from '../limits/counter-channel.ts'
 import type { MetricSnapshot } from '../metrics/exposition.ts'
-import type { NewPin, PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 import type { PackedCatalogue } from '../providers/packed.ts'
-import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 import type { NewExplanation } from '../storage/ledger.ts'
 import type { EndedTrace } from '../telemetry/ended-trace.ts'
 import type { TranscriptAction, TranscriptReply } from '../transcripts/transcript-channel.ts'
+import type { ChannelAnswers, ChannelCalls, ThreadAnswer, ThreadQuestion } from './channels.ts'
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, ThreadSettings, ToThread } from './messages.ts'
 
@@ -37,14 +37,10 @@ export interface ThreadListener {
   onChange(change: Invalidation): void
   /** It serves, and tells its load. */
   onLoad(load: LiveLoad): void
-  /** It has something to count. */
-  onCount(takes: readonly CounterTake[], gives: readonly CounterGive[]): void
-  /** It asks for pins of conversations, or has new ones. */
-  onPin(questions: readonly PinQuestion[], pins: readonly NewPin[]): void
+  /** It asks for what the main thread has for all. */
+  onCalls(message: ChannelCalls): void
   /** It writes or reads streams that may be read again. */
   onTranscribe(actions: readonly TranscriptAction[]): void
-  /** It has a question to the sandbox. */
-  onSandbox(question: SandboxQuestion): void
   /** It has seen something of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
   /** It has traces that are kept; `dropped`: there was no room for so many more. */
@@ -67,12 +63,11 @@ export class SupervisedThread {
   readonly #listener: ThreadListener
   readonly #started = Promise.withResolvers<void>()
   readonly #exited = Promise.withResolvers<number>()
-  readonly #scrapes = new Map<number, (metrics: MetricSnapshot | null) => void>()
-  /** Waiting for the thread's answers, in order. */
-  readonly #renewals: ((taken: boolean) => void)[] = []
-  readonly #descriptions: ((document: string | null) => void)[] = []
+  readonly #calls = new ThreadCalls<ThreadQuestion, ThreadAnswer>(
+    calls => this.#send({ type: 'ask', calls }),
+    systemClock,
+  )
   #keeper: CaptureKeeper | null = null
-  #scrape = 0
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
 
@@ -86,10 +81,7 @@ export class SupervisedThread {
     this.#worker.on('error', error => this.#started.reject(error))
     this.#worker.on('exit', code => {
       this.#started.reject(new StartError(`a ${kind.name} thread stopped while starting`, false))
-      for (const answer of this.#scrapes.values()) answer(null)
-      // The next one reads the files itself.
-      for (const answer of this.#renewals.splice(0)) answer(true)
-      for (const answer of this.#descriptions.splice(0)) answer(null)
+      this.#calls.close()
       this.#exited.resolve(code)
     })
   }
@@ -115,18 +107,10 @@ export class SupervisedThread {
   }
 
   /** Null when the thread does not answer in time. */
-  metrics(): Promise<MetricSnapshot | null> {
-    const request = this.#scrape++
-    return new Promise(resolve => {
-      const timer = setTimeout(() => answer(null), SCRAPE_MS)
-      const answer = (metrics: MetricSnapshot | null) => {
-        clearTimeout(timer)
-        this.#scrapes.delete(request)
-        resolve(metrics)
-      }
-      this.#scrapes.set(request, answer)
-      this.#send({ type: 'metrics', request })
-    })
+  async metrics(): Promise<MetricSnapshot | null> {
+    return (
+      ((await this.#calls.ask({ kind: 'metrics' }, SCRAPE_MS).answer) as MetricSnapshot | undefined) ?? null
+    )
   }
 
   /** Makes the thread drop its cached copies of a changed record. */
@@ -140,19 +124,14 @@ export class SupervisedThread {
   }
 
   /** Lets the thread serve with the certificate of this version. False: the one before stays. */
-  renewCertificate(version: string): Promise<boolean> {
-    return new Promise(resolve => {
-      this.#renewals.push(resolve)
-      this.#send({ type: 'certificate', version })
-    })
+  async renewCertificate(version: string): Promise<boolean> {
+    // In place of a thread that ended comes one that reads the files itself.
+    return (await this.#calls.ask({ kind: 'certificate', version }, null).answer) !== false
   }
 
   /** The interface description as JSON; null: the thread serves nothing, or has ended. */
-  describe(): Promise<string | null> {
-    return new Promise(resolve => {
-      this.#descriptions.push(resolve)
-      this.#send({ type: 'describe' })
-    })
+  async describe(): Promise<string | null> {
+    return ((await this.#calls.ask({ kind: 'describe' }, null).answer) as string | undefined) ?? null
   }
 
   /** Tells the thread that the store is ready for use. */
@@ -170,12 +149,8 @@ export class SupervisedThread {
     this.#send({ type: 'watched', isWatched })
   }
 
-  counted(answers: readonly CounterAnswer[]): void {
-    this.#send({ type: 'counted', answers })
-  }
-
-  pinned(answers: readonly PinAnswer[]): void {
-    this.#send({ type: 'pinned', answers })
+  answered(answers: ChannelAnswers): void {
+    this.#send({ type: 'answers', ...answers })
   }
 
   transcribed(reply: TranscriptReply, moved: readonly ArrayBuffer[]): void {
@@ -187,10 +162,6 @@ export class SupervisedThread {
     this.#keeper = keeper ?? null
     const unfollow = keeper?.follow(running => this.#send({ type: 'captures', running }))
     void this.#exited.promise.then(() => unfollow?.())
-  }
-
-  sandboxed(answer: SandboxAnswer): void {
-    this.#send(answer)
   }
 
   /** Tells the thread what others have seen of endpoints. */
@@ -219,32 +190,20 @@ export class SupervisedThread {
       case 'started':
         this.#started.resolve()
         break
-      case 'described':
-        this.#descriptions.shift()?.(message.document)
-        break
       case 'refused':
         this.#started.reject(new StartError(message.reason, message.portTaken))
         break
-      case 'metrics':
-        this.#scrapes.get(message.request)?.(message.metrics)
-        break
-      case 'certified':
-        this.#renewals.shift()?.(message.taken)
+      case 'told':
+        this.#calls.receive(message.answers)
         break
       case 'changed':
         this.#listener.onChange(message.change)
         break
-      case 'count':
-        this.#listener.onCount(message.takes, message.gives)
-        break
-      case 'pin':
-        this.#listener.onPin(message.questions, message.pins)
+      case 'calls':
+        this.#listener.onCalls(message)
         break
       case 'transcribe':
         this.#listener.onTranscribe(message.actions)
-        break
-      case 'sandbox':
-        this.#listener.onSandbox(message)
         break
       case 'captured':
         this.#keepCaptured(message)

@@ -26,6 +26,7 @@ import { IN_FLIGHT, ProcessSource } from './build/console.ts'
 import { OpenPages } from './build/open-pages.ts'
 import { requestCounts, showFigures } from './build/process-figures.ts'
 import { PulseWatch } from './build/pulse-watch.ts'
+import type { ChannelEnds } from './channels.ts'
 import { PULSE_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
 import type { ThreadSettings } from './messages.ts'
 import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
@@ -254,12 +255,18 @@ class ThreadSupervisor {
   async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
     const { counters = NO_COUNTERS, log } = this.#options
     const spoolWriter = randomText(12)
-    const counting = new CounterServer(counters, log, answers => thread.counted(answers))
-    const pinning = new PinServer(this.#pins, answers => thread.pinned(answers))
+    const channels = {
+      counters: new CounterServer(counters, log, answers =>
+        thread.answered({ channel: 'counters', answers }),
+      ),
+      pins: new PinServer(this.#pins, answers => thread.answered({ channel: 'pins', answers })),
+      sandbox: new SandboxServer(this.#containers, log, answers =>
+        thread.answered({ channel: 'sandbox', answers }),
+      ),
+    } satisfies ChannelEnds<'answers'>
     const transcribing = new TranscriptServer(this.#transcripts, (reply, moved) =>
       thread.transcribed(reply, moved),
     )
-    const sandbox = new SandboxServer(this.#containers, log, answer => thread.sandboxed(answer))
     const health = this.#health.connect(notes => thread.health(notes))
     const settings = this.#settings(name, spoolWriter)
     const thread: SupervisedThread = new SupervisedThread(
@@ -268,10 +275,9 @@ class ThreadSupervisor {
       {
         onChange: this.#publish,
         onLoad: load => this.#tellLoad(name, load),
-        onCount: (takes, gives) => counting.receive(takes, gives),
-        onPin: (questions, pins) => pinning.receive(questions, pins),
+        // Channel and calls belong together in each message.
+        onCalls: ({ channel, calls }) => channels[channel].receive(calls as never),
         onTranscribe: actions => transcribing.receive(actions),
-        onSandbox: question => sandbox.receive(question),
         onHealth: notes => health.receive(notes),
         onTraces: (traces, dropped) => this.#traces?.take(traces, dropped),
         onEnded: requests => this.#console?.ended(requests),
@@ -283,7 +289,7 @@ class ThreadSupervisor {
     void thread.exited().then(() => {
       this.#alive.delete(thread)
       health.close()
-      sandbox.close()
+      channels.sandbox.close()
       transcribing.close()
       this.#options.writerGone?.(spoolWriter)
     })
@@ -293,7 +299,7 @@ class ThreadSupervisor {
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
-      counting.close()
+      channels.counters.close()
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1

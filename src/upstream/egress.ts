@@ -2,6 +2,7 @@
  * Egress: chooses the proxy and the transport of a request, from the provider's row and the environment. Serve threads.
  */
 import { BlockList, isIP } from 'node:net'
+import type { Config } from '../config/config.ts'
 import type { Egress } from '../providers/provider.ts'
 import { createDirectTransport } from './client/direct-transport.ts'
 import type { Transport, TransportOptions, UpstreamRequest } from './transport.ts'
@@ -15,6 +16,11 @@ export interface ProxySettings {
   readonly http: string | null
   /** Hosts without a proxy: names with their subdomains, addresses, networks; each may have a port; `*` is all. */
   readonly except: string | null
+}
+
+/** The proxies of a configuration. */
+export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
+  return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 
 /** The URL of the proxy for a URL; null for none. */

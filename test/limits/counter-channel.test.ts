@@ -1,6 +1,7 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
-import { CounterClient, type CounterRequest, CounterServer } from '../../src/limits/counter-channel.ts'
+import type { Call } from '../../src/calls.ts'
+import { CounterClient, type CounterQuestion, CounterServer } from '../../src/limits/counter-channel.ts'
 import type { CounterEntry, Counters, Taking } from '../../src/limits/counters.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -14,15 +15,14 @@ const turn = () => new Promise(resolve => setImmediate(resolve))
 
 function pair(take: Counters['take'] = () => TAKEN) {
   const given: [string | undefined, readonly number[]][] = []
-  const messages: CounterRequest[] = []
+  const messages: (readonly Call<CounterQuestion>[])[] = []
   const faults: string[] = []
   const clock = new TestClock()
   const counters: Counters = { take, give: (entries, used) => void given.push([entries[0]?.id, used]) }
   const client = new CounterClient(message => {
     messages.push(message)
     // As between threads: nothing but plain data arrives.
-    const plain = structuredClone(message)
-    server.receive(plain.takes, plain.gives)
+    server.receive(structuredClone(message))
   }, clock)
   const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) }, answers =>
     client.receive(structuredClone(answers)),

@@ -1,6 +1,7 @@
 import t from 'tap'
+import type { Call } from '../../src/calls.ts'
 import { systemClock } from '../../src/clock.ts'
-import { PinClient, type PinReply, type PinRequest, PinServer } from '../../src/pins/pin-channel.ts'
+import { PinClient, type PinQuestion, PinServer } from '../../src/pins/pin-channel.ts'
 import { createPins, type Pins } from '../../src/pins/pins.ts'
 import { RedisPins } from '../../src/pins/redis-pins.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
@@ -11,15 +12,14 @@ const MINUTE_MS = 60_000
 
 /** Clients of two threads with one store; messages travel as they do between threads, one turn later. */
 function setup(pins: Pins, clock = new TestClock()) {
-  const sent: PinRequest[] = []
+  const sent: (readonly Call<PinQuestion>[])[] = []
   const thread = (): PinClient => {
-    const client: PinClient = new PinClient(request => {
-      sent.push(request)
-      setImmediate(() => server.receive(request.questions, request.pins))
+    const client: PinClient = new PinClient(calls => {
+      sent.push(calls)
+      setImmediate(() => server.receive(calls))
     }, clock)
     const server = new PinServer(pins, answers => {
-      const reply: PinReply = { type: 'pinned', answers }
-      setImmediate(() => client.receive(reply.answers))
+      setImmediate(() => client.receive(answers))
     })
     return client
   }

@@ -151,11 +151,11 @@ t.test('another thread uses containers by messages', async t => {
   const world = sandboxWorld()
   t.teardown(() => world.close())
   const log = { fault: (_component: string, _message: string, thrown: unknown) => t.fail(String(thrown)) }
-  const client: SandboxClient = new SandboxClient(question => {
-    const copy = structuredClone(question)
+  const client: SandboxClient = new SandboxClient(calls => {
+    const copy = structuredClone(calls)
     setImmediate(() => server.receive(copy))
-  })
-  const server = new SandboxServer(world.containers, log, answer => client.receive(structuredClone(answer)))
+  }, new TestClock())
+  const server = new SandboxServer(world.containers, log, answers => client.receive(structuredClone(answers)))
   const sandbox = sandboxOf(client)
   await sandbox.check(TERMS)
   const container = await sandbox.open(OWNER, null, TERMS)
@@ -180,7 +180,8 @@ t.test('another thread uses containers by messages', async t => {
   await t.rejects(sleeping, { message: 'left' })
   t.match(await container.run(run, SIGNAL), { notice: null }, 'the container is free again')
   const lost = container.run({ ...run, codes: [shell('sleep 100')] }, SIGNAL).catch(() => 'never')
-  await new Promise(resolve => setImmediate(resolve))
+  // One turn until it is sent, one until it has arrived.
+  for (let turn = 0; turn < 2; turn++) await new Promise(resolve => setImmediate(resolve))
   server.close()
   t.match(
     await world.containers.run(OWNER, container.id, run, SIGNAL),
@@ -188,7 +189,7 @@ t.test('another thread uses containers by messages', async t => {
     'runs of a dead thread end',
   )
   void lost
-  await container.end()
+  await world.containers.end(OWNER, container.id)
 })
 
 const without = await withoutEngine('bubblewrap')

@@ -8,9 +8,13 @@ import type { FromThread, ToThread } from '../../src/threads/messages.ts'
 const send = (message: FromThread): void => parentPort?.postMessage(message)
 
 parentPort?.on('message', (message: ToThread) => {
-  if (message.type === 'counted') process.exit(1)
+  if (message.type === 'answers') process.exit(1)
   if (message.type === 'drain') process.exit(0)
 })
 const entry = { id: 'requests/k/1', amount: 1, ceiling: 10, origin: null, endsMs: 60_000 }
 send({ type: 'started' })
-send({ type: 'count', takes: [{ id: 1, entries: [entry] }], gives: [] })
+send({
+  type: 'calls',
+  channel: 'counters',
+  calls: [{ number: 1, question: { kind: 'take', entries: [entry] } }],
+})

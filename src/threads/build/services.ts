@@ -5,9 +5,8 @@ import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import type { Log } from '../../log/log.ts'
-import { createTransports } from '../../upstream/egress.ts'
+import { createTransports, proxiesOf } from '../../upstream/egress.ts'
 import type { Transport } from '../../upstream/transport.ts'
-import { proxiesOf } from '../proxies.ts'
 
 export interface Services {
   readonly access: ServiceRunnerDeps['access']

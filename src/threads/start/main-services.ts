@@ -34,11 +34,10 @@ import { placeOf } from '../../storage/data-folder.ts'
 import { openStore } from '../../storage/open.ts'
 import type { Store } from '../../storage/store.ts'
 import { type StoreCounts, startStoreCounts } from '../../storage/store-counts.ts'
-import { createProxyOf, createTransports } from '../../upstream/egress.ts'
+import { createProxyOf, createTransports, proxiesOf } from '../../upstream/egress.ts'
 import type { Alerts } from '../build/alerts.ts'
 import { CATALOG_READING, needsSim } from '../build/catalog.ts'
 import type { Exports } from '../build/exports.ts'
-import { proxiesOf } from '../proxies.ts'
 import { type SharedTranscripts, startTranscripts } from '../transcripts.ts'
 
 /** Between two counts of the batches in each state. */

@@ -1,0 +1,43 @@
+/** Calls between the main thread and the others: which channels there are, and what goes through each. */
+
+import type { Call, CallAnswer } from '../calls.ts'
+import type { CounterAnswer, CounterQuestion } from '../limits/counter-channel.ts'
+import type { MetricSnapshot } from '../metrics/exposition.ts'
+import type { PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
+import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
+
+/** What the main thread keeps for all, by name: the questions of threads, and its answers. */
+interface Channels {
+  readonly counters: { readonly question: CounterQuestion; readonly answer: CounterAnswer }
+  readonly pins: { readonly question: PinQuestion; readonly answer: PinAnswer }
+  readonly sandbox: { readonly question: SandboxQuestion; readonly answer: SandboxAnswer }
+}
+type ChannelName = keyof Channels
+type Calls<Name extends ChannelName> = readonly Call<Channels[Name]['question']>[]
+type Answers<Name extends ChannelName> = readonly CallAnswer<Channels[Name]['answer']>[]
+
+/** All that a thread asks one channel in one turn of its event loop. */
+export type ChannelCalls = {
+  [Name in ChannelName]: { readonly channel: Name; readonly calls: Calls<Name> }
+}[ChannelName]
+
+export type ChannelAnswers = {
+  [Name in ChannelName]: { readonly channel: Name; readonly answers: Answers<Name> }
+}[ChannelName]
+
+/** The ends of all channels at a thread, or those that the main thread has for it. */
+export type ChannelEnds<Side extends 'asks' | 'answers'> = {
+  readonly [Name in ChannelName]: {
+    receive(messages: Side extends 'asks' ? Answers<Name> : Calls<Name>): void
+  }
+}
+
+/** The supervisor asks a thread. */
+export type ThreadQuestion =
+  | { readonly kind: 'metrics' }
+  /** The files of the certificate have changed to this version: is it taken? False: the one before stays. */
+  | { readonly kind: 'certificate'; readonly version: string }
+  /** The interface description as JSON; null where nothing is served. */
+  | { readonly kind: 'describe' }
+
+export type ThreadAnswer = MetricSnapshot | boolean | string | null
