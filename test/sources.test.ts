@@ -1,21 +1,23 @@
 /** The list of all source files, which is read from their heads. */
 import { join } from 'node:path'
 import t from 'tap'
-import { firstSentence, sourcesList } from '../scripts/sources.ts'
+import { headOf, sourcesList } from '../scripts/sources.ts'
 
-t.test('the first sentence of a head ends before the second one', async t => {
-  t.equal(firstSentence('/** Reads it. Then writes it. */\nx'), 'Reads it.')
+t.test('a head is the first paragraph of the comment that a file begins with', async t => {
+  t.equal(headOf('/** Reads it. Then writes it. */\nx'), 'Reads it. Then writes it.')
   t.equal(
-    firstSentence('#!/usr/bin/env node\n/**\n * Reads lines, e.g. of a\n * file.\n *\n * More. */'),
+    headOf('#!/usr/bin/env node\n/**\n * Reads lines, e.g. of a\n * file.\n *\n * More. */'),
     'Reads lines, e.g. of a file.',
   )
-  t.equal(firstSentence('/** Reads `a.b`: it has no end */'), null)
-  t.equal(firstSentence('import x from "y"\n/** Of a function. */'), null)
+  t.equal(headOf('/** Reads `a.b`: it has no end */'), null)
+  t.equal(headOf('import x from "y"\n/** Of a function. */'), null)
 })
 
-t.test('a file without a first sentence is named', async t => {
+t.test('a file without a head is named', async t => {
   const folder = t.testdir({ 'good.ts': '/** Is good. */', room: { 'bad.ts': 'export const x = 1' } })
-  t.throws(() => sourcesList(folder), { message: 'no first sentence at the head of room/bad.ts' })
+  t.throws(() => sourcesList(folder), {
+    message: 'no comment that ends in a full stop at the head of room/bad.ts',
+  })
 })
 
 t.test('files stand below their folder, in the order of their names', async t => {
