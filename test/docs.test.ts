@@ -124,6 +124,8 @@ t.test(
         const folders = named.map(path => (path.endsWith('/') ? path : join(path, '..')))
         if (below !== '') folders.push(join('test', below))
         if (cell.includes("the format's")) folders.push('src/formats/anthropic-messages')
+        if (cell.includes('src/dialects/NAME/'))
+          folders.push(...['messages', 'chat-completions', 'gemini'].map(name => `src/dialects/${name}`))
         for (const file of bareFiles(cell)) {
           if (!folders.some(folder => existsSync(join(root, folder, file)))) t.fail(`${file} in:${cell}`)
         }
