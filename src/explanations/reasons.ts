@@ -1,5 +1,5 @@
 /** The reasons of an explanation as sentences for people, the most important one first. Pure. */
-import type { LimitName } from '../errors.ts'
+import { FAILURES, type FailureCode, type LimitName } from '../errors.ts'
 import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { ExplainedWay, Explanation } from './explanation.ts'
 
@@ -29,11 +29,14 @@ const LIMITS: Readonly<Record<LimitName, string>> = {
   load: 'the load that a thread takes (limits)',
 }
 
-function outcomeOf({ outcome, error, status, model, provider, attempts }: Explanation): string[] {
+function outcomeOf(explanation: Explanation): string[] {
+  const { outcome, error, status, model, provider, attempts } = explanation
   const code = status === null ? '' : ` with ${status}`
   if (outcome === 'aborted') return ['The caller left before the end of the answer.']
   if (error === null) {
-    const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}`
+    const last = attempts.findLast(each => each.error === null && !each.outrun)
+    const key = last === undefined ? '' : keyOf(last, explanation)
+    const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}${key}`
     return [outcome === 'completed' ? `Answered${at}.` : `Ended as ${outcome}${at}.`]
   }
   const verb = attempts.length === 0 ? 'Refused before any model was asked' : 'Failed'
@@ -42,9 +45,7 @@ function outcomeOf({ outcome, error, status, model, provider, attempts }: Explan
     ...(error.message === null ? [] : [`Message: ${error.message}`]),
     ...(error.field === null ? [] : [`Field: ${error.field}`]),
     ...(error.limit === null ? [] : [`Limit: ${LIMITS[error.limit]}.`]),
-    ...(error.retry_after_seconds === null
-      ? []
-      : [`It may come again after ${error.retry_after_seconds} s.`]),
+    ...(error.retry_after_seconds === null ? [] : [`Retry after ${error.retry_after_seconds} s.`]),
     ...(error.guardrail_id === null ? [] : [`Guardrail: ${error.guardrail_id}`]),
     ...(error.cause === null ? [] : [`Cause: ${error.cause}`]),
     ...(error.code === 'deadline_exceeded'
@@ -73,47 +74,65 @@ const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   plugin: 'a plugin or router put it first',
 }
 
-function choices({
-  choice,
-  rather,
-  attempts,
-  passed_over: passed,
-  not_reached: later,
-}: Explanation): string[] {
+function choices(explanation: Explanation): string[] {
+  const { choice, rather, attempts, passed_over: passed, not_reached: later } = explanation
   if (choice === null) return []
   const [asked] = attempts
   const [skipped] = passed
   const first = skipped ?? asked ?? later[0]
   if (first === undefined) return []
-  const without = rather === null ? '' : ` Without that it would have been ${nameOf(rather)}.`
-  return [`First choice ${nameOf(first)}: ${CHOICES[choice]}.${without}`]
+  const without = rather === null ? '' : ` Without that it would have been ${named(rather, explanation)}.`
+  return [`First choice ${named(first, explanation)}: ${CHOICES[choice]}.${without}`]
 }
 
-function failovers({ attempts, passed_over: passed }: Explanation): string[] {
+function failovers(explanation: Explanation): string[] {
+  const { attempts, passed_over: passed, tools } = explanation
   const lines = passed.map(each => {
     const why =
       each.state === 'rate_limited' ? 'its provider has asked to wait (rate limit)' : 'its breaker was open'
-    return `Not asked ${nameOf(each)}: ${why}, for ${ms(each.wait_ms)} more.`
+    return `Not asked ${named(each, explanation)}: ${why}, for ${ms(each.wait_ms)} more.`
   })
   for (const [at, attempt] of attempts.entries()) {
     const next = attempts[at + 1]
-    if (attempt.outrun)
-      lines.push(`Hedged: ${nameOf(attempt)} was silent, and the other attempt answered first.`)
-    else if (attempt.error !== null) {
-      const said = attempt.status === null ? attempt.error : `${attempt.status} ${attempt.error}`
-      const cause = attempt.cause === null ? '' : `, ${attempt.cause}`
-      const isSame = next?.provider === attempt.provider && next.model === attempt.model
-      const key = isSame && next.credential === undefined && attempt.credential !== undefined
-      const then =
-        next === undefined ? 'Nobody else was asked.' : `Next: ${nameOf(next)}${key ? ' (shared key)' : ''}.`
-      lines.push(`Attempt ${at + 1} at ${nameOf(attempt)} failed (${said}${cause}). ${then}`)
-    }
+    const name = named(attempt, explanation)
+    if (attempt.outrun) lines.push(`Hedged: ${name} was silent, and the other attempt answered first.`)
+    else if (attempt.error !== null)
+      lines.push(
+        `Attempt ${at + 1} at ${name} ${endOf(attempt)} ${nextOf(attempt, next, explanation)}`.trim(),
+      )
+    else if (next !== undefined && next.turn !== attempt.turn)
+      lines.push(
+        `Attempt ${at + 2} asked ${named(next, explanation)} ${tools.length === 0 ? 'to go on' : 'with the results of tools'}.`,
+      )
   }
   return lines
 }
 
+type Attempt = Explanation['attempts'][number]
+
+/** An attempt can end by the fault of its provider, or of nobody there. */
+function endOf({ error, status, cause }: Attempt): string {
+  if (error === 'client_closed') return 'ended because the caller left.'
+  if (error === 'deadline_exceeded') return 'ended because the total time of the request had passed.'
+  if (error === 'permission_denied' && status === 200) return 'was answered; a guardrail blocked the reply.'
+  const said = status === null ? error : `${status} ${error}`
+  return `failed (${said}${cause === null ? '' : `, ${cause}`}).`
+}
+
+function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Explanation): string {
+  if (next !== undefined) return `Next: ${named(next, explanation)}.`
+  if (error === null || !Object.hasOwn(FAILURES, error)) return ''
+  const { retry } = FAILURES[error as FailureCode]
+  if (retry === 'never') return ''
+  return explanation.not_reached.length === 0 ? 'No other endpoint was left.' : 'No other one was asked.'
+}
+
 function guards({ actions }: Explanation): string[] {
-  return actions.map(({ type, name, guardrail_id, action, summary }) => {
+  // Without a word of what was done, the tools below say more.
+  const told = actions.filter(
+    each => each.type !== 'server_tools' || each.summary !== undefined || each.action !== undefined,
+  )
+  return told.map(({ type, name, guardrail_id, action, summary }) => {
     const who =
       type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capital(type)} ${name}`
     return `${who}: ${summary ?? action ?? 'took part'}.`
@@ -164,23 +183,22 @@ const FILTERS: Readonly<Record<string, string>> = {
   'guardrail:training': 'a guardrail forbids the use of data',
 }
 
-function others({
-  attempts,
-  excluded,
-  passed_over: passed,
-  not_reached: later,
-  skipped_models: skipped,
-}: Explanation): string[] {
+function others(explanation: Explanation): string[] {
+  const { attempts, excluded, passed_over: passed, not_reached: later, skipped_models: skipped } = explanation
   // The first choice is among them then.
   const isNobodyAsked = attempts.length === 0 && passed.length === 0
   const why = isNobodyAsked ? 'the request ended before any endpoint was asked' : 'it came later in the order'
   return [
-    ...excluded.map(each => `Left out ${nameOf(each)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`),
+    ...excluded.map(
+      each => `Left out ${named(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
+    ),
     ...later.map(each => {
       const open = each.breaker_open ? ', and its breaker was open' : ''
-      return `Not reached ${nameOf(each)}: ${why}${open}.`
+      return `Not reached ${named(each, explanation)}: ${why}${open}.`
     }),
-    ...skipped.map(model => `Left out model ${model}: the catalogue does not have it.`),
+    ...skipped.map(
+      model => `Left out model ${model}, which the request names too: the catalogue does not have it.`,
+    ),
   ]
 }
 
@@ -194,9 +212,18 @@ function footnotes({ unkept_before: unkept, source, preferences, parent }: Expla
   ]
 }
 
-/** `provider model`, with what pays for it. */
-export function nameOf({ provider, model, credential }: ExplainedWay): string {
-  return `${provider} ${model}${credential === undefined ? '' : ` (own credential ${credential})`}`
+/** `provider model`, with the key that pays for it where there are several. */
+function named(way: ExplainedWay, explanation: Explanation): string {
+  return `${way.provider} ${way.model}${keyOf(way, explanation)}`
+}
+
+function keyOf({ provider, credential }: ExplainedWay, explanation: Explanation): string {
+  if (credential !== undefined) return ` (own credential ${credential})`
+  const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
+  const hasOwn = [attempts, passed, later, excluded]
+    .flat()
+    .some(each => each.provider === provider && each.credential !== undefined)
+  return hasOwn ? ' (shared key)' : ''
 }
 
 function ms(value: number): string {

@@ -138,7 +138,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   both('both', { status: 500 }, { status: 500 })
   note('both endpoints failed', await ask({ model: 'm/both' }), [
     /^Failed with 50\d/m,
-    /Attempt 2 at b m\/both failed .* Nobody else was asked\./,
+    /Attempt 2 at b m\/both failed .* No other endpoint was left\./,
   ])
   b.script('gone', [OK])
   note('a provider that cannot be reached', await ask({ model: 'm/gone' }), [
@@ -210,6 +210,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   a.script('tool', [{ calls: [{ name: 'datetime', arguments: '{}' }] }, OK])
   note('a server tool', await ask({ model: 'm/tool', tools: [{ type: 'gateway:datetime' }] }), [
     /Tool datetime: completed after/,
+    /Attempt 2 asked a m\/tool with the results of tools\./,
   ])
   const task = JSON.stringify({ task_name: 'dig', task_description: PROMPT })
   a.script('outer', [{ calls: [{ name: 'subagent', arguments: task }] }, OK])
@@ -241,14 +242,14 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
         leaves: a.until(({ asked }) => asked.some(({ model }) => model === 'left')),
       },
     ),
-    [/^The caller left before the end/m],
+    [/^The caller left before the end/m, /Attempt 1 at a m\/left ended because the caller left\.$/m],
     { has: { status: 499 } },
   )
   const credential = await manage('POST', '/byok', { provider: 'openai', key: 'sk-own-0123456789abcdef' })
   b.script('own', [OK])
   note('an own credential', await ask({ model: 'm/own' }), [
     /First choice openai m\/own \(own credential .*\): own credentials of the workspace come first/,
-    /Not reached openai m\/own: it came later/,
+    /Not reached openai m\/own \(shared key\): it came later/,
   ])
   b.script('refused-own', [{ status: 401 }, OK])
   note('an own credential that its provider refuses', await ask({ model: 'm/refused-own' }), [
@@ -290,6 +291,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   note('a blocked reply', await ask({ model: 'm/guarded' }, { key: replying.key }), [
     /^Failed with 403: permission_denied/m,
     /Message: Response blocked by content filter/,
+    /Attempt 1 at a m\/guarded was answered; a guardrail blocked the reply\.$/m,
     /Guardrail .*: Blocked in the reply/,
   ])
   const restricted = await newKey()
@@ -339,7 +341,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   note(
     'a model that is not there among others',
     await ask({ model: 'm/plain', models: ['m/none', 'm/plain'] }),
-    [/Left out model m\/none/],
+    [/Left out model m\/none, which the request names too/],
   )
   const named = await ask({ model: 'm/plian' }, { headers: { 'x-request-id': 'my-own-id' } })
   note('an id of the caller', named, [/model_not_found/], { has: { request_id: 'my-own-id' } })
@@ -407,7 +409,7 @@ t.test('limits of a minute, and credits', { timeout: 120_000 }, async t => {
     [
       /with 429: rate_limit_exceeded/,
       /Limit: the requests per minute of the API key \(quotas\.requestsPerMinute\)/,
-      /It may come again after \d+ s\./,
+      /Retry after \d+ s\./,
     ],
     { has: { requested_model: null } },
   )
