@@ -17,6 +17,7 @@ import type { Store } from '../storage/store.ts'
 import {
   type BatchDeps,
   cancelBatch,
+  cancelBatchOfWorkspace,
   createBatch,
   deleteBatch,
   findBatch,
@@ -54,6 +55,7 @@ import { createInference, type InferenceDeps } from './inference.ts'
 import type { CaptureSettings } from './management/captures.ts'
 import type { SettingsDeps } from './management/credential-settings.ts'
 import type { PatternProblem } from './management/guardrail-settings.ts'
+import type { KeyCheckDeps } from './management/key-check.ts'
 import { KeyUsage } from './management/key-usage.ts'
 import { type KeyDeps, showOwnKey } from './management/keys.ts'
 import { accountRows, ruleRows } from './management/operations.ts'
@@ -70,7 +72,7 @@ import {
 } from './models/models.ts'
 import { type InterfaceDocument, type ReferenceTerms, referenceRows, showInterface } from './openapi.ts'
 import type { Operation, OperationTimes } from './operation.ts'
-import { described, own, read, row } from './operation-rows.ts'
+import { described, manage, own, read, row } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
 import { type ResumeDeps, resumeStream } from './resume.ts'
 
@@ -92,6 +94,7 @@ interface OperationDeps
   readonly providerName: (slug: string) => string | null
   readonly patternProblem: PatternProblem
   readonly checkText: CheckText
+  readonly keyCheck: KeyCheckDeps['keyCheck']
   readonly offered: Offered
   /** Told of all operations. */
   readonly document: InterfaceDocument
@@ -254,6 +257,13 @@ function batchRows(deps: OperationDeps): Operation[] {
     },
     own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
     own('DELETE /batches/{id}', 'deleteBatch', 'Delete a batch', deleteBatch(deps)),
+    manage('operator')(
+      'POST /workspaces/{ref}/batches/{id}/cancel',
+      'cancelBatchOfWorkspace',
+      'Cancel a batch of a workspace',
+      cancelBatchOfWorkspace(deps),
+      CANCEL_MAX_BYTES,
+    ),
   ]
 }
 

@@ -12,6 +12,8 @@ export interface AuditObject {
     | 'vault'
     | 'models'
     | 'capture'
+    | 'provider'
+    | 'batch'
   readonly id: string
   readonly name: string | null
 }
@@ -23,6 +25,8 @@ export type AuditAction =
   | 'credit.create'
   | `capture.${'create' | 'delete'}`
   | 'vault.rotate'
+  | `${'provider' | 'credential'}.check`
+  | 'batch.cancel'
   | 'models.import'
 
 export interface AuditEntry {

@@ -18,6 +18,7 @@ import { OFFERED } from '../support/dialects.ts'
 import { NO_BATCHES } from '../support/no-batches.ts'
 import { NO_CAPTURES } from '../support/no-captures.ts'
 import { NO_FILES } from '../support/no-files.ts'
+import { NO_KEY_CHECK } from '../support/no-key-check.ts'
 import { NO_PROOFS } from '../support/no-proofs.ts'
 import { NO_SUMMARIES } from '../support/no-summaries.ts'
 import { NO_TRANSCRIPTS } from '../support/no-transcripts.ts'
@@ -82,6 +83,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     ...NO_BATCHES,
     ...NO_CAPTURES,
     ...NO_FILES,
+    ...NO_KEY_CHECK,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
     ...NO_SUMMARIES,

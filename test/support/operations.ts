@@ -14,6 +14,7 @@ import { OFFERED } from './dialects.ts'
 import { NO_BATCHES } from './no-batches.ts'
 import { NO_CAPTURES } from './no-captures.ts'
 import { NO_FILES } from './no-files.ts'
+import { NO_KEY_CHECK } from './no-key-check.ts'
 import { NO_PROOFS } from './no-proofs.ts'
 import { NO_SUMMARIES } from './no-summaries.ts'
 import { NO_TRANSCRIPTS } from './no-transcripts.ts'
@@ -60,6 +61,7 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     ...NO_BATCHES,
     ...NO_CAPTURES,
     ...NO_FILES,
+    ...NO_KEY_CHECK,
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
     ...NO_SUMMARIES,

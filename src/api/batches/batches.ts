@@ -12,7 +12,9 @@ import type { BatchFilter, BatchRecord } from '../../storage/batches.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../../storage/store.ts'
 import { type DataRegionOf, wantsMetadata } from '../client-call.ts'
 import type { FilesApiDeps } from '../files.ts'
+import { audited } from '../management/audit.ts'
 import { limitOf, listDocument, parameter } from '../management/paging.ts'
+import { findNamedWorkspace } from '../management/workspaces.ts'
 import type { ApiRequest, Handler, RawBody, RawHandler, Reply } from '../operation.ts'
 import { refuseProof } from '../proof.ts'
 import { SlowReader } from '../slow-reader.ts'
@@ -28,6 +30,11 @@ export interface BatchDeps {
   readonly batchMaxBytes: number
   readonly changes: InvalidationBus
   readonly clock: Clock
+}
+
+/** What management of batches needs. */
+export type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
+  readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }
 
 const LIST_DEFAULT = 20
@@ -229,7 +236,37 @@ export async function cancelFound(deps: BatchDeps, request: ApiRequest): Promise
   }
   const now = await foundBatch(deps, request)
   if (now.status === 'cancelling') return now
-  throw new GatewayError('conflict', `A batch cannot be cancelled when its status is ${now.status}`)
+  throw notCancelled(now)
+}
+
+/** For management: a batch of the workspace that the path names. The key that made it need not be known. */
+export function cancelBatchOfWorkspace(deps: ManagedBatchDeps): Handler {
+  const { store, clock, changes } = deps
+  return async (request, reply) => {
+    const { organizationId } = request.key
+    const { id: workspaceId } = await findNamedWorkspace(deps.store, request)
+    const id = request.params.get('id') ?? ''
+    const find = async () => await store.batches.find(organizationId, workspaceId, id)
+    const before = await find()
+    if (before === null) throw unknown()
+    const at = isoInstant(clock.nowMs())
+    const cancelled = await audited(
+      deps,
+      request,
+      'batch.cancel',
+      ({ batches }) => batches.work.move(id, sourcesOf('cancelling'), 'cancelling', at),
+      moved => moved && { kind: 'batch', id, name: null },
+    )
+    if (cancelled !== null) changes.publish({ kind: 'batches' })
+    const batch = cancelled ?? (await find())
+    if (batch === null) throw unknown()
+    if (batch.status !== 'cancelling') throw notCancelled(batch)
+    reply.json(200, { data: batchDocument(batch) })
+  }
+}
+
+function notCancelled({ status }: BatchRecord): GatewayError {
+  return new GatewayError('conflict', `A batch cannot be cancelled when its status is ${status}`)
 }
 
 export function deleteBatch(deps: BatchDeps): Handler {

@@ -145,14 +145,17 @@ async function checkHashes(
 }
 
 /** Finds the credential of the path. @throws GatewayError `not_found` */
-async function findNamed({ store }: ByokDeps, { params, key }: ApiRequest): Promise<CredentialRecord> {
+export async function findNamed(
+  { store }: { readonly store: Pick<Store, 'credentials'> },
+  { params, key }: ApiRequest,
+): Promise<CredentialRecord> {
   const id = params.get('id') ?? ''
   const record = ID.test(id) ? await store.credentials.find(key.organizationId, id) : null
   if (record === null) throw notFound()
   return record
 }
 
-function toObject({ id, name }: CredentialRecord): AuditObject {
+export function toObject({ id, name }: CredentialRecord): AuditObject {
   return { kind: 'credential', id, name }
 }
 

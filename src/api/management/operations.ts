@@ -58,6 +58,12 @@ import {
   type GuardrailDeps,
   listGuardrails,
 } from './guardrails.ts'
+import {
+  checkCredential,
+  checkProviderKey,
+  KEY_CHECK_BODY_MAX_BYTES,
+  type KeyCheckDeps,
+} from './key-check.ts'
 import { rotateKey } from './key-rotation.ts'
 import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys } from './keys.ts'
 import {
@@ -76,6 +82,7 @@ type ManagementDeps = AccountDeps &
   EndUserDeps &
   GuardrailDeps &
   GuardrailCheckDeps &
+  KeyCheckDeps &
   AssignmentDeps &
   WorkspaceDeps &
   GenerationListDeps & { readonly store: Pick<Store, 'audit'> }
@@ -178,6 +185,20 @@ export function ruleRows(deps: ManagementDeps): Operation[] {
       BYOK_BODY_MAX_BYTES,
     ),
     admin('DELETE /byok/{id}', 'deleteCredential', 'Delete a credential', deleteCredential(deps)),
+    operator(
+      'POST /byok/{id}/check',
+      'checkCredential',
+      'Try the key of a credential',
+      checkCredential(deps),
+      KEY_CHECK_BODY_MAX_BYTES,
+    ),
+    operator(
+      'POST /providers/check',
+      'checkProviderKey',
+      "Try the gateway's key for a provider",
+      checkProviderKey(deps),
+      KEY_CHECK_BODY_MAX_BYTES,
+    ),
 
     operator('POST /guardrails', 'createGuardrail', 'Create a guardrail', createGuardrail(deps), bytes),
     viewer('GET /guardrails', 'listGuardrails', 'List guardrails', listGuardrails(deps)),

@@ -60,7 +60,8 @@ export function createWorkspace(deps: WorkspaceDeps): Handler {
 }
 
 export function findWorkspace(deps: WorkspaceDeps): Handler {
-  return async (request, reply) => reply.json(200, { data: toDocument(await findNamed(deps, request)) })
+  return async (request, reply) =>
+    reply.json(200, { data: toDocument(await findNamedWorkspace(deps.store, request)) })
 }
 
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
@@ -75,7 +76,7 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
         ? {}
         : { disabledTools: toolNames(body.disabled_server_tools) }),
     }
-    const { organizationId, id } = await findNamed(deps, request)
+    const { organizationId, id } = await findNamedWorkspace(deps.store, request)
     const now = isoInstant(clock.nowMs())
     const record = await rejectTaken(
       audited(
@@ -95,7 +96,7 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
 export function deleteWorkspace(deps: WorkspaceDeps): Handler {
   const { clock, changes } = deps
   return async (request, reply) => {
-    const workspace = await findNamed(deps, request)
+    const workspace = await findNamedWorkspace(deps.store, request)
     const { organizationId, id } = workspace
     const now = isoInstant(clock.nowMs())
     const gone = await audited(
@@ -129,7 +130,10 @@ export async function workspaceOf(
 }
 
 /** Finds the workspace of the path by id or slug. @throws GatewayError `not_found` */
-async function findNamed({ store }: WorkspaceDeps, { params, key }: ApiRequest): Promise<WorkspaceRecord> {
+export async function findNamedWorkspace(
+  store: Pick<Store, 'workspaces'>,
+  { params, key }: ApiRequest,
+): Promise<WorkspaceRecord> {
   const { organizationId } = key
   const ref = params.get('ref') ?? ''
   const record = REF.test(ref)

@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/management/batches.ts'
-import { answer, type Descriptions, header, METADATA_HEADER, query } from './description.ts'
+import { answer, type Descriptions, header, METADATA_HEADER, oneRecord, query } from './description.ts'
 import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
 
 export const BatchBody = Type.Object(
@@ -236,6 +236,12 @@ export const BATCHES: Descriptions = {
     tag: 'Batches',
     text: 'Running requests are ended, finished results stay. A repeated call changes nothing.',
     answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
+    failures: ['conflict'],
+  },
+  cancelBatchOfWorkspace: {
+    tag: 'Batches',
+    text: 'As cancelBatch, with a management key.',
+    answers: { 200: oneRecord(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
     failures: ['conflict'],
   },
   deleteBatch: {

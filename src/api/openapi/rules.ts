@@ -1,7 +1,12 @@
 /** The interface description of own provider credentials, guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
+import {
+  CredentialCheck,
+  CredentialCreation,
+  CredentialUpdate,
+  ProviderCheck,
+} from '../../protocol/management/byok.ts'
 import {
   BUILTIN_LABELS,
   GuardrailCheck,
@@ -66,7 +71,59 @@ const CREDENTIAL = {
   unusable_reason: null,
 }
 
+export const KeyTrial = Type.Object({
+  works: flagged,
+  provider: text,
+  credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),
+  asked: nullable(oneOf('models', 'completion', 'embedding')),
+  model: nullable(Type.String({ description: 'The model that was asked; null: none was' })),
+  provider_status: nullable(Type.Integer()),
+  message: Type.String({ description: 'What the provider said, without any key' }),
+  field: nullable(Type.String({ description: 'What to put right; null: it is no field, or the key works' })),
+  advice: orNoText,
+  duration_ms: count,
+})
+
+const WORKS = {
+  works: true,
+  provider: 'mistral',
+  credential_id: ID,
+  asked: 'models',
+  model: null,
+  provider_status: 200,
+  message: 'Mistral took the key: it listed its models',
+  field: null,
+  advice: null,
+  duration_ms: 180,
+}
+const REFUSED = {
+  ...WORKS,
+  works: false,
+  credential_id: null,
+  provider_status: 401,
+  message: "Mistral refused the gateway's key: Unauthorized",
+  field: 'providers[].apiKey',
+  advice:
+    'Put a valid key into apiKey of the row mistral of providers, or into the variable MISTRAL_API_KEY, then reload or restart',
+}
+const TRIAL =
+  'One real call: the list of models where the provider shows it to nobody without a key, otherwise the smallest completion. With a model it is that of the model. It takes at most 20 seconds, and is in no usage record.'
+
 const credentials: Descriptions = {
+  checkCredential: {
+    tag: 'Provider credentials',
+    text: `${TRIAL} A disabled credential can be tried too.`,
+    body: { schema: CredentialCheck, examples: { list: {}, model: { model: 'mistralai/mistral-small' } } },
+    answers: { 200: oneRecord(KeyTrial, 'What came of it.', WORKS) },
+    failures: ['rate_limit_exceeded'],
+  },
+  checkProviderKey: {
+    tag: 'Provider credentials',
+    text: TRIAL,
+    body: { schema: ProviderCheck, examples: { list: { provider: 'mistral' } } },
+    answers: { 200: oneRecord(KeyTrial, 'What came of it.', REFUSED) },
+    failures: ['not_found', 'rate_limit_exceeded'],
+  },
   createCredential: {
     tag: 'Provider credentials',
     text: 'The key is sealed when it comes in, and never returned.',

@@ -211,7 +211,7 @@ export function harmless(name: string | null, attempt: AttemptRecord): string | 
 }
 
 /** The owner of the key that was sent, in words for the caller. */
-export function keyOwner({ credential }: AttemptRecord): string {
+export function keyOwner({ credential }: Pick<AttemptRecord, 'credential'>): string {
   return credential === null
     ? "the gateway's key"
     : `the workspace's own key ${credential.name ?? credential.label}`

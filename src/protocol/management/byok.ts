@@ -55,7 +55,19 @@ export const CredentialUpdate = Type.Object(
 )
 export type CredentialUpdate = Static<typeof CredentialUpdate>
 
+const model = Type.Optional(ModelSlug)
+
+/** A trial of the gateway's own key. */
+export const ProviderCheck = Type.Object(
+  { provider: text({ min: 1, max: IDENTIFIER_MAX_CHARS }), model },
+  { additionalProperties: false },
+)
+/** A trial of a credential. */
+export const CredentialCheck = Type.Object({ model }, { additionalProperties: false })
+
 /** Each throws GatewayError `invalid_request` that names the field. */
+export const checkProviderCheck = bodyCheck(ProviderCheck)
+export const checkCredentialCheck = bodyCheck(CredentialCheck)
 export const checkCredentialCreation = bodyCheck(CredentialCreation)
 export const checkCredentialUpdate = bodyCheck(CredentialUpdate)
 

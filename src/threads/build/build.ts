@@ -227,6 +227,7 @@ function operationsOf(
     describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
     patternProblem,
     checkText: createCheckText(tasks),
+    keyCheck: built.keyCheck,
     acceptances: new BatchAcceptances({
       uploads: new Uploads({
         folder: uploadsFolder(config.storage.url),

@@ -29,6 +29,7 @@ import { AbandonedReplies } from '../../gateway/attempt/abandoned-replies.ts'
 import { ProviderRequests } from '../../gateway/attempt/provider-request.ts'
 import { CallSeals } from '../../gateway/calls/call-seals.ts'
 import { createGuard, type Guard } from '../../gateway/guard/guard.ts'
+import { KeyCheck } from '../../gateway/key-check.ts'
 import { Plans } from '../../gateway/plans.ts'
 import { createPluginChains } from '../../gateway/plugin-chain.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../gateway/respond.ts'
@@ -81,6 +82,7 @@ export interface BuiltGateway {
   readonly gateway: Gateway
   readonly requestCheck: RequestCheck
   readonly guard: Guard
+  readonly keyCheck: KeyCheck
   readonly offered: Offered
   readonly config: Config
   readonly catalog: Catalog
@@ -169,6 +171,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     gateway,
     requestCheck: createRequestCheck(parts),
     guard,
+    keyCheck: new KeyCheck(shared),
     offered: offeredBy(plugins, tools, catalog),
     config,
     catalog,

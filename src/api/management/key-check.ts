@@ -1,0 +1,184 @@
+/**
+ * POST /providers/check and POST /byok/{id}/check: one real call with the key of a provider, and what came of it in
+ * words for those who have to put it right.
+ */
+import type { Clock } from '../../clock.ts'
+import type { GatewayError } from '../../errors.ts'
+import type { KeyCheck, KeyVerdict } from '../../gateway/key-check.ts'
+import { checkCredentialCheck, checkProviderCheck } from '../../protocol/management/byok.ts'
+import { keyVariable } from '../../providers/catalog.ts'
+import type { AuditObject } from '../../storage/audit.ts'
+import type { CredentialRecord, Store } from '../../storage/store.ts'
+import type { ApiRequest, Handler, Reply } from '../operation.ts'
+import { type AuditDeps, audited } from './audit.ts'
+import { findNamed, toObject } from './byok.ts'
+
+export interface KeyCheckDeps extends AuditDeps {
+  readonly store: Pick<Store, 'credentials' | 'audited'>
+  readonly clock: Clock
+  readonly keyCheck: Pick<KeyCheck, 'enter' | 'prepare' | 'run'>
+}
+
+/** A slug and the id of a model, every character beyond ASCII escaped. */
+export const KEY_CHECK_BODY_MAX_BYTES = 16 * 1024
+
+export function checkProviderKey(deps: KeyCheckDeps): Handler {
+  return async (request, reply) => {
+    const { provider, model } = checkProviderCheck(request.body)
+    await answer(deps, request, reply, { provider, model, credential: null })
+  }
+}
+
+/** A disabled one too: it is tried before it is enabled. */
+export function checkCredential(deps: KeyCheckDeps): Handler {
+  return async (request, reply) => {
+    const { model } = checkCredentialCheck(request.body)
+    const credential = await findNamed(deps, request)
+    await answer(deps, request, reply, { provider: credential.provider, model, credential })
+  }
+}
+
+interface Asked {
+  readonly provider: string
+  readonly model: string | undefined
+  readonly credential: CredentialRecord | null
+}
+
+async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, asked: Asked): Promise<void> {
+  const { keyCheck, clock } = deps
+  const tried = keyCheck.prepare(asked)
+  const leave = keyCheck.enter(request.key.hash)
+  try {
+    const { name, auth, apiKey, slug } = tried.provider
+    const { credential } = asked
+    const object: AuditObject =
+      credential === null ? { kind: 'provider', id: slug, name } : toObject(credential)
+    const action = credential === null ? 'provider.check' : 'credential.check'
+    // Before the call: whatever comes of it, that somebody made it is known.
+    await audited(
+      deps,
+      request,
+      action,
+      async () => object,
+      same => same,
+    )
+    const sinceMs = clock.monotonicMs()
+    const verdict = await keyCheck.run(tried, request.signal)
+    const isMissing = credential === null && auth !== 'none' && apiKey === null
+    reply.json(200, {
+      data: {
+        works: verdict.error === null,
+        provider: slug,
+        credential_id: credential?.id ?? null,
+        asked: isMissing ? null : verdict.asked,
+        model: verdict.model,
+        provider_status: statusOf(verdict),
+        message: verdict.error?.message ?? worksBy(name, auth !== 'none', verdict),
+        ...wayOut(verdict, { slug, name, isOwn: credential !== null, isMissing }),
+        duration_ms: Math.round(clock.monotonicMs() - sinceMs),
+      },
+    })
+  } finally {
+    leave()
+  }
+}
+
+function statusOf({ error }: KeyVerdict): number | null {
+  if (error === null) return 200
+  const status = error.metadata?.['provider_status']
+  return typeof status === 'number' ? status : null
+}
+
+function worksBy(name: string, hasKey: boolean, { asked, model }: KeyVerdict): string {
+  const by = asked === 'models' ? 'it listed its models' : `${model} answered`
+  return hasKey ? `${name} took the key: ${by}` : `${name} answers, and asks for no key: ${by}`
+}
+
+interface TriedPlace {
+  readonly slug: string
+  readonly name: string
+  readonly isOwn: boolean
+  /** The configuration has no key for it. */
+  readonly isMissing: boolean
+}
+
+/** The field to put right, where it is one, and how; nulls where the key works. */
+interface WayOut {
+  readonly field: string | null
+  readonly advice: string | null
+}
+
+const NO_WAY_OUT: WayOut = { field: null, advice: null }
+
+function wayOut({ error, asked }: KeyVerdict, place: TriedPlace): WayOut {
+  if (error === null) return NO_WAY_OUT
+  const { name, slug, isOwn, isMissing } = place
+  if (isMissing) return keyWay(place, 'Put a key')
+  const status = error.metadata?.['provider_status']
+  switch (status) {
+    case 401:
+      return keyWay(place, 'Put a valid key')
+    case 403:
+      return {
+        field: keyWay(place, '').field,
+        advice: `The key may not do this: look at its permissions, and at the region and models of its account at ${name}`,
+      }
+    case 402:
+    case 429:
+      return {
+        field: null,
+        advice: `The key is known: look at the credit and the limits of its account at ${name}`,
+      }
+    case 404:
+      return asked === 'models'
+        ? addressWay(slug, 'The address leads nowhere')
+        : {
+            field: 'upstreamModel',
+            advice: `${name} does not offer this model to the key: look at its name in the row of models, or try another one`,
+          }
+  }
+  if (typeof status === 'number') {
+    return status < 500
+      ? {
+          field: null,
+          advice: 'The provider refused this call, which says nothing of the key: try another model',
+        }
+      : { field: null, advice: `${name} has trouble: try again later` }
+  }
+  return unanswered(error, place, isOwn)
+}
+
+function unanswered(error: GatewayError, place: TriedPlace, isOwn: boolean): WayOut {
+  switch (error.metadata?.['reason']) {
+    case 'nothing_to_ask':
+      return {
+        field: 'models',
+        advice: `Add a row of models with an endpoint at ${place.slug}, then try again`,
+      }
+    case 'proxy_failure':
+      return { field: 'proxy', advice: 'Look at the proxy for outgoing connections' }
+    case 'timeout':
+      return { field: null, advice: `Try again; if it stays so, look at the way from here to ${place.name}` }
+    case undefined:
+      return isOwn ? { field: 'key', advice: 'Give the credential a key that fits the provider' } : NO_WAY_OUT
+    default:
+      return addressWay(place.slug, 'Nobody answers as this provider there')
+  }
+}
+
+function keyWay({ slug, isOwn }: TriedPlace, put: string): WayOut {
+  if (isOwn) return { field: 'key', advice: `${put} into the credential` }
+  const variable = keyVariable(slug)
+  const where = variable === null ? '' : `, or into the variable ${variable}`
+  return {
+    field: 'providers[].apiKey',
+    advice: `${put} into apiKey of the row ${slug} of providers${where}, then reload or restart`,
+  }
+}
+
+function addressWay(slug: string, why: string): WayOut {
+  return {
+    field: 'providers[].baseUrl',
+    advice: `${why}: look at baseUrl of the row ${slug} of providers, and at the network of this machine`,
+  }
+}

@@ -1,0 +1,329 @@
+/**
+ * Tries the key of a provider by one cheap call: its list of models, where the list is shown to nobody without a key,
+ * otherwise the smallest completion. The call leaves as those of callers do: with the key's own address, and by the
+ * provider's egress. It is in no usage record, and says nothing about the health of an endpoint. Serve threads.
+ */
+import type { Clock } from '../clock.ts'
+import type { Credential } from '../credentials/catalog.ts'
+import type { OutgoingKeys } from '../credentials/outgoing-key.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, refuseField, toGatewayError } from '../errors.ts'
+import { HeldShare } from '../fairness/held-share.ts'
+import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
+import type { Format } from '../formats/format.ts'
+import { FORMATS } from '../formats/table.ts'
+import type { Log } from '../log/log.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import { API_OF_FORMAT } from '../providers/format-apis.ts'
+import { readList } from '../providers/known-models.ts'
+import {
+  type AnyFormatName,
+  type Endpoint,
+  isEmbeddingsFormat,
+  type OutgoingKey,
+  ownKeyScheme,
+  type Provider,
+} from '../providers/provider.ts'
+import { abortSignalOf, type RequestSignal } from '../signal.ts'
+import { authHeaders } from '../upstream/auth.ts'
+import { upstreamFailure } from '../upstream/failure.ts'
+import { hasList } from '../upstream/list-models.ts'
+import type { Transport } from '../upstream/transport.ts'
+import { type WholeReply, wholeReply } from '../upstream/whole-reply.ts'
+import { failureOf, refusalIn } from './attempt/provider-failure.ts'
+import { askedEndpoint, keyOwner, type ProviderRequests } from './attempt/provider-request.ts'
+import { openRecord } from './routing/rank.ts'
+import { readSmallest, smallestRequest } from './smallest-request.ts'
+
+interface KeyCheckDeps {
+  readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>
+  readonly client: Transport
+  readonly providerKeys: Pick<OutgoingKeys, 'own' | 'shared'>
+  readonly requests: Pick<ProviderRequests, 'address'>
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** A key as somebody asks for its trial. */
+interface KeyToTry {
+  /** Slug. */
+  readonly provider: string
+  /** Null: the gateway's own key. */
+  readonly credential: Credential | null
+  /** Id of the model that is asked; absent: the list, or else the cheapest model. */
+  readonly model?: string | undefined
+}
+
+/** A key whose provider is known, and perhaps a model of it. */
+interface TriedKey {
+  readonly provider: Provider
+  readonly credential: Credential | null
+  /** What a completion is asked of; null: the catalogue has no model of the provider that the key may serve. */
+  readonly endpoint: Endpoint | null
+  /** Its model was named, so the list is not asked. */
+  readonly isNamed: boolean
+}
+
+export interface KeyVerdict {
+  /** The call that decided; null: none was made. */
+  readonly asked: 'models' | 'completion' | 'embedding' | null
+  /** Id of the model that was asked; null: none was. */
+  readonly model: string | null
+  /** Null: the key works. Without secrets. */
+  readonly error: GatewayError | null
+}
+
+/** Of a trial, with all its calls. */
+const CHECK_MS = 20_000
+/** The longest known lists have some megabytes. */
+const LIST_MAX_BYTES = 16 * 1024 * 1024
+const REPLY_MAX_BYTES = 256 * 1024
+/** Trials that run at once in a thread: of all management keys, and of each. */
+const RUNNING_MAX = { total: 8, perKey: 2 }
+/** Statuses of a list that say nothing about calls of models: there is none, or the key may not read it. */
+const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
+
+/** Tries keys. One per thread. */
+export class KeyCheck {
+  readonly #deps: KeyCheckDeps
+  readonly #running = new HeldShare(RUNNING_MAX)
+
+  constructor(deps: KeyCheckDeps) {
+    this.#deps = deps
+  }
+
+  /** Takes a place for a trial; call what it returns when the trial is over. @throws GatewayError `rate_limit_exceeded` */
+  enter(keyHash: string): () => void {
+    if (this.#running.take(keyHash, 1) !== 'taken') {
+      throw new GatewayError('rate_limit_exceeded', 'Too many keys are being tried at once', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      })
+    }
+    return () => this.#running.give(keyHash, 1)
+  }
+
+  /** @throws GatewayError `not_found` for a provider that is not offered, `invalid_request` for a model of others */
+  prepare({ provider: slug, credential, model }: KeyToTry): TriedKey {
+    const { catalog } = this.#deps
+    const provider = catalog.provider(slug)
+    if (provider === undefined) {
+      throw new GatewayError('not_found', `provider: the configuration offers no provider ${slug}`)
+    }
+    if (model === undefined) {
+      return { provider, credential, endpoint: cheapest(catalog, provider, credential), isNamed: false }
+    }
+    const endpoint = endpointsOf(catalog.model(model)?.endpoints ?? [], provider)[0]
+    if (endpoint === undefined) throw refuseField('model', `has no endpoint at ${slug}`)
+    return { provider, credential, endpoint, isNamed: true }
+  }
+
+  /** Rejects only with the reason of the signal, or for a fault of ours: what the provider does is a verdict. */
+  async run(tried: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
+    const late = new AbortController()
+    const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(tried.provider)))
+    try {
+      return await this.#decide(tried, AbortSignal.any([abortSignalOf(signal), late.signal]))
+    } finally {
+      timer.cancel()
+    }
+  }
+
+  async #decide(tried: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
+    const listed = tried.isNamed ? null : await this.#list(tried, signal)
+    if (listed !== null && (listed.isFinal || tried.endpoint === null)) return listed.verdict
+    if (tried.endpoint === null) return { asked: null, model: null, error: nothingToAsk(tried.provider) }
+    return await this.#ask(tried, tried.endpoint, signal)
+  }
+
+  /** Null: the provider has no list that this key could be tried by. */
+  async #list(tried: TriedKey, signal: AbortSignal) {
+    const { provider, credential } = tried
+    if (!hasList(provider)) return null
+    const verdict = (error: GatewayError | null): KeyVerdict => ({ asked: 'models', model: null, error })
+    try {
+      const place = { provider, format: provider.format, modelId: '' } as Endpoint
+      const key = await within(
+        signal,
+        credential === null
+          ? this.#deps.providerKeys.shared(place)
+          : this.#deps.providerKeys.own(credential, place),
+      )
+      if (key?.sign !== undefined || key?.callUrl !== undefined) return null
+      const headers = { ...keyHeaders(tried, key), ...key?.headers }
+      const reply = await this.#get(tried, key, headers, signal)
+      if (reply.status !== 200) {
+        const error = upstreamFailure({
+          format: failuresOf(provider.format),
+          status: reply.status,
+          headers: reply.headers,
+          body: reply.text,
+          secrets: key?.secrets ?? (provider.apiKey === null ? [] : [provider.apiKey]),
+          providerName: provider.name,
+          keyOwner: keyOwner(tried),
+          clock: this.#deps.clock,
+        })
+        return { verdict: verdict(error), isFinal: !UNDECIDED.has(reply.status) }
+      }
+      if (readList(reply.text) === null) return { verdict: verdict(noList(provider)), isFinal: false }
+      if (provider.auth === 'none' || !(await this.#isOpen(tried, key, signal)))
+        return { verdict: verdict(null), isFinal: true }
+      return { verdict: verdict(openList(provider)), isFinal: false }
+    } catch (thrown) {
+      return { verdict: verdict(failureFrom(thrown, signal)), isFinal: true }
+    }
+  }
+
+  /** True if the list is shown without a key too: then it proves none. */
+  async #isOpen(tried: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
+    try {
+      const { status, text } = await this.#get(tried, key, {}, signal)
+      return status === 200 && readList(text) !== null
+    } catch {
+      signal.throwIfAborted()
+      return false
+    }
+  }
+
+  #get(
+    { provider, credential }: TriedKey,
+    key: OutgoingKey | null,
+    own: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<WholeReply> {
+    const { largestPage = '', headers = {} } = API_OF_FORMAT[provider.format].list ?? {}
+    const query = largestPage === '' ? '' : `?${largestPage}`
+    const request = {
+      method: 'GET' as const,
+      url: new URL(`${key?.baseUrl ?? provider.baseUrl}/models${query}`),
+      headers: { accept: 'application/json', ...headers, ...provider.headers, ...own },
+      body: '',
+      headersTimeoutMs: CHECK_MS,
+      idleTimeoutMs: CHECK_MS,
+      isolation: credential?.id,
+      egress: provider.egress,
+    }
+    return wholeReply(this.#deps.client, request, { maxBytes: LIST_MAX_BYTES, signal })
+  }
+
+  async #ask({ credential }: TriedKey, endpoint: Endpoint, signal: AbortSignal): Promise<KeyVerdict> {
+    const { client, providerKeys, requests, clock, log } = this.#deps
+    const verdict = (error: GatewayError | null): KeyVerdict => ({
+      asked: isEmbeddingsFormat(endpoint.format) ? 'embedding' : 'completion',
+      model: endpoint.modelId,
+      error,
+    })
+    const attempt = openRecord({ endpoint, credential })
+    try {
+      attempt.providerKey = await within(
+        signal,
+        credential === null ? providerKeys.shared(endpoint) : providerKeys.own(credential, endpoint),
+      )
+      const asked = askedEndpoint(attempt)
+      const request = await within(signal, requests.address(attempt, smallestRequest(asked), 0))
+      const reply = await wholeReply(client, request, { maxBytes: REPLY_MAX_BYTES, signal })
+      if (reply.status < 200 || reply.status > 299) {
+        const format = failuresOf(endpoint.format)
+        return verdict(refusalIn(reply.text, reply, { format, clock }, attempt))
+      }
+      try {
+        readSmallest(reply.text, asked)
+        return verdict(null)
+      } catch (thrown) {
+        return verdict(failureOf(thrown, attempt, log))
+      }
+    } catch (thrown) {
+      return verdict(failureFrom(thrown, signal))
+    }
+  }
+}
+
+/** Of the endpoints at a provider, those of text first, and those of no service tier. */
+function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
+  const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
+    (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
+  return endpoints
+    .filter(({ provider }) => provider.slug === slug)
+    .toSorted((one, other) => rank(one) - rank(other))
+}
+
+function cheapest(
+  catalog: Pick<Catalog, 'models'>,
+  provider: Provider,
+  credential: Credential | null,
+): Endpoint | null {
+  const allowed = credential?.allowedModels ?? null
+  const found = catalog
+    .models()
+    .filter(({ id }) => allowed === null || allowed.includes(id))
+    .flatMap(({ endpoints }) => endpoints)
+  const price = ({ pricing }: Endpoint): number =>
+    pricing.isUnknown === true ? Number.MAX_SAFE_INTEGER : Number(pricing.prompt) + Number(pricing.completion)
+  return (
+    endpointsOf(
+      found.toSorted((one, other) => price(one) - price(other)),
+      provider,
+    )[0] ?? null
+  )
+}
+
+function failuresOf(format: AnyFormatName): Pick<Format, 'failure'> {
+  return isEmbeddingsFormat(format) ? EMBEDDINGS_FORMATS[format] : FORMATS[format]
+}
+
+function keyHeaders({ provider, credential }: TriedKey, key: OutgoingKey | null): Record<string, string> {
+  const usual =
+    credential === null ? provider.auth : ownKeyScheme({ provider, format: provider.format } as Endpoint)
+  return authHeaders(key?.scheme ?? usual, key === null ? provider.apiKey : key.text)
+}
+
+/** @throws the reason of a caller who left, or a fault of ours */
+function failureFrom(thrown: unknown, signal: AbortSignal): GatewayError {
+  const cause: unknown = signal.aborted ? signal.reason : thrown
+  const error = toGatewayError(cause)
+  if (NOT_OF_PROVIDERS.has(error.code)) throw cause
+  return error
+}
+
+const NOT_OF_PROVIDERS: ReadonlySet<string> = new Set(['client_closed', 'deadline_exceeded', 'internal'])
+
+/** Work that does not end with the signal by itself: signing, and exchanging a key for a token. */
+async function within<T>(signal: AbortSignal, work: T | Promise<T>): Promise<T> {
+  signal.throwIfAborted()
+  let leave: () => void = () => undefined
+  const left = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason as Error)
+    signal.addEventListener('abort', leave, { once: true })
+  })
+  try {
+    return await Promise.race([work, left])
+  } finally {
+    signal.removeEventListener('abort', leave)
+  }
+}
+
+function tooLate({ name }: Provider): GatewayError {
+  return new GatewayError('upstream_timeout', `${name} did not answer within ${CHECK_MS / 1000} s`, {
+    metadata: { reason: 'timeout' },
+  })
+}
+
+function noList({ name }: Provider): GatewayError {
+  return new GatewayError('provider_unavailable', `${name} answered, but not with a list of models`, {
+    metadata: { reason: 'other_answer' },
+  })
+}
+
+function openList({ name }: Provider): GatewayError {
+  return new GatewayError(
+    'provider_unavailable',
+    `${name} shows its list of models to everybody, so it proves no key, and the catalogue has no model to ask`,
+    { metadata: { reason: 'nothing_to_ask' } },
+  )
+}
+
+function nothingToAsk({ name }: Provider): GatewayError {
+  return new GatewayError(
+    'provider_unavailable',
+    `${name} has no list of models, and the catalogue has no model of it that this key could be tried with`,
+    { metadata: { reason: 'nothing_to_ask' } },
+  )
+}
