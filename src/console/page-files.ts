@@ -43,6 +43,7 @@ const OWN: ReadonlySet<string> = new Set([
   'format.js',
   'forms.js',
   'html.js',
+  'key-check.js',
   'live.js',
   'models.js',
   'names.js',

@@ -3,10 +3,15 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
 import { startManagedGateway } from '../support/managed-gateway.ts'
+import { caller } from '../support/management.ts'
 import { allOperations } from '../support/operations.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 
-const managed = await startManagedGateway(t, { capture: { enabled: true } })
+const managed = await startManagedGateway(t, {
+  capture: { enabled: true },
+  // Nobody listens there.
+  providers: [{ slug: 'openai', baseUrl: 'http://127.0.0.1:1/v1' }],
+})
 const { call, gateway, clock } = managed
 
 interface Audited {
@@ -90,6 +95,11 @@ t.test('every management change leaves one record, in the order of the changes',
   })
   const ofCredential = { kind: 'credential', id: credential, name: 'P' }
   await change('PATCH /byok/{id}', `/byok/${credential}`, { name: 'P' }, 'credential.update', ofCredential)
+  await change('POST /byok/{id}/check', `/byok/${credential}/check`, {}, 'credential.check', ofCredential)
+  await change('POST /providers/check', '/providers/check', { provider: 'sim' }, 'provider.check', {
+    kind: 'provider',
+    id: 'sim',
+  })
   await change('DELETE /byok/{id}', `/byok/${credential}`, undefined, 'credential.delete', ofCredential)
   const user = { kind: 'end_user', id: 'u', name: null }
   await change('POST /end-users', '/end-users', { user: 'u' }, 'end_user.create', user)
@@ -109,6 +119,19 @@ t.test('every management change leaves one record, in the order of the changes',
   const capture = await change('POST /captures', '/captures', asked, 'capture.create', captured)
   const ofCapture = { ...captured, id: capture }
   await change('DELETE /captures/{id}', `/captures/${capture}`, undefined, 'capture.delete', ofCapture)
+  const { text: accepted } = await caller(gateway.url, gateway.apiKey)('POST', '/batches', {
+    endpoint: '/v1/responses',
+    model: 'sim/echo',
+    requests: [{ custom_id: 'a', body: { input: 'Hello' } }],
+  })
+  const { id: batch } = JSON.parse(accepted) as { id: string }
+  await change(
+    'POST /workspaces/{ref}/batches/{id}/cancel',
+    `/workspaces/default/batches/${batch}/cancel`,
+    undefined,
+    'batch.cancel',
+    { kind: 'batch', id: batch, name: null },
+  )
   await change('DELETE /keys/{hash}', `/keys/${key}`, undefined, 'key.delete', named)
   await change('PATCH /workspaces/{ref}', '/workspaces/team', { name: 'Squad' }, 'workspace.update', {
     id: ws,

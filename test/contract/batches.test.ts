@@ -4,7 +4,7 @@ import { NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { batchBody, batchCaller, endBatch, requestsOf } from '../support/batch-calls.ts'
 import { startGateway } from '../support/gateway.ts'
-import { addOrganization } from '../support/management.ts'
+import { addOrganization, caller } from '../support/management.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const clock = new TestClock(Date.UTC(2026, 10, 22, 12, 0, 0, 250))
@@ -355,6 +355,44 @@ t.test('a batch is cancelled once, and repeating it changes nothing', async t =>
     t.same(again.document, cancelled.document)
   }
   t.equal(published.length, 1, 'runners are told once')
+})
+
+t.test('a management key cancels a batch of its workspace', async t => {
+  const manage = caller(gateway.url, gateway.managementKey)
+  const id = await create()
+  const place = `/workspaces/ws_default/batches/${id}/cancel`
+  published.length = 0
+  const cancelled = await manage('POST', place)
+  t.match(cancelled, { status: 200, data: { id, status: 'cancelling' } })
+  t.same(published, [{ kind: 'batches' }])
+  t.same((await call('GET', `/batches/${id}`)).document, cancelled.data, 'the key of the workspace sees it')
+  t.same((await manage('POST', place, {})).data, cancelled.data, 'repeating it changes nothing')
+  t.equal(published.length, 1, 'runners are told once')
+  const ended = await create()
+  await endBatch(gateway.storageUrl, ended, { status: 'completed' })
+  t.match(await manage('POST', `/workspaces/default/batches/${ended}/cancel`), {
+    status: 409,
+    message: 'A batch cannot be cancelled when its status is completed',
+  })
+  const other = await addOrganization(gateway.storageUrl, 'org_cancelling')
+  const foreign = caller(gateway.url, other.managementKey)
+  const running = await create()
+  for (const [ask, workspace] of [
+    [foreign, 'ws_default'],
+    [foreign, other.workspaceId],
+    [manage, other.workspaceId],
+    [manage, 'nothing'],
+  ] as const) {
+    t.equal((await ask('POST', `/workspaces/${workspace}/batches/${running}/cancel`)).status, 404, workspace)
+  }
+  t.equal((await manage('POST', '/workspaces/default/batches/batch_nothing/cancel')).status, 404)
+  t.match((await call('GET', `/batches/${running}`)).document, { status: 'validating' })
+  const { list } = await manage('GET', '/audit')
+  t.match(
+    list.filter(({ action }) => action === 'batch.cancel'),
+    [{ object: { kind: 'batch', id } }],
+  )
+  t.equal((await manage('POST', `/batches/${running}/cancel`)).status, 403, 'not by the path of API keys')
 })
 
 t.test('a batch that has ended, or is about to, is not cancelled', async t => {

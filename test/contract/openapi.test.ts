@@ -14,7 +14,11 @@ import {
   type PlacedOperation,
 } from '../support/openapi.ts'
 
-const { gateway, clock } = await startManagedGateway(t, { capture: { enabled: true } })
+const { gateway, clock } = await startManagedGateway(t, {
+  capture: { enabled: true },
+  // Nobody listens there.
+  providers: [{ slug: 'mistral', baseUrl: 'http://127.0.0.1:1/v1' }],
+})
 const { apiKey, managementKey, storageUrl } = gateway
 const base = gateway.url
 
@@ -277,6 +281,8 @@ t.test('batches', async () => {
   await ask('cancelBatch', { params: { id }, status: 409 })
   const other = idIn(await ask('createBatch', { body, status: 202 }))
   await ask('cancelBatch', { params: { id: other } })
+  await ask('cancelBatchOfWorkspace', { params: { ref: 'default', id: other } })
+  await ask('cancelBatchOfWorkspace', { params: { ref: 'default', id }, status: 409 })
   await ask('listBatches', { query: { limit: '10', created_after: '1000000000' } })
   await ask('deleteBatch', { params: { id } })
 })
@@ -422,6 +428,10 @@ t.test('provider credentials', async () => {
   await ask('getCredential', { params: { id } })
   await ask('updateCredential', { params: { id }, body: { name: null, declared_zdr: true } })
   await ask('listCredentials', { query: { provider: 'mistral' } })
+  await ask('checkCredential', { params: { id }, body: {} })
+  await ask('checkCredential', { params: { id }, body: { model: 'sim/echo' }, status: 400 })
+  await ask('checkProviderKey', { body: { provider: 'sim' } })
+  await ask('checkProviderKey', { body: { provider: 'nobody' }, status: 404 })
   await ask('deleteCredential', { params: { id } })
 })
 

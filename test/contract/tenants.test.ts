@@ -102,6 +102,11 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'GET /batches': [ids => ({ path: `/batches?after=${ids.batchId}` })],
   'GET /batches/{id}': byId('/batches', ids => ids.batchId),
   'DELETE /batches/{id}': byId('/batches', ids => ids.batchId),
+  'POST /workspaces/{ref}/batches/{id}/cancel': [
+    ids => ({ path: `/workspaces/${ids.workspaceId}/batches/${ids.batchId}/cancel`, body: {} }),
+    ids => ({ path: `/workspaces/${ids.workspaceSlug}/batches/${ids.batchId}/cancel`, body: {} }),
+    ids => ({ path: `/workspaces/ws_default/batches/${ids.batchId}/cancel`, body: {} }),
+  ],
   'POST /batches/{id}/cancel': [ids => ({ path: `/batches/${ids.batchId}/cancel`, body: {} })],
   'POST /files': TAKES_NO_IDS,
   'GET /files': [ids => ({ path: `/files?after=${ids.fileId}` })],
@@ -179,6 +184,8 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   ],
   'GET /byok/{id}': byId('/byok', ids => ids.credentialId),
   'PATCH /byok/{id}': byId('/byok', ids => ids.credentialId, { disabled: true }),
+  'POST /byok/{id}/check': [ids => ({ path: `/byok/${ids.credentialId}/check`, body: {} })],
+  'POST /providers/check': TAKES_NO_IDS,
   'DELETE /byok/{id}': byId('/byok', ids => ids.credentialId),
   'GET /guardrails': [ids => ({ path: `/guardrails?workspace_id=${ids.workspaceId}` })],
   'POST /guardrails': [

@@ -64,17 +64,18 @@ async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, ask
     )
     const sinceMs = clock.monotonicMs()
     const verdict = await keyCheck.run(tried, request.signal)
-    const isMissing = credential === null && auth !== 'none' && apiKey === null
+    const isMissing = credential === null && apiKey === null
+    const isUnsent = isMissing && auth !== 'none'
     reply.json(200, {
       data: {
         works: verdict.error === null,
         provider: slug,
         credential_id: credential?.id ?? null,
-        asked: isMissing ? null : verdict.asked,
+        asked: isUnsent ? null : verdict.asked,
         model: verdict.model,
         provider_status: statusOf(verdict),
         message: verdict.error?.message ?? worksBy(name, auth !== 'none', verdict),
-        ...wayOut(verdict, { slug, name, isOwn: credential !== null, isMissing }),
+        ...wayOut(verdict, { slug, name, isOwn: credential !== null, isMissing, isUnsent }),
         duration_ms: Math.round(clock.monotonicMs() - sinceMs),
       },
     })
@@ -100,6 +101,8 @@ interface TriedPlace {
   readonly isOwn: boolean
   /** The configuration has no key for it. */
   readonly isMissing: boolean
+  /** And the provider asks for one. */
+  readonly isUnsent: boolean
 }
 
 /** The field to put right, where it is one, and how; nulls where the key works. */
@@ -112,12 +115,13 @@ const NO_WAY_OUT: WayOut = { field: null, advice: null }
 
 function wayOut({ error, asked }: KeyVerdict, place: TriedPlace): WayOut {
   if (error === null) return NO_WAY_OUT
-  const { name, slug, isOwn, isMissing } = place
-  if (isMissing) return keyWay(place, 'Put a key')
+  const { name, slug, isOwn, isMissing, isUnsent } = place
+  const put = isMissing ? 'Put a key' : 'Put a valid key'
+  if (isUnsent) return keyWay(place, put)
   const status = error.metadata?.['provider_status']
   switch (status) {
     case 401:
-      return keyWay(place, 'Put a valid key')
+      return keyWay(place, put)
     case 403:
       return {
         field: keyWay(place, '').field,

@@ -1,6 +1,7 @@
 /** Batches of all workspaces with their progress. Requests and results are for the keys of their workspace. */
 import { count, dateTime, text, usd } from './format.js'
-import { html } from './html.js'
+import { Confirm } from './forms.js'
+import { html, useState } from './html.js'
 import { Chip, Empty, Table, useView, Waiting } from './parts.js'
 
 const TONES = { completed: 'good', failed: 'bad', expired: 'bad', cancelled: 'warn', cancelling: 'warn' }
@@ -14,12 +15,20 @@ const COLUMNS = [
   { name: 'Cost', number: true },
   'Began',
   'Error',
+  '',
 ]
+/** Others have ended, or are about to. */
+const STOPPABLE = new Set(['validating', 'in_progress'])
 /** Progress should be seen to move. */
 const EVERY_MS = 2_000
 
 export function Batches({ calls }) {
   const { document, error } = useView(calls, 'batches', {}, EVERY_MS)
+  const [asked, setAsked] = useState(null)
+  const cancel = async () => {
+    await calls.api('POST', `workspaces/${asked.workspace_id}/batches/${asked.id}/cancel`, { body: {} })
+    setAsked(null)
+  }
   if (document === null) return html`<${Waiting} error=${error} />`
   const { data, has_more: hasMore } = document
   return html`
@@ -29,21 +38,24 @@ export function Batches({ calls }) {
         data.length === 0
           ? html`<${Empty}>No batches yet. POST /v1/batches, or "sluice batches run", begins one.<//>`
           : html`<${Table} label="Batches, newest first" columns=${COLUMNS}>
-              ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} />`)}
+              ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} onCancel=${setAsked} />`)}
             <//>`
       }
-      ${
-        data.length > 0 &&
-        html`<p class="dim">
-          "sluice batches cancel ID --key KEY" stops one, with an API key of its workspace. Finished results are kept.
-        </p>`
-      }
       ${hasMore && html`<p class="dim">The last ${data.length} of them.</p>`}
+      ${
+        asked !== null &&
+        html`
+          <${Confirm} title="Stop the batch?" send="Stop the batch" onSend=${cancel} onClose=${() => setAsked(null)}>
+            ${asked.id} ends for good: requests that run are cut off, those that wait are never sent, and
+            ${' '}${count(asked.request_counts.completed + asked.request_counts.failed)} finished results stay.
+          <//>
+        `
+      }
     </section>
   `
 }
 
-function Row({ batch }) {
+function Row({ batch, onCancel }) {
   const { total, completed, failed } = batch.request_counts
   const done = completed + failed
   return html`
@@ -60,6 +72,12 @@ function Row({ batch }) {
       <td class="number">${usd(batch.cost)}</td>
       <td>${dateTime(batch.created_at * 1000)}</td>
       <td>${text(batch.error?.message)}</td>
+      <td class="actions">
+        ${
+          STOPPABLE.has(batch.status) &&
+          html`<button type="button" aria-label=${`Stop ${batch.id}`} onClick=${() => onCancel(batch)}>Stop</button>`
+        }
+      </td>
     </tr>
   `
 }

@@ -3,9 +3,19 @@ import { html, useEffect, useRef, useState } from './html.js'
 
 /**
  * A dialog with a form. `onSend` gets the values by the names of the fields, and may throw; its message is shown. `done`
- * is called when it has worked.
+ * is called when it has worked. `stays`: the form can be sent again.
  */
-export function FormDialog({ title, send, tone = 'main', onSend, onClose, children }) {
+export function FormDialog({
+  title,
+  send,
+  leave = 'Cancel',
+  tone = 'main',
+  stays = false,
+  disabled = false,
+  onSend,
+  onClose,
+  children,
+}) {
   const dialog = useRef(null)
   const [fault, setFault] = useState('')
   const [busy, setBusy] = useState(false)
@@ -18,6 +28,7 @@ export function FormDialog({ title, send, tone = 'main', onSend, onClose, childr
     setFault('')
     try {
       await onSend(valuesOf(event.currentTarget))
+      if (stays) setBusy(false)
     } catch (error) {
       setFault(error.message)
       setBusy(false)
@@ -30,8 +41,8 @@ export function FormDialog({ title, send, tone = 'main', onSend, onClose, childr
         ${children}
         ${fault !== '' && html`<p class="fault" role="alert">${fault}</p>`}
         <p class="buttons">
-          <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
-          <button type="submit" class=${tone} disabled=${busy}>${send}</button>
+          <button type="button" onClick=${() => dialog.current.close()}>${leave}</button>
+          <button type="submit" class=${tone} disabled=${busy || disabled}>${send}</button>
         </p>
       </form>
     </dialog>

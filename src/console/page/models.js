@@ -1,6 +1,7 @@
 /** Models by endpoint: the health, speed and price of each endpoint. */
 import { count, duration, percent, perMillion } from './format.js'
 import { html, useEffect, useState } from './html.js'
+import { KeyCheck } from './key-check.js'
 import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'
 
 /** Conditions of endpoints: the tone, and what they mean. */
@@ -28,6 +29,7 @@ const COLUMNS = [
   { name: '$/M output', number: true },
   { name: '$/M cached', number: true },
   { name: 'Context', number: true },
+  '',
 ]
 
 /** The reason why an endpoint has no figure. */
@@ -43,6 +45,7 @@ export function Models({ calls, asked: begin = '' }) {
     return () => clearTimeout(timer)
   }, [filter])
   const { document, error } = useView(calls, 'models', { filter: asked })
+  const [tried, setTried] = useState(null)
 
   return html`
     <section aria-label="Models">
@@ -53,18 +56,22 @@ export function Models({ calls, asked: begin = '' }) {
           html`<span class="dim" role="status">${document.data.length} of ${document.total_count} models</span>`
         }
       </div>
-      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} />`}
-      ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} />`}
+      ${document === null ? html`<${Waiting} error=${error} />` : html`<${Listed} document=${document} asked=${asked} onTry=${setTried} />`}
+      ${document !== null && document.wildcards.length > 0 && html`<${Wildcards} wildcards=${document.wildcards} onTry=${setTried} />`}
+      ${
+        tried !== null &&
+        html`<${KeyCheck} calls=${calls} provider=${tried.provider} model=${tried.model} onClose=${() => setTried(null)} />`
+      }
     </section>
   `
 }
 
 /** Rows that cover all ids of a beginning; a model of theirs that was asked for has the same endpoints. */
-function Wildcards({ wildcards }) {
+function Wildcards({ wildcards, onTry }) {
   return html`
     <h2>Wildcards</h2>
     <p class="dim">Each covers every id that begins with the text before the star, and that has no row of its own.</p>
-    <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Asked for as', { name: '$/M input', number: true }, { name: '$/M output', number: true }]}>
+    <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Asked for as', { name: '$/M input', number: true }, { name: '$/M output', number: true }, '']}>
       ${wildcards.flatMap(({ id, endpoints }) =>
         endpoints.map(
           ({ provider, upstream_model: model, prices }, at) => html`
@@ -74,6 +81,7 @@ function Wildcards({ wildcards }) {
               <td class="mono">${model}</td>
               <td class="number">${prices === null ? 'not known' : perMillion(prices.prompt)}</td>
               <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
+              <td class="actions"><${TryButton} provider=${provider} name=${id} onTry=${onTry} /></td>
             </tr>
           `,
         ),
@@ -82,7 +90,18 @@ function Wildcards({ wildcards }) {
   `
 }
 
-function Listed({ document: { data, wildcards }, asked }) {
+/** `name`: what the row is about, for those who do not see it. */
+function TryButton({ provider, name, model, onTry }) {
+  return html`<button
+    type="button"
+    aria-label=${`Try the key of ${provider} for ${name}`}
+    onClick=${() => onTry({ provider, model })}
+  >
+    Try key
+  </button>`
+}
+
+function Listed({ document: { data, wildcards }, asked, onTry }) {
   if (data.length === 0) {
     if (wildcards.length > 0) return null
     return html`<${Empty}>
@@ -98,14 +117,14 @@ function Listed({ document: { data, wildcards }, asked }) {
       ${data.flatMap(({ id, context_length: context, endpoints }) =>
         endpoints.map(
           (endpoint, at) =>
-            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} />`,
+            html`<${Row} key=${`${id} ${at}`} id=${id} context=${context} endpoint=${endpoint} first=${at === 0} onTry=${onTry} />`,
         ),
       )}
     <//>
   `
 }
 
-function Row({ id, context, endpoint, first }) {
+function Row({ id, context, endpoint, first, onTry }) {
   const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
   const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
   return html`
@@ -127,6 +146,7 @@ function Row({ id, context, endpoint, first }) {
       <td class="number">${prices === null ? 'not known' : perMillion(prices.completion)}</td>
       <td class="number">${prices?.cache_read == null ? '–' : perMillion(prices.cache_read)}</td>
       <td class="number">${count(context)}</td>
+      <td class="actions"><${TryButton} provider=${endpoint.provider} name=${id} model=${id} onTry=${onTry} /></td>
     </tr>
   `
 }

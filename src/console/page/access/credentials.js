@@ -2,6 +2,7 @@
 import { dateTime, text } from '../format.js'
 import { Check, Confirm, Field, FormDialog, listOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
+import { KeyCheck } from '../key-check.js'
 import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
 
 const PAGE = 50
@@ -59,6 +60,10 @@ export function Credentials({ calls, names, version, onChanged }) {
         html`<${CredentialForm} calls=${calls} workspace=${workspace} record=${open.credential} onDone=${done} onClose=${close} />`
       }
       ${
+        open?.what === 'try' &&
+        html`<${KeyCheck} calls=${calls} provider=${open.credential.provider} credential=${open.credential} onClose=${close} />`
+      }
+      ${
         open?.what === 'delete' &&
         html`
           <${Confirm} title="Delete the credential?" send="Delete" onSend=${remove} onClose=${close}>
@@ -93,6 +98,13 @@ function CredentialTable({ credentials, onOpen }) {
             <td>${restrictionOf(credential)}</td>
             <td>${dateTime(credential.created_at)}</td>
             <td class="actions">
+              <button
+                type="button"
+                aria-label=${`Try credential ${called}`}
+                onClick=${() => onOpen({ what: 'try', credential })}
+              >
+                Try
+              </button>
               <button
                 type="button"
                 aria-label=${`Change credential ${called}`}

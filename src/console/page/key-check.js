@@ -1,0 +1,103 @@
+/** A dialog that tries the key of a provider by one real call, and says what came of it. The key is never shown. */
+import { duration } from './format.js'
+import { Field, FormDialog, Select } from './forms.js'
+import { html, useState } from './html.js'
+import { Chip, useApi } from './parts.js'
+
+/**
+ * `provider`: slug. `model`: id of the model that may be asked too; absent: none. `credential`: the own credential;
+ * absent: the gateway's key is the first choice, and those of workspaces can be chosen.
+ */
+export function KeyCheck({ calls, provider, model, credential, onClose }) {
+  const [isModel, setIsModel] = useState(false)
+  const [workspace, setWorkspace] = useState('')
+  const [chosen, setChosen] = useState('')
+  const [verdict, setVerdict] = useState(null)
+  const { document: workspaces } = useApi(calls, credential === undefined ? 'workspaces' : null, {
+    limit: 100,
+  })
+  const { document: owns, isAsking } = useApi(calls, workspace === '' ? null : 'byok', {
+    workspace_id: workspace,
+    provider,
+    limit: 100,
+  })
+  const found = workspace === '' || isAsking ? [] : (owns?.data ?? [])
+  const own = credential?.id ?? (found.find(({ id }) => id === chosen) ?? found[0])?.id
+  const isNone = credential === undefined && workspace !== '' && own === undefined
+  const begin = set => event => {
+    setVerdict(null)
+    set(event.currentTarget.value)
+  }
+  const send = async () => {
+    setVerdict(null)
+    const asked = isModel ? { model } : {}
+    const { data } = await (own === undefined
+      ? calls.api('POST', 'providers/check', { body: { provider, ...asked } })
+      : calls.api('POST', `byok/${own}/check`, { body: asked }))
+    setVerdict(data)
+  }
+  return html`
+    <${FormDialog}
+      title=${`Try a key of ${provider}`}
+      send="Try it"
+      leave="Close"
+      stays
+      disabled=${isNone}
+      onSend=${send}
+      onClose=${onClose}
+    >
+      <p>
+        One real call goes to the provider: its list of models where that needs a key, otherwise a completion of a few
+        tokens. It takes at most 20 seconds, and is noted among the changes.
+      </p>
+      ${
+        credential === undefined &&
+        html`
+          <${Field} label="Key of">
+            <${Select}
+              value=${workspace}
+              options=${[['', 'the gateway'], ...(workspaces?.data ?? []).map(({ id, name }) => [id, `workspace ${name}`])]}
+              onChange=${begin(setWorkspace)}
+            />
+          <//>
+        `
+      }
+      ${
+        found.length > 0 &&
+        html`
+          <${Field} label="Credential">
+            <${Select}
+              value=${own}
+              options=${found.map(({ id, name, label }) => [id, name ?? label])}
+              onChange=${begin(setChosen)}
+            />
+          <//>
+        `
+      }
+      ${isNone && html`<p class="dim" role="status">${isAsking ? 'Reading …' : `No own credential for ${provider} there.`}</p>`}
+      ${
+        model !== undefined &&
+        html`
+          <${Field} label="Call">
+            <${Select}
+              value=${isModel ? 'model' : ''}
+              options=${[['', 'the cheapest'], ['model', `a completion of ${model}`]]}
+              onChange=${begin(value => setIsModel(value === 'model'))}
+            />
+          <//>
+        `
+      }
+      <div role="status">${verdict !== null && html`<${Verdict} verdict=${verdict} />`}</div>
+    <//>
+  `
+}
+
+function Verdict({ verdict: { works, message, field, advice, duration_ms: ms } }) {
+  return html`
+    <p class="verdict">
+      <${Chip} tone=${works ? 'good' : 'bad'}>${works ? 'works' : 'does not work'}<//>
+      ${' '}${message}${' '}<span class="dim">${duration(ms)}</span>
+    </p>
+    ${advice !== null && html`<p>${advice}.${field !== null && html`${' '}Field: <code>${field}</code>`}</p>`}
+  `
+}
