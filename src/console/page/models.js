@@ -94,7 +94,7 @@ function Wildcards({ wildcards, onTry }) {
 function TryButton({ provider, name, model, onTry }) {
   return html`<button
     type="button"
-    aria-label=${`Try the key of ${provider} for ${name}`}
+    aria-label=${`Try key of ${provider} for ${name}`}
     onClick=${() => onTry({ provider, model })}
   >
     Try key
