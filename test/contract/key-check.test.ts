@@ -69,7 +69,6 @@ const at = (provider: string, upstreamModel: string, usd: string) => ({
   pricing: price(usd),
 })
 const managed = await startManagedGateway(t, {
-  simulator: { enabled: true },
   providers: [
     { slug: 'shop', name: 'Shop', format, baseUrl: `${url}/shop`, apiKey: GOOD },
     { slug: 'stale', name: 'Stale', format, baseUrl: `${url}/stale`, apiKey: 'old-key-that-ended-2222' },
