@@ -91,7 +91,10 @@ export class KeyCheck {
     this.#deps = deps
   }
 
-  /** Takes a place for a trial; call what it returns when the trial is over. @throws GatewayError `rate_limit_exceeded` */
+  /**
+   * Takes a place for a trial; call what it returns when the trial is over.
+   * @throws GatewayError `rate_limit_exceeded`
+   */
   enter(keyHash: string): () => void {
     if (this.#running.take(keyHash, 1) !== 'taken') {
       throw new GatewayError('rate_limit_exceeded', 'Too many keys are being tried at once', {
