@@ -25,6 +25,8 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
+  /** True: the worker stands back behind all others of its pool from now on. */
+  readonly back: boolean
   /** Shared memory in which the worker tells the phase of a job. Sent until its first answer, null after it. */
   readonly phase: Int32Array | null
 }
@@ -32,9 +34,17 @@ export interface TaskMessage {
 /** Phases of a job in its worker. A worker may be ended in the last one only: see WorkerSlot.end. */
 export const JOB_PHASES = { none: 0, posted: 1, loading: 2, running: 3 } as const
 
-export type TaskReply =
-  | { readonly kind: 'done'; readonly output: unknown; readonly ranMs: number }
-  | { readonly kind: 'failed'; readonly failure: PlainFailure; readonly ranMs: number }
+/** Milliseconds of a job without the loading of its code: from its begin to its end, and of a core. */
+export interface TaskTimes {
+  readonly ranMs: number
+  readonly cpuMs: number
+}
+
+export type TaskReply = TaskTimes &
+  (
+    | { readonly kind: 'done'; readonly output: unknown }
+    | { readonly kind: 'failed'; readonly failure: PlainFailure }
+  )
 
 /** Given to each worker at its start. */
 export interface WorkerSetup {

@@ -59,7 +59,10 @@ export interface RunOptions {
   readonly waitMs?: number
   /** On whose behalf it runs: keys take turns. Default: nobody's, which counts as one more key. */
   readonly key?: string
-  /** True for a task that takes a worker for tens of milliseconds: one of several workers is kept free of them. */
+  /**
+   * True for a task that takes a worker for tens of milliseconds: one of several workers is kept free of them. Tasks of
+   * a key whose last ones did so count as such too.
+   */
   readonly long?: boolean
   readonly signal?: RequestSignal
 }

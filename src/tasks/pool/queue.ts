@@ -7,6 +7,7 @@ import type { Clock, Timer } from '../../clock.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { RequestSignal } from '../../signal.ts'
 import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply } from '../task.ts'
+import { LongKeys } from './long-keys.ts'
 import { WaitingJobs } from './waiting.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
@@ -35,7 +36,7 @@ export interface JobTerms {
   readonly waitMs: number
   /** Milliseconds that it may run. */
   readonly runMs: number
-  /** It takes a worker for so long that one worker is kept free of such jobs. */
+  /** It takes a worker for so long that one worker is kept free of such jobs. So are jobs of keys whose last was long. */
   readonly long: boolean
   readonly signal: RequestSignal | undefined
 }
@@ -57,6 +58,15 @@ interface Job extends JobTerms {
   removeListener: () => void
 }
 
+/** Workers that may take a job. */
+interface FreeWorkers {
+  readonly front: WorkerSlot | null
+  /** One that stands back. */
+  readonly back: WorkerSlot | null
+  /** Workers that do not stand back, busy ones too. */
+  readonly fronts: number
+}
+
 const nothing = () => undefined
 
 export class TaskQueue {
@@ -67,6 +77,7 @@ export class TaskQueue {
   /** Unanswered jobs by worker, settled ones included. */
   readonly #running = new Map<WorkerSlot, Job>()
   readonly #metrics: TaskMetrics
+  readonly #longKeys = new LongKeys()
   /** Number of jobs without an outcome. */
   #open = 0
   #closed = false
@@ -159,37 +170,56 @@ export class TaskQueue {
     const atOnce = outcome === 'timeout' || this.#options.endCancelled
     const leftMs = atOnce ? 0 : Math.max(0, job.dueMs - this.#clock.monotonicMs())
     this.#clock.after(leftMs + GRACE_MS, () => {
-      if (this.#running.get(worker) === job) worker.end()
+      if (this.#running.get(worker) !== job) return
+      // Another worker has to start, whatever the job would have taken.
+      this.#longKeys.lostWorker(job.key)
+      worker.end()
     })
   }
 
   #dispatch(): void {
     while (this.waiting > 0) {
-      const worker = this.#freeWorker()
-      const job = worker === null ? null : this.#waiting.take(this.#mayRun)
+      let worker: WorkerSlot | null = null
+      const free = this.#freeWorkers()
+      if (free.front === null && free.back === null) break
+      const job = this.#waiting.take(each => {
+        worker = this.#workerFor(each, free)
+        return worker !== null
+      })
       if (worker === null || job === null) break
       void this.#send(job, worker)
     }
     this.#metrics.setDepth(this.waiting)
   }
 
-  /** A key may have no more than its part of the workers, and long jobs leave one of several workers to short ones. */
-  readonly #mayRun = ({ key, long }: Job): boolean => {
+  /**
+   * The worker that may take the job now; null: none. A key may have no more than its part of the workers. Of several
+   * workers one never gets a long job, and the one that gets it stands back.
+   */
+  #workerFor(job: Job, { front, back, fronts }: FreeWorkers): WorkerSlot | null {
     let ofKey = 0
-    let ofLong = 0
-    for (const job of this.#running.values()) {
-      if (job.key === key) ofKey++
-      if (job.long) ofLong++
-    }
-    if (ofKey >= this.#options.runningPerKey) return false
-    return !long || ofLong === 0 || ofLong < this.#workers.slots().size - 1
+    for (const { key } of this.#running.values()) if (key === job.key) ofKey++
+    if (ofKey >= this.#options.runningPerKey) return null
+    if (!this.#isLong(job)) return front ?? back
+    return back ?? (fronts > 1 || this.#workers.slots().size === 1 ? front : null)
   }
 
-  #freeWorker(): WorkerSlot | null {
+  #isLong({ long, key }: Job): boolean {
+    return long || this.#longKeys.has(key)
+  }
+
+  #freeWorkers(): FreeWorkers {
+    let front: WorkerSlot | null = null
+    let back: WorkerSlot | null = null
+    let fronts = 0
     for (const worker of this.#workers.slots()) {
-      if (worker.state === 'ready' && !this.#running.has(worker)) return worker
+      if (worker.state !== 'ready') continue
+      if (!worker.isBack) fronts++
+      if (this.#running.has(worker)) continue
+      if (worker.isBack) back ??= worker
+      else front ??= worker
     }
-    return null
+    return { front, back, fronts }
   }
 
   async #send(job: Job, worker: WorkerSlot): Promise<void> {
@@ -200,7 +230,8 @@ export class TaskQueue {
     job.timer = this.#clock.after(job.runMs, () => this.#giveUp(job, 'timeout'))
     let reply: TaskReply | null = null
     try {
-      reply = await worker.post(job.task, job.input)
+      reply = await worker.post(job.task, job.input, this.#isLong(job) && this.#workers.slots().size > 1)
+      this.#longKeys.ran(job.key, reply.cpuMs)
     } catch {
       // The worker died, or the input could not be copied; the state of the worker tells which.
     }

@@ -5,6 +5,7 @@ import {
   type TaskMessage,
   type TaskReply,
   type TaskTable,
+  type TaskTimes,
   toPlain,
   type WorkerSetup,
 } from '../task.ts'
@@ -18,9 +19,11 @@ type AnyFunction = TaskFunction<unknown, unknown>
 export async function createRunner(
   table: TaskTable,
   setup: WorkerSetup,
+  standBack: () => void = () => undefined,
 ): Promise<(message: TaskMessage) => Promise<TaskReply>> {
   const loaded = new Map<string, AnyFunction>()
   let cell: Int32Array | null = null
+  let isBack = false
 
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
@@ -43,19 +46,31 @@ export async function createRunner(
     Atomics.notify(cell, 0)
   }
 
-  return async ({ task, input, phase }) => {
+  return async ({ task, input, back, phase }) => {
     cell = phase ?? cell
+    if (back && !isBack) standBack()
+    isBack ||= back
     const startedMs = performance.now()
+    let cpuBefore = process.threadCpuUsage()
+    const times = (): TaskTimes => ({
+      ranMs: performance.now() - startedMs,
+      cpuMs: cpuMs(process.threadCpuUsage(cpuBefore)),
+    })
     try {
       let work = loaded.get(task)
       if (work === undefined) {
         enter(JOB_PHASES.loading)
         work = await load(task).finally(() => enter(JOB_PHASES.running))
+        cpuBefore = process.threadCpuUsage()
       } else enter(JOB_PHASES.running)
       const output = await work(input)
-      return { kind: 'done', output, ranMs: performance.now() - startedMs }
+      return { kind: 'done', output, ...times() }
     } catch (error) {
-      return { kind: 'failed', failure: toPlain(error), ranMs: performance.now() - startedMs }
+      return { kind: 'failed', failure: toPlain(error), ...times() }
     }
   }
+}
+
+function cpuMs({ user, system }: NodeJS.CpuUsage): number {
+  return (user + system) / 1000
 }

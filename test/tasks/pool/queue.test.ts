@@ -10,17 +10,19 @@ import { TestClock } from '../../support/test-clock.ts'
 class ScriptedSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'ready'
   begun = false
+  isBack = false
   readonly posted: string[] = []
   #reply: PromiseWithResolvers<TaskReply> | null = null
 
-  post(task: string): Promise<TaskReply> {
+  post(task: string, _input: unknown, back: boolean): Promise<TaskReply> {
+    this.isBack ||= back
     this.posted.push(task)
     this.#reply = Promise.withResolvers()
     return this.#reply.promise
   }
 
-  done(output: unknown): void {
-    this.#reply?.resolve({ kind: 'done', output, ranMs: 1 })
+  done(output: unknown, cpuMs = 1): void {
+    this.#reply?.resolve({ kind: 'done', output, ranMs: 1, cpuMs })
   }
 
   die(begun: boolean): void {
@@ -236,4 +238,89 @@ t.test('a job ends at the end of its time to wait, and then at the end of its ti
   t.equal(queue.waiting, 0)
   clock.advance(30)
   t.equal(await running, 'timeout')
+})
+
+/** Ends the job of a worker with so much work of a core. */
+async function took(slot: ScriptedSlot, cpuMs: number): Promise<void> {
+  slot.done(null, cpuMs)
+  await turn()
+}
+
+t.test(
+  'keys whose jobs were long leave a worker to the others, however many such keys there are',
+  async t => {
+    const [first, second] = [new ScriptedSlot(), new ScriptedSlot()]
+    const { run } = startQueue(t, new Set([first, second]), { runningPerKey: 1 })
+    const jobs = [run('a1', { key: 'a' }), run('b1', { key: 'b' })]
+    await took(first, 500)
+    await took(second, 500)
+    jobs.push(run('a2', { key: 'a' }), run('b2', { key: 'b' }))
+    t.same([first.posted, second.posted], [['a1', 'a2'], ['b1']], 'one long job at a time')
+    t.same([first.isBack, second.isBack], [true, false], 'and its worker stands back')
+    jobs.push(run('c1', { key: 'c' }))
+    t.same(second.posted, ['b1', 'c1'])
+    await took(second, 1)
+    t.equal(second.posted.length, 2, 'the free worker waits for short jobs')
+    await took(first, 500)
+    t.same(first.posted, ['a1', 'a2', 'b2'])
+    await took(first, 1)
+    await Promise.all(jobs)
+  },
+)
+
+t.test('some short jobs make one long job good', async t => {
+  const [first, second] = [new ScriptedSlot(), new ScriptedSlot()]
+  const { run } = startQueue(t, new Set([first, second]))
+  const jobs = [run('a1', { key: 'a' })]
+  await took(first, 300)
+  for (const task of ['a2', 'a3', 'a4']) {
+    jobs.push(run(task, { key: 'a' }))
+    await took(first, 1)
+  }
+  t.same(first.posted, ['a1', 'a2', 'a3', 'a4'])
+  t.equal(first.isBack, true)
+  jobs.push(run('a5', { key: 'a' }))
+  t.same(second.posted, ['a5'])
+  await took(second, 1)
+  await Promise.all(jobs)
+})
+
+t.test('a short job has a worker in front of the one that stands back, if there is one', async t => {
+  const [first, second] = [new ScriptedSlot(), new ScriptedSlot()]
+  const { run } = startQueue(t, new Set([first, second]))
+  const jobs = [run('long', { long: true })]
+  await took(first, 1)
+  jobs.push(run('b', { key: 'b' }), run('c', { key: 'c' }))
+  t.same([first.posted, second.posted], [['long', 'c'], ['b']])
+  await took(first, 1)
+  await took(second, 1)
+  await Promise.all(jobs)
+})
+
+t.test('a key whose job was given up with its worker does not get the last worker that is ready', async t => {
+  const [first, second] = [new ScriptedSlot(), new ScriptedSlot()]
+  const slots = new Set([first, second])
+  const clock = new TestClock()
+  const { run, ready } = startQueue(t, slots, { clock, endCancelled: true })
+  const left = new AbortController()
+  const given = run('a1', { key: 'a', signal: left.signal })
+  left.abort()
+  clock.advance(25)
+  t.equal(await given, 'cancelled')
+  await turn()
+  t.equal(first.state, 'dead')
+  const third = new ScriptedSlot()
+  third.state = 'starting'
+  slots.delete(first)
+  slots.add(third)
+  const again = run('a2', { key: 'a' })
+  t.same(second.posted, [], 'no worker is ready but this one')
+  const other = run('b1', { key: 'b' })
+  t.same(second.posted, ['b1'])
+  third.state = 'ready'
+  ready()
+  t.same(third.posted, ['a2'])
+  second.done('b')
+  third.done('a')
+  t.same(await Promise.all([again, other]), ['a', 'b'])
 })
