@@ -67,3 +67,35 @@ export function shareOut(
 function total({ sharer, given }: Share): number {
   return sharer.held + given
 }
+
+/** Checks of batches at the same time: the pool of long tasks has two workers, and gives a key one of them. */
+const CHECKS_MAX = 2
+
+/** Turns of the keys at having their batches checked: one at a time, the key that waits longest first. */
+export class CheckTurns {
+  readonly #running = new Set<string>()
+  /** The last turn of keys with open batches. */
+  #taken = new Map<string, number>()
+  #turn = 0
+
+  /** The batches, those of the key whose last turn is longest ago first; otherwise in their order. */
+  inTurn<One extends { readonly record: { readonly keyHash: string } }>(batches: Iterable<One>): One[] {
+    const all = [...batches]
+    const open = new Set(all.map(({ record }) => record.keyHash))
+    this.#taken = new Map([...this.#taken].filter(([keyHash]) => open.has(keyHash)))
+    const turnOf = ({ record }: One): number => this.#taken.get(record.keyHash) ?? 0
+    return all.sort((one, other) => turnOf(one) - turnOf(other))
+  }
+
+  /** True: the key has a turn now, which has to be left. */
+  enter(keyHash: string): boolean {
+    if (this.#running.size >= CHECKS_MAX || this.#running.has(keyHash)) return false
+    this.#running.add(keyHash)
+    this.#taken.set(keyHash, ++this.#turn)
+    return true
+  }
+
+  leave(keyHash: string): void {
+    this.#running.delete(keyHash)
+  }
+}

@@ -10,6 +10,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 import type { BatchStatus } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, HeldLine, LineOutcome } from '../storage/batches.ts'
 import { type CheckBodies, checkBatch } from './body-check.ts'
+import { CheckTurns } from './fair-shares.ts'
 import { LEASE_MS, Leases } from './leases.ts'
 import { LineRun, type LineRunDeps } from './line-run.ts'
 import { OpenBatch } from './open-batch.ts'
@@ -41,8 +42,6 @@ interface RunnerDeps extends LineRunDeps {
 const IDLE_MS = 2_000
 const BUSY_MS = 500
 const RETRY_MS = 1_000
-/** Batches whose bodies are checked at the same time: the pool of long tasks has two workers. */
-const CHECKS_MAX = 2
 /** An owner who has not said that it ended its lines by then is dead. */
 const OTHERS_MS = LEASE_MS + BUSY_MS
 /** Aborted lines have this long to end. */
@@ -67,7 +66,7 @@ export class BatchRunner {
   #looking: Promise<void> | null = null
   #again = false
   #timer: Timer | null = null
-  #checks = 0
+  readonly #checks = new CheckTurns()
   #claims = 0
   #failing = false
   #closing: Promise<void> | null = null
@@ -249,7 +248,7 @@ export class BatchRunner {
     this.#take(records)
     this.#scheduler.reached()
     this.#scheduler.sweep()
-    for (const batch of this.#batches.values()) this.#begin(batch)
+    for (const batch of this.#checks.inTurn(this.#batches.values())) this.#begin(batch)
     this.#lookAtServices()
     this.#scheduler.pump()
   }
@@ -296,11 +295,9 @@ export class BatchRunner {
   }
 
   #validate(batch: OpenBatch): Promise<void> | null {
-    if (this.#checks >= CHECKS_MAX) return null
-    this.#checks++
-    return this.#claimed(batch, claim => this.#check(batch, claim)).finally(() => {
-      this.#checks--
-    })
+    const { keyHash } = batch.record
+    if (!this.#checks.enter(keyHash)) return null
+    return this.#claimed(batch, claim => this.#check(batch, claim)).finally(() => this.#checks.leave(keyHash))
   }
 
   async #check(batch: OpenBatch, claim: Claim): Promise<void> {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type Sharer, shareOut } from '../../src/batches/fair-shares.ts'
+import { CheckTurns, type Sharer, shareOut } from '../../src/batches/fair-shares.ts'
 import { search } from '../support/property.ts'
 
 const anyRoom = () => Number.POSITIVE_INFINITY
@@ -79,3 +79,26 @@ t.test(
     t.pass()
   },
 )
+
+t.test('a key has one batch checked at a time, and keys take turns at it', async t => {
+  const turns = new CheckTurns()
+  const batch = (keyHash: string, id: string) => ({ record: { keyHash, id } })
+  let open = [batch('x', 'x1'), batch('x', 'x2'), batch('y', 'y1'), batch('y', 'y2'), batch('z', 'z1')]
+  const begun: string[] = []
+  const look = () => {
+    for (const each of turns.inTurn(open)) {
+      if (!turns.enter(each.record.keyHash)) continue
+      begun.push(each.record.id)
+      open = open.filter(other => other !== each)
+    }
+  }
+  look()
+  t.same(begun, ['x1', 'y1'])
+  turns.leave('x')
+  look()
+  t.same(begun, ['x1', 'y1', 'z1'], 'before the older batches of the two')
+  turns.leave('y')
+  turns.leave('z')
+  look()
+  t.same(begun, ['x1', 'y1', 'z1', 'x2', 'y2'])
+})

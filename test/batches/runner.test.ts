@@ -1,5 +1,6 @@
 /** The runner on a real database and a real provider: batches from their acceptance to their end. */
 import t from 'tap'
+import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { loadConfig } from '../../src/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
 import type { LineAnswer, LineReplied } from '../support/line-provider.ts'
@@ -273,4 +274,28 @@ t.test('a batch whose time was over before its check expires too', async t => {
   const other = await world.another()
   other.runner.wake()
   t.match(await world.reaches(id, 'expired'), { completed: 0, failed: 0 })
+})
+
+t.test('while batches of one key are checked, one of another key does not wait for them', async t => {
+  const claimed: string[] = []
+  const held = Promise.withResolvers<void>()
+  const world = await startBatchWorld(t, {
+    between: store => {
+      const { work } = store.batches
+      const claimBatch: typeof work.claimBatch = async (id, ...rest) => {
+        claimed.push(id)
+        await held.promise
+        return await work.claimBatch(id, ...rest)
+      }
+      return { ...store, batches: { ...store.batches, work: { ...work, claimBatch } } }
+    },
+  })
+  const key = `sk-gw-v1-${'b'.repeat(64)}`
+  await world.store.keys.add(keyRecord(key, 'inference', { name: 'other', clock: world.clock }))
+  const many = [await world.put({ lines: ['a'] }), await world.put({ lines: ['b'] })]
+  const one = await world.put({ lines: ['c'], keyHash: hashKey(key) })
+  await world.until(() => claimed.length === 2)
+  t.same(claimed, [many[0]?.id, one.id])
+  held.resolve()
+  for (const { id } of [...many, one]) await world.reaches(id, 'completed')
 })
