@@ -36,7 +36,7 @@ export interface JobTerms {
   readonly waitMs: number
   /** Milliseconds that it may run. */
   readonly runMs: number
-  /** It takes a worker for so long that one worker is kept free of such jobs. So are jobs of keys whose last was long. */
+  /** It takes a worker for so long that one is kept free of such jobs, and of those of keys whose last was long. */
   readonly long: boolean
   readonly signal: RequestSignal | undefined
 }
