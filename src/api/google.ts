@@ -1,5 +1,5 @@
 /**
- * Operations for Google's clients, which put the model and the verb into the URL path. All of them answer in the
+ * Operations for Google's clients, which put the model and the method into the URL path. All of them answer in the
  * dialect `gemini`, errors included.
  */
 import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'
@@ -136,7 +136,7 @@ export function exceptGoogle(handler: Handler, google: Handler): Handler {
 export const refuseGoogle: Handler = () => {
   throw new GatewayError(
     'not_found',
-    'No such operation: below /v1beta there are models, and verbs of a model',
+    'No such operation: /v1beta has only models and their methods, such as models/NAME:generateContent',
   )
 }
 

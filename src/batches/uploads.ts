@@ -155,7 +155,7 @@ function writeAtOnce(descriptor: number, chunk: Uint8Array, position: number): v
 function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'This API key is already sending as many large bodies as it may: wait for one of them to finish',
+    'This API key has reached its limit of concurrent large uploads: wait for one of them to finish',
     { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
   )
 }

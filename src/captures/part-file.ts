@@ -118,7 +118,7 @@ export class PartFile {
       const handle = this.#handle ?? (await this.#open())
       await handle.appendFile(this.#sealer.seal(text, false))
     } catch (error) {
-      this.#deps.log.fault('captures', 'the disk does not take a capture: requests are left out', error)
+      this.#deps.log.fault('captures', 'cannot write capture to disk; skipping requests', error)
       this.#isBroken = true
       this.#leave(requests)
       await this.#close()
@@ -136,7 +136,7 @@ export class PartFile {
       this.#isAway = false
       return isCounted
     } catch (error) {
-      if (!this.#isAway) log.fault('captures', 'the store does not count what is captured', error)
+      if (!this.#isAway) log.fault('captures', "cannot update the capture's size in the store", error)
       this.#isAway = true
       return null
     }

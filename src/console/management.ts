@@ -55,7 +55,7 @@ export class ManagementCalls {
     if (!NOUNS.has(noun) || url.length > PATH_MAX_CHARS) throw new GatewayError('not_found', 'Not found')
     if (!METHODS.has(method)) throw new GatewayError('method_not_allowed', 'Method not allowed')
     if (this.#open >= CALLS_MAX) {
-      throw new GatewayError('rate_limit_exceeded', 'Too many consoles ask at once', {
+      throw new GatewayError('rate_limit_exceeded', 'Too many concurrent console requests', {
         retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       })
     }

@@ -272,7 +272,7 @@ export class Exchange implements ClientRequest {
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
   prompt: ResponsesRequest
-  /** True when a guardrail of the caller forbids to keep anything of it. */
+  /** True when a guardrail of the caller forbids storing anything from it. */
   zeroRetention = false
   /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []

@@ -104,7 +104,7 @@ export class UsageExport {
     if (this.#heldBytes + bytes > maxHeldBytes || this.waitingBytes + bytes > maxWaitingBytes) {
       this.#lost += records.length
       if (!this.#isLosing)
-        log.notice('ledger', 'an export has no room for more usage records; they are lost to it', {
+        log.notice('ledger', 'export buffer full; dropping usage records from this export', {
           to: destination.place,
           waitingBytes: this.waitingBytes,
         })

@@ -220,7 +220,7 @@ async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void>
   const call = new EmbeddingsModelCall(deps, exchange)
   const reply = await call.ask(exchange.candidates[0], answered => answered)
   if (reply === null) {
-    throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
+    throw new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
   }
   // There is a reply or none; how it ended says nothing.
   exchange.finish = null

@@ -151,7 +151,7 @@ function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
 function endUnpaid(exchange: RunningExchange): void {
   if (exchange.isSubmitted) return
   if (!exchange.answer.begun) {
-    throw new GatewayError('payment_required', 'The limits of this API key leave too little for this request')
+    throw new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
   }
   exchange.turn = null
   exchange.finish = { reason: 'length', native: null, serviceTier: null }

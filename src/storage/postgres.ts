@@ -1,6 +1,6 @@
 /**
- * The engine for PostgreSQL, through `pg`. Each thread has a small pool. While the database is unavailable, a verb
- * waits shortly and rejects; the next verb connects again.
+ * The engine for PostgreSQL, through `pg`. Each thread has a small pool. While the database is unavailable, a method
+ * waits briefly and rejects; the next call connects again.
  */
 import {
   PostgresAdapter,
@@ -44,7 +44,7 @@ const DUPLICATE = '23505'
 /** Reasons that an operator can act on, by SQL state. */
 const REASONS: Readonly<Record<string, string>> = {
   '28000': 'not allowed to log in; DATABASE_URL or storage.url names the user',
-  '28P01': 'wrong user or password; they stand in DATABASE_URL or storage.url',
+  '28P01': 'wrong user or password; they are in DATABASE_URL or storage.url',
   '3D000': 'no such database; create it, or name another in DATABASE_URL or storage.url',
   '42501': 'missing permissions; the user has to own the schema',
   '53300': 'too many connections',
@@ -73,7 +73,7 @@ export function openPostgres(url: string): Engine {
   return {
     name: 'postgres',
     dialect: new PostgresDialect({
-      // After a failure, the next verb calls this again.
+      // After a failure, the next method calls this again.
       async pool() {
         if (closing !== null) throw new StoreError('storage: closed')
         await migrateSchema(url)

@@ -91,7 +91,7 @@ async function run(
     const action = ACTIONS.find(each => each === args['action'])
     if (action === undefined) throw new TextFault(`action: must be one of ${ACTIONS.join(', ')}`)
     if (action === 'write' && exchange.zeroRetention)
-      throw new TextFault('A guardrail forbids to keep anything of this request')
+      throw new TextFault('A guardrail forbids storing anything from this request')
     const { shown, result } = await VERBS[action](deps, place, args)
     return { item: { ...fieldsOf(call), ...shown }, result: JSON.stringify(result) }
   } catch (thrown) {

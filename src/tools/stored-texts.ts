@@ -67,7 +67,7 @@ export class StoredTexts {
   /** Keeps a text as a new file: what was there stays. @throws TextFault */
   async write(filename: string, text: string): Promise<FileRecord> {
     if (this.#exchange.zeroRetention)
-      throw new TextFault('A guardrail forbids to keep anything of this request')
+      throw new TextFault('A guardrail forbids storing anything from this request')
     const name = cleaned(filename)
     // Half a character has no form in UTF-8.
     const content = Buffer.from(text.toWellFormed())

@@ -83,7 +83,7 @@ t.test('a key has a quarter of the room, and others their own', async t => {
   for (const chunks of [['1', '23'], ['123']]) {
     await t.rejects(uploads.receive(OWNER, send(...chunks)), {
       code: 'rate_limit_exceeded',
-      message: /^This API key is already sending as many large bodies as it may/,
+      message: /^This API key has reached its limit of concurrent large uploads/,
       retryAfterSeconds: 5,
     })
   }

@@ -29,7 +29,7 @@ t.test('searches that the limit of the key does not cover do not run, also at th
   t.equal(output.length, 3)
   t.match(
     JSON.stringify(provider.asked[1]?.body),
-    'The limits of this API key leave too little for this call',
+    'This call would exceed a spending limit of this API key',
   )
 })
 

@@ -254,7 +254,7 @@ t.test('a disk that takes nothing costs a bounded memory, and no line is torn', 
   t.equal(running.lagSeconds, 0)
   t.same(lines, [
     'cannot export usage; records are kept on disk',
-    'an export has no room for more usage records; they are lost to it',
+    'export buffer full; dropping usage records from this export',
     'usage is exported again',
   ])
   await running.close()

@@ -42,7 +42,7 @@ t.test('a gateway that keeps its promises is 0, with a line for each check and a
     stderr,
     /^sends at most 400 requests to http:.*\/v1, 8 at a time, for at most 300 s; each asks for at most 256 tokens\n/,
   )
-  t.match(stderr, /asks prove by Responses and chat completions: 35 checks, about \d+ requests\n/)
+  t.match(stderr, /tests prove through Responses and chat completions: 35 checks, about \d+ requests\n/)
   t.match(stdout, /^pass {2}reply\.status +responses +200, application\/json$/m)
   t.match(stdout, /\n35 passed, 0 failed, 0 warnings, 0 skipped; \d+ requests in [\d.]+ s\n$/)
   t.match(JSON.parse(readFileSync(file, 'utf8')), {

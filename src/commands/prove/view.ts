@@ -13,7 +13,7 @@ const SEEN_MAX_CHARS = 160
 const REPEAT_MAX_CHARS = 600
 
 export function planText({ model, dialects, checks, requests }: ProvePlan): string {
-  return `asks ${model} by ${dialects.join(' and ')}: ${counted(checks, 'check')}, about ${count(requests)} requests`
+  return `tests ${model} through ${dialects.join(' and ')}: ${counted(checks, 'check')}, about ${count(requests)} requests`
 }
 
 /** A line for each check; below those that failed: what was expected, why it matters, and how to repeat it. */

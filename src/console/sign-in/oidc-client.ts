@@ -120,7 +120,7 @@ export class OidcClient {
       throw new SignInError(
         403,
         'no role',
-        `You are signed in at the provider, but your account has no role here. Ask whoever runs this gateway to give you one: console.oidc.roles names the values of “${roleClaim}” that have a role.`,
+        `You are signed in at the provider, but your account has no role here. Ask the gateway's operator to give you one: console.oidc.roles names the values of “${roleClaim}” that have a role.`,
       )
     }
     return { issuer: token.iss, subject: token.sub, role }
@@ -176,7 +176,7 @@ export class OidcClient {
     throw new SignInError(
       503,
       'clientSecretFile',
-      'The gateway cannot read its secret for the provider (console.oidc.clientSecretFile). Tell whoever runs it.',
+      'The gateway cannot read its secret for the provider (console.oidc.clientSecretFile). Contact its operator.',
     )
   }
 }
@@ -210,7 +210,7 @@ function unfit(why: string): SignInError {
   return new SignInError(
     403,
     why,
-    `The answer of the provider did not pass a check (${why}), so the sign-in was refused. Sign in again; if it happens again, tell whoever runs this gateway.`,
+    `The provider's response failed a check (${why}), so the sign-in was refused. Sign in again; if it happens again, contact the gateway's operator.`,
   )
 }
 
@@ -218,7 +218,7 @@ function mismatch(): SignInError {
   return new SignInError(
     502,
     'issuer',
-    'The provider names itself differently than console.oidc.issuer does. Tell whoever runs this gateway.',
+    "The provider's issuer does not match console.oidc.issuer. Contact the gateway's operator.",
   )
 }
 
@@ -260,7 +260,7 @@ function refusalOf(thrown: unknown): SignInError {
     return new SignInError(
       502,
       said,
-      `The provider does not accept this gateway (${said}): its id, its secret or its redirect address is wrong. Tell whoever runs it.`,
+      `The provider does not accept this gateway (${said}): its id, its secret or its redirect address is wrong. Contact its operator.`,
     )
   }
   if (NO_ANSWER.has(code)) return unreachable(code)

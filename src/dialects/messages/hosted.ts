@@ -1,6 +1,6 @@
 /**
  * Writes items of tools that the provider or the gateway ran as two blocks: the call and its result. Pure. A provider
- * of this API tells both blocks itself; they pass as they are, because they hold sealed parts that later turns need.
+ * of this API sends both blocks itself; they pass as they are, because they hold sealed parts that later turns need.
  * For all others the blocks are made of the item.
  */
 import type { HostedItem } from '../../protocol/items.ts'

@@ -1,5 +1,5 @@
 /**
- * Attempt: one try at one endpoint. The handler of its transport: has the reply read, tells the deltas to its target,
+ * Attempt: one try at one endpoint. The handler of its transport: decodes the reply, passes the deltas to its target,
  * and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more are wrappers,
  * which most attempts do not have. Hot path: between a socket read and the target are plain synchronous calls.
  */

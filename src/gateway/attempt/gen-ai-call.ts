@@ -1,4 +1,4 @@
-/** An attempt as the metrics of the conventions for generative AI count it. Only where the settings ask for them. */
+/** Records an attempt for the OpenTelemetry GenAI metrics, if enabled. */
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

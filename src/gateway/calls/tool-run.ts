@@ -131,7 +131,7 @@ export class ToolRunner {
     if (fee > 0 && !(await canOwe(exchange, fee))) {
       bill.addToolCall(false)
       metrics.serverToolCalls.inc({ tool: server.name, outcome: 'over_budget' })
-      return failureOutcome('The limits of this API key leave too little for this call')
+      return failureOutcome('This call would exceed a spending limit of this API key')
     }
     if (isOver()) return null
     if (session.leaves?.(call) === true) return this.#leave(pending, declared, call, exchange)

@@ -92,7 +92,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       ...row,
       id: 'client.stream',
-      asserts: 'the streams have the events that the client waits for, and none that it stumbles over',
+      asserts: 'the streams have the events that the client waits for, and none that break it',
       matters: 'it stops in the middle of its work, or asks again and pays twice',
       sends: 0,
       run: tester =>

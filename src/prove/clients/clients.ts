@@ -27,7 +27,7 @@ interface ClientCall {
 
 /** One reply as the client reads it. */
 export interface ClientReply {
-  /** Things that the client cannot do without, or stumbles over. */
+  /** Things that the client cannot do without, or that break it. */
   readonly faults: readonly string[]
   readonly calls: readonly ClientCall[]
   /** Input and output tokens; null: there are none. */

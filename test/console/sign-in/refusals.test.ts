@@ -167,7 +167,7 @@ t.test('a provider that is another one, or does not answer as one', async t => {
   }
   t.match(await beginning({ issuer: 'https://evil.example' }), {
     status: 502,
-    text: /names itself differently than console\.oidc\.issuer/,
+    text: /issuer does not match console\.oidc\.issuer/,
   })
   t.match(world.lines, [{ why: 'issuer' }])
   for (const metadata of [

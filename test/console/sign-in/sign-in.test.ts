@@ -113,7 +113,7 @@ t.test('an account without a role is told so, and gets nothing', async t => {
     world.provider.claims = { sub: 'bob-1', ...claims }
     const browser = world.browser()
     const refused = await browser.signIn()
-    t.match(refused, { status: 403, text: /your account has no role here\. Ask whoever runs this gateway/ })
+    t.match(refused, { status: 403, text: /your account has no role here\. Ask the gateway's operator/ })
     t.equal(browser.cookies.size, 0)
     t.same(await world.sessionKeys(), [])
     t.match(world.lines.at(-1), { msg: 'a sign-in was refused', why: 'no role' })
