@@ -17,7 +17,7 @@ import type { Handler } from './operation.ts'
 export interface GenerationDeps {
   readonly ledger: Pick<Ledger, 'find'>
   readonly explanations: Pick<ExplanationStore, 'find'>
-  /** The charge for a request on an own credential, as a share of its catalogue price. */
+  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
 }
 

@@ -93,7 +93,7 @@ export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePer
   }
 }
 
-/** On an own credential the fee alone is charged. */
+/** On a BYOK credential the fee alone is charged. */
 function chargedOf(cost: PicoUsd, isByok: boolean, byokFeePercent: number): PicoUsd {
   return isByok ? byokFee(cost, byokFeePercent) : cost
 }

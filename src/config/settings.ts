@@ -338,7 +338,7 @@ export const Settings = group({
   regions: group({
     europe: setting(
       Type.Array(Host),
-      'values of the `Host` header that keep a request in Europe: only endpoints and own credentials declared for Europe serve it ([decision 10](decisions/0010-routing-by-own-credentials.md)). Any other host is global. A name without a port means every port',
+      'values of the `Host` header that keep a request in Europe: only endpoints and BYOK credentials declared for Europe serve it ([decision 10](decisions/0010-routing-by-own-credentials.md)). Any other host is global. A name without a port means every port',
       { default: [] },
     ),
     us: setting(Type.Array(Host), 'the same for the United States', { default: [] }),

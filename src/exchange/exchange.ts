@@ -177,7 +177,7 @@ export type AskAs = (
   terms: AskAsTerms,
 ) => Promise<ResponseResource>
 
-/** An own provider credential, without its key. */
+/** A BYOK credential, without its key. */
 export interface OwnCredential {
   readonly id: string
   readonly name: string | null

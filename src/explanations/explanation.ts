@@ -11,7 +11,7 @@ export interface ExplainedWay {
   /** Slug. */
   readonly provider: string
   readonly model: string
-  /** An own credential of the workspace, by its id; absent: the shared key. */
+  /** A BYOK credential of the workspace, by its id; absent: the shared key. */
   readonly credential?: string
 }
 

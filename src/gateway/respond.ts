@@ -66,7 +66,7 @@ export interface GatewayDeps
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
   readonly credentials: Pick<CredentialCatalog, 'of'>
-  /** Fee of a request on an own credential, as a share of its price by the catalogue. */
+  /** Fee of a request on a BYOK credential, as a share of its price by the catalogue. */
   readonly byokFeePercent: number
   /** The place of this gateway. */
   readonly region: string

@@ -197,7 +197,7 @@ export class EndpointHealth {
     })
   }
 
-  /** The state of an endpoint with the shared key (null), or with an own one. */
+  /** The state of an endpoint with the shared key (null), or with a BYOK credential. */
   of(endpoint: Endpoint, credentialId: string | null): EndpointState {
     if (credentialId !== null) return this.#byKey(endpointKey(endpoint, credentialId), endpoint.provider.slug)
     const known = this.#ofEndpoint.get(endpoint)

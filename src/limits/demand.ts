@@ -12,7 +12,7 @@ export interface Offer {
   readonly fetched?: PicoUsd
   /** For each token that is written. */
   readonly perToken: PicoUsd
-  /** True: on an own provider credential, which some limits do not count. */
+  /** True: on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean
   /** The most tokens that may be written. */
   readonly most: number

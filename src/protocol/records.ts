@@ -50,7 +50,7 @@ export interface Spent {
 export interface Allowance {
   /**
    * Unspent money at admission: the most that this request may cost. Infinite if no limit counts.
-   * `isOwn`: on an own provider credential.
+   * `isOwn`: on a BYOK credential.
    */
   rest(isOwn: boolean): PicoUsd
   /**

@@ -318,7 +318,8 @@ async function runCall(
   signal: AbortSignal,
   parent: string | undefined,
 ): Promise<ToolOutcome> {
-  if (connection === null) return failed(new McpFailure('Only the provider runs this connector, so the gateway cannot call it'))
+  if (connection === null)
+    return failed(new McpFailure('Only the provider runs this connector, so the gateway cannot call it'))
   try {
     const result = await connection.call(tool, call.arguments, {
       limitMs: CALL_MS,

@@ -1,4 +1,4 @@
-/** What is taken away while a batch runs: an own key, the workspace, the model. The batch ends in each case. */
+/** What is taken away while a batch runs: a BYOK key, the workspace, the model. The batch ends in each case. */
 import t from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { createVault } from '../../src/credentials/vault.ts'
@@ -27,7 +27,7 @@ const errorsOf = async (world: BatchWorld, id: string) =>
   (await world.results(id)).map(({ document }) => document.error?.error_type ?? null)
 
 t.test(
-  'an own key that is removed in the middle serves no further line, and the shared one does',
+  'a BYOK key that is removed in the middle serves no further line, and the shared one does',
   async t => {
     const { world, letGo } = await startHeld(t)
     const own = credentialOf('acme', { workspaceId: DEFAULT_WORKSPACE_ID })

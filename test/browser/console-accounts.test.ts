@@ -158,7 +158,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByRole('table', { name: 'Workspaces' }).getByText('gateway:web_search').waitFor()
   })
 
-  await t.test('an own credential is added to the chosen workspace, and its key is never shown', async t => {
+  await t.test('a BYOK credential is added to the chosen workspace, and its key is never shown', async t => {
     await page.getByRole('combobox', { name: 'Workspace', exact: true }).selectOption({ label: 'Research' })
     await page.getByRole('button', { name: 'New credential' }).click()
     await dialog.getByLabel('Provider').fill('openai')
@@ -167,7 +167,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await dialog.getByLabel('Only for these models').fill('openai/gpt-5')
     await dialog.getByRole('checkbox', { name: 'Required' }).check()
     await dialog.getByRole('button', { name: 'Add' }).click()
-    const table = page.getByRole('table', { name: 'Own provider credentials' })
+    const table = page.getByRole('table', { name: 'Provider credentials (BYOK)' })
     await table.getByText('required', { exact: true }).waitFor()
     t.notMatch(await page.content(), '0123456789')
     await table.getByRole('button', { name: 'Change credential Team' }).click()

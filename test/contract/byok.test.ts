@@ -221,7 +221,7 @@ t.test('where own keys are demanded, the shared one is never called', async t =>
   }
 })
 
-t.test('an own key that a provider repeats is in no answer and in no log line', async t => {
+t.test('a BYOK key that a provider repeats is in no answer and in no log line', async t => {
   const secret = 'zq7Canary0123456789XyZ-'.repeat(2)
   const from = await tenant([credentialOf('p', { id: 'mine', isRequired: true })], () => secret)
   provider.refuses.clear()
@@ -269,7 +269,7 @@ t.test('a key that the endpoint cannot be called with is never sent, and the nex
   )
 })
 
-t.test('a provider that the service calls without a key takes an own one', async t => {
+t.test('a provider that the service calls without a key takes a BYOK one', async t => {
   const from = await tenant([credentialOf('own', { id: 'mine' })])
   provider.calls.length = 0
   t.equal((await ask(from, { model: 'm/own', input: 'hi' })).status, 200)

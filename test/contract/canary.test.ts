@@ -277,7 +277,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
       { ...respond('a model of the caller', { model: secrets.toolArgument }), echoes: true },
       respond('a model of nobody', { model: 'no/body', stream: true }),
       ...secrets.ownKeys.map(own =>
-        respond(`an own key of ${own.provider}`, { model: `own/${own.provider}` }),
+        respond(`a BYOK key of ${own.provider}`, { model: `own/${own.provider}` }),
       ),
     ])
   })
@@ -518,7 +518,7 @@ t.test('no secret leaves the gateway or rests in it', { timeout: 280_000 }, asyn
         manage('POST', '/end-users', { user: `${secrets.endUser}2` }),
         manage('DELETE', `/end-users/${encodeURIComponent(secrets.endUser)}`),
         respond('with a known key', { model: 'shared/openai-chat' }),
-        respond('with an own key', { model: 'own/openai-chat' }),
+        respond('with a BYOK key', { model: 'own/openai-chat' }),
         { ...manage('GET', '/models'), key: secrets.strangeKey },
       ].map(ask => ({ ...ask, name: `${ask.name} while the store throws` }))
     const before = client.statuses.get(500) ?? 0

@@ -510,7 +510,7 @@ t.test('the region of the host holds', async t => {
 
 // Own credentials
 
-t.test('an own credential is used before the shared key, and only its fee is charged', async t => {
+t.test('a BYOK credential is used before the shared key, and only its fee is charged', async t => {
   const { provider, embed, gateway, record } = await start(t)
   const store = await openStore(gateway.storageUrl)
   t.teardown(() => store.close())

@@ -219,7 +219,7 @@ t.test('a proof names calls that the gateway made for the answer', async t => {
 
 const OWN_KEY = 'sk-secret-secret-secret-secret-AbCd'
 
-t.test('an own credential is named by its masked label', async t => {
+t.test('a BYOK credential is named by its masked label', async t => {
   const created = await fetch(`${gateway.url}/byok`, {
     method: 'POST',
     headers: { authorization: `Bearer ${gateway.managementKey}`, 'content-type': 'application/json' },

@@ -80,7 +80,7 @@ t.test('items of the Responses format alone go there unchanged, and are 400 by n
   }
 })
 
-t.test('a stored prompt needs an own credential where the provider speaks Responses', async t => {
+t.test('a stored prompt needs a BYOK credential where the provider speaks Responses', async t => {
   const prompt = { id: 'pmpt_1', variables: { city: 'Bern' } }
   for (const format of [...FORMATS, 'two']) {
     const { status, body, sent } = await respond(format, { prompt })

@@ -27,10 +27,7 @@ t.test('searches that the limit of the key does not cover do not run, also at th
     cost: 0.01408,
   })
   t.equal(output.length, 3)
-  t.match(
-    JSON.stringify(provider.asked[1]?.body),
-    'This call would exceed a spending limit of this API key',
-  )
+  t.match(JSON.stringify(provider.asked[1]?.body), 'This call would exceed a spending limit of this API key')
 })
 
 t.test('a caller who leaves while an engine searches owes the fee', async t => {

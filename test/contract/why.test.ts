@@ -247,12 +247,12 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   )
   const credential = await manage('POST', '/byok', { provider: 'openai', key: 'sk-own-0123456789abcdef' })
   b.script('own', [OK])
-  note('an own credential', await ask({ model: 'm/own' }), [
+  note('a BYOK credential', await ask({ model: 'm/own' }), [
     /First choice openai m\/own \(own credential .*\): own credentials of the workspace come first/,
     /Not reached openai m\/own \(shared key\): it came later/,
   ])
   b.script('refused-own', [{ status: 401 }, OK])
-  note('an own credential that its provider refuses', await ask({ model: 'm/refused-own' }), [
+  note('a BYOK credential that its provider refuses', await ask({ model: 'm/refused-own' }), [
     /Attempt 1 at openai m\/refused-own \(own credential .*\) failed \(401 provider_unavailable/,
     /Next: openai m\/refused-own \(shared key\)\./,
   ])

@@ -117,7 +117,7 @@ t.test('models stay apart, unless one order over all is asked for', async t => {
   t.same(global, ['q0', 'r0', 'q0', 'p0', 'p1', 'q', 'q', 'p', 'q9', 'q9'])
 })
 
-t.test('an endpoint that honours the tools is preferred to an own key that does not', async t => {
+t.test('an endpoint that honours the tools is preferred to a BYOK key that does not', async t => {
   const tools = [{ type: 'function', name: 'f', parameters: { type: 'object' } }]
   t.same(names({ tools }), ['p0', 'p1', 'q0', 'p', 'q', 'q9'])
   t.same(names({ tools, provider: { only: ['r'] } }), ['r0'], 'but it is taken where there is no other')

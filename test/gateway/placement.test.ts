@@ -34,7 +34,7 @@ t.test('region and policy are those of the endpoint, or what the owner of the cr
   t.same(placed({}, { declaredRegion: 'global' })[0], null)
   t.same(placed({ region: 'us' }, { declaredRegion: 'us' })[0], 'us')
   t.same(placed({ region: 'us' }, { declaredRegion: 'europe' })[0], null, 'the two do not agree')
-  t.same(placed({ region: 'us' }, {})[0], null, 'an own key of no region may lead elsewhere')
+  t.same(placed({ region: 'us' }, {})[0], null, 'a BYOK key of no region may lead elsewhere')
   t.end()
 })
 

@@ -239,7 +239,7 @@ t.test('a data region has plans of its own', async t => {
 })
 
 t.test(
-  'no plan has the own credential of another user, of another key or of another organization',
+  'no plan has the BYOK credential of another user, of another key or of another organization',
   async t => {
     const { stored, plans, asked, warm, planOf } = await setup()
     const record = { ...credentialOf('acme', { allowedUserIds: ['anna'] }), sealed: null as never }
@@ -254,7 +254,7 @@ t.test(
   },
 )
 
-t.test('an own credential of one key is in the plans of that key only', async t => {
+t.test('a BYOK credential of one key is in the plans of that key only', async t => {
   const { stored, warm, planOf } = await setup()
   const record = { ...credentialOf('acme', { allowedApiKeyHashes: ['k1'] }), sealed: null as never }
   stored.credentials.set('o', [record])

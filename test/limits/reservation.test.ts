@@ -94,7 +94,7 @@ t.test('what is not spent yet is given back while others run, and taken again', 
   t.end()
 })
 
-t.test('fees count where an own credential does not', t => {
+t.test('fees count where a BYOK credential does not', t => {
   const { reservation, state } = reserve(t, taking => taking)
   reservation.settle({ cost: 50 * PICOS, isByok: true, fees: 7 * PICOS, tokens: 1 })
   t.same(state(), { reserved: 0, total: 7 })

@@ -38,7 +38,7 @@ export function modelRows(): Config['models'] {
   }))
 }
 
-/** The shared key of a provider; an own key is named by its credential. */
+/** The shared key of a provider; a BYOK key is named by its credential. */
 export const sharedKey = (provider: string) => `shared-key-of-${provider}`
 
 export interface World {

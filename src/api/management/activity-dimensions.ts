@@ -19,7 +19,7 @@ import { hashParameter, parameter, textParameter } from './paging.ts'
 export interface DimensionDeps {
   readonly store: Pick<Store, 'ledger'>
   readonly clock: Clock
-  /** The charge for a request on an own credential, as a share of its catalogue price. */
+  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
   /** Display name of a provider; null when it has left the catalogue. */
   readonly providerName: (slug: string) => string | null

@@ -170,7 +170,7 @@ export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
   ]
 }
 
-/** Own provider credentials, and guardrails with their assignments. */
+/** Provider credentials of workspaces, and guardrails with their assignments. */
 export function ruleRows(deps: ManagementDeps): Operation[] {
   const bytes = GUARDRAIL_BODY_MAX_BYTES
   return [

@@ -117,7 +117,7 @@ function betasIn(header: string): readonly string[] {
   return names
 }
 
-/** A workspace of an account at Anthropic, for requests with an own credential. */
+/** A workspace of an account at Anthropic, for requests with a BYOK credential. */
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
 /** Only the header says it: a field of this name in the body is none. */
 const WORKSPACE = 'anthropic_workspace_id'

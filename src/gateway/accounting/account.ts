@@ -207,14 +207,14 @@ function countCache(
 }
 
 /**
- * Fees of tools that the cost of the record leaves out: on an own credential the service pays them, so that they count
+ * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so that they count
  * as if no own credential were there.
  */
 function feesBeside(bill: Bill): PicoUsd {
   return bill.tools.cost
 }
 
-/** The record of fees beside a record on an own credential, which it names as its parent. */
+/** The record of fees beside a record on a BYOK credential, which it names as its parent. */
 function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
   return {
     ...record,

@@ -58,7 +58,7 @@ function countImages(value: unknown): number {
   return countImages(part.content) + countImages(part.output)
 }
 
-/** The fee for a request on an own credential that the provider bills as `cost`; whole units, rounded down. */
+/** The fee for a request on a BYOK credential that the provider bills as `cost`; whole units, rounded down. */
 export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
   return Math.floor((cost * feePercent) / 100)
 }

@@ -32,7 +32,7 @@ export function collecting<Deps extends ModelCallDeps>(
   return {
     ...deps,
     client: new StoredTransport(reply),
-    // One that an own credential has submitted has its key.
+    // One that a BYOK credential has submitted has its key.
     providerKeys: { own: () => providerKey as OutgoingKey, shared: () => providerKey },
     requests: NO_REQUESTS,
     // It says nothing about now.

@@ -253,7 +253,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       const { genAi } = deps.metrics
       if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
       if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
-      // The deployment behind an own key is the caller's, and shows nothing about that of others.
+      // The deployment behind a BYOK key is the caller's, and shows nothing about that of others.
       if (exchange.request.stream === true && candidate.credential === null) {
         deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, figures)
       }

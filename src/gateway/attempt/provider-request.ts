@@ -84,7 +84,7 @@ export class ProviderRequests {
     return raw === null ? wire : { ...wire, raw }
   }
 
-  /** The account of an own credential is the caller's, who may know the key there. */
+  /** The account of a BYOK credential is the caller's, who may know the key there. */
   #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
     const key = request.prompt_cache_key
     if (key == null || credential !== null) return request
@@ -217,7 +217,7 @@ export function keyOwner({ credential }: Pick<AttemptRecord, 'credential'>): str
     : `the workspace's own key ${credential.name ?? credential.label}`
 }
 
-/** An attempt with an own credential must never leave with the shared key. */
+/** An attempt with a BYOK credential must never leave with the shared key. */
 function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Record<string, string> {
   const { auth, apiKey } = endpoint.provider
   if (providerKey === null) {

@@ -69,7 +69,7 @@ export function nothingLeft(refused: Refused): GatewayError {
     return unavailable('permission_denied', message, ids, reasons)
   }
   if (excludedBy.has(UNKNOWN_PRICE)) {
-    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or an own provider credential, or have the operator set its pricing.`
+    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or a BYOK credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
   const unsaid = refused.special.find(filter => excludedBy.has(filter.excludedBy))
@@ -142,7 +142,7 @@ function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): Gate
 function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
   return excludedBy.has(BYOK_REQUIRED)
     ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
-    : `No provider key is configured for ${ids.join(', ')}. Add an own provider credential to use it.`
+    : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
 }
 
 /** Codes of availability whose failures say more exactly what no endpoint has, or in the words of a dialect. */

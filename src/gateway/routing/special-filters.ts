@@ -16,7 +16,7 @@ const RESPONSES_ONLY = 'only providers that speak the Responses format can be se
 /** The way out, for each. */
 const ADVICE: Readonly<Record<Special, string>> = {
   prompt:
-    'a stored prompt belongs to an account, so it needs an own credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',
+    'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',
   modalities:
     'no provider of this model makes images for this gateway. Choose a model whose output_modalities has image',
   agent_message: `${RESPONSES_ONLY}, and none of them serves this model. Send the text as a message instead`,

@@ -29,7 +29,7 @@ interface Place {
 }
 
 /**
- * The problem as `<path>: …` if an object anywhere in the value has an own key `__proto__`, `constructor` or
+ * The problem as `<path>: …` if an object anywhere in the value has the key `__proto__`, `constructor` or
  * `prototype`, or if the value is nested too deep; otherwise null. In a JSON Schema only `__proto__` is refused: an
  * argument of a function may have the name `constructor`.
  */

@@ -13,7 +13,7 @@ export interface Checked {
   readonly check: (value: unknown) => boolean
 }
 
-/** The rule of an own form. A symbol, so that a schema written as JSON has JSON Schema alone. */
+/** The rule of a form defined here. A symbol, so that a schema written as JSON has JSON Schema alone. */
 export const Rule = Symbol('rule')
 
 export interface VariantsRule {

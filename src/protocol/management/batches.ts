@@ -51,7 +51,7 @@ export interface BatchUsage {
   readonly cost: string
   /** By the prices of the endpoints, in the same units; `prompt` and `completions` are its parts. */
   readonly upstream: { readonly prompt: string; readonly completions: string }
-  /** True if any of it ran on an own provider credential. */
+  /** True if any of it ran on a BYOK credential. */
   readonly isByok: boolean
   /** The tier that answered; null when unknown or when lines differ. */
   readonly serviceTier: string | null

@@ -22,13 +22,13 @@ export interface ProofCall {
   model: string
   /** Display name. */
   provider: string
-  /** The region that the provider, or the declaration of the own credential, promises; null: none. */
+  /** The region that the provider, or the declaration of the BYOK credential, promises; null: none. */
   region: DataRegion | null
   /** The provider keeps no data. */
   zdr: boolean
   /** The provider may train on what it is sent. */
   trains: boolean
-  /** Masked label of an own credential, or `shared`. */
+  /** Masked label of a BYOK credential, or `shared`. */
   credential: string
   /** HTTP status of the provider; null: none arrived. */
   status: number | null

@@ -149,7 +149,7 @@ t.test('of a reply that was cut short here, what was said counts beside what was
   t.match(cut.bill, { accounting: 'estimated', total: { usage: { inputTokens: 30, outputTokens: 100 } } })
 })
 
-t.test('fees of tools on an own credential have a record of their own, and count against every limit', t => {
+t.test('fees of tools on a BYOK credential have a record of their own, and count against every limit', t => {
   for (const isByok of [true, false]) {
     const exchange = scriptedExchange()
     const attempt = scriptedRecord({ isByok })

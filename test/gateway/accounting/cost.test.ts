@@ -87,7 +87,7 @@ t.test('images are counted in messages and in outputs of calls, where they have 
   t.equal(imagesIn({ image: 1 }, { input: 'text' }), 0)
 })
 
-t.test('a fee on an own credential is never more than its share of the price', async t => {
+t.test('a fee on a BYOK credential is never more than its share of the price', async t => {
   t.equal(byokFee(1_000, 5), 50)
   t.equal(byokFee(19, 5), 0)
   t.equal(byokFee(39, 5), 1)

@@ -1,4 +1,4 @@
-/** Own provider credentials of a workspace (BYOK): added, changed, disabled and deleted here. A key is never shown. */
+/** Provider credentials of a workspace (BYOK): added, changed, disabled and deleted here. A key is never shown. */
 import { dateTime, text } from '../format.js'
 import { Check, Confirm, Field, FormDialog, listOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
@@ -28,7 +28,7 @@ export function Credentials({ calls, names, version, onChanged }) {
   return html`
     <section aria-labelledby="credentials-heading">
       <div class="bar">
-        <h2 id="credentials-heading">Own provider credentials</h2>
+        <h2 id="credentials-heading">Provider credentials (BYOK)</h2>
         <label>
           <span class="dim">Workspace </span>
           <${Select}
@@ -81,7 +81,7 @@ function CredentialTable({ credentials, onOpen }) {
     return html`<${Empty}>No own credentials here: requests use those of the gateway, and it bills them.<//>`
   }
   return html`
-    <${Table} label="Own provider credentials" columns=${COLUMNS}>
+    <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>
       ${credentials.map(credential => {
         const called = credential.name ?? credential.label
         return html`
