@@ -30,9 +30,9 @@ export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'
 
 /** Jobs of dead runners are looked for so often. */
 const DISCOVER_MS = 5_000
-/** Jobs that are submitted at the same time: each is in memory. */
+/** Jobs that are submitted at the same time: each is in memory. A slow service has half of the places at most. */
 const SUBMISSIONS_MAX = 2
-/** Visits at the same time. Each may collect a job, of which a page is in memory. */
+/** Visits at the same time. Each may collect a job, of which a page is in memory. A service has half at most. */
 const VISITS_MAX = 4
 /** Jobs of a batch that its service did not get, after which its lines run as live requests. */
 const LOST_MAX = 3
@@ -45,7 +45,7 @@ export class ServiceRunner {
   readonly #ending = new AbortController()
   /** Jobs that this runner has, by batch and number. */
   readonly #works = new Map<string, JobWork>()
-  readonly #visiting = new Set<Promise<void>>()
+  readonly #visiting = new Map<JobWork, Promise<void>>()
   /** Drafts on their way to the Store and to their service. */
   readonly #submitting = new Map<JobDraft, Promise<void>>()
   /** Monotonic: until then a batch makes no job. By its id. */
@@ -82,7 +82,7 @@ export class ServiceRunner {
     const { id, service } = batch
     if (service === null || this.#runsLive(batch)) return false
     const { clock } = this.#deps
-    if (this.#drafts.isFull || this.#submitting.size >= SUBMISSIONS_MAX) return true
+    if (this.#drafts.isFull || !this.#maySubmit(service.provider)) return true
     return (this.#pauses.get(id) ?? 0) > clock.monotonicMs()
   }
 
@@ -134,7 +134,7 @@ export class ServiceRunner {
     this.#ending.abort(new Error('the runner of batches is closed'))
     this.#drop(() => true)
     await Promise.all([...this.#works.values()].map(work => work.release()))
-    await Promise.all([...this.#visiting, ...this.#submitting.values(), this.#discovery])
+    await Promise.all([...this.#visiting.values(), ...this.#submitting.values(), this.#discovery])
   }
 
   /** Puts drafts back into the queue, but those on their way. */
@@ -147,7 +147,7 @@ export class ServiceRunner {
     const { clock } = this.#deps
     for (const draft of [...this.#drafts.ready()]) {
       const isPaused = (this.#pauses.get(draft.batch.id) ?? 0) > clock.monotonicMs()
-      if (isPaused || this.#submitting.has(draft) || this.#submitting.size >= SUBMISSIONS_MAX) continue
+      if (isPaused || this.#submitting.has(draft) || !this.#maySubmit(draft.facts.provider)) continue
       const submitting = this.#submit(draft)
         .catch(error => {
           this.#deps.log.fault('batches', 'cannot prepare a provider batch job', error)
@@ -156,6 +156,11 @@ export class ServiceRunner {
         .finally(() => this.#submitting.delete(draft))
       this.#submitting.set(draft, submitting)
     }
+  }
+
+  #maySubmit(provider: string): boolean {
+    const asked = [...this.#submitting.keys()].map(({ facts }) => facts.provider)
+    return hasPlace(asked, provider, SUBMISSIONS_MAX)
   }
 
   /** Rejects with the error of the Store: the draft stays. */
@@ -214,14 +219,15 @@ export class ServiceRunner {
     const nowMs = this.#deps.clock.monotonicMs()
     const due = [...this.#works.values()].filter(({ dueMs }) => dueMs <= nowMs)
     for (const work of due.sort((one, other) => one.dueMs - other.dueMs)) {
-      if (this.#visiting.size >= VISITS_MAX) return
+      const visited = [...this.#visiting.keys()].map(({ job }) => job.provider)
+      if (!hasPlace(visited, work.job.provider, VISITS_MAX)) continue
       // Not again before this visit has said when.
       work.dueMs = Number.POSITIVE_INFINITY
       const visiting = work.visit().then(() => {
-        this.#visiting.delete(visiting)
+        this.#visiting.delete(work)
         this.#noteOver(work)
       })
-      this.#visiting.add(visiting)
+      this.#visiting.set(work, visiting)
     }
   }
 
@@ -274,6 +280,11 @@ export class ServiceRunner {
       onLost: batchId => this.#lost.set(batchId, (this.#lost.get(batchId) ?? 0) + 1),
     }
   }
+}
+
+/** True if one more of the places is for this provider, given the providers that have one. */
+function hasPlace(taken: readonly string[], provider: string, places: number): boolean {
+  return taken.length < places && taken.filter(each => each === provider).length < places / 2
 }
 
 function nameOf({ batchId, number }: { readonly batchId: string; readonly number: number }): string {

@@ -1,7 +1,9 @@
 /** Batches that batch services run: the real runner, a real database, and the services of the simulated provider. */
+import { createServer } from 'node:http'
 import t from 'tap'
 import { BATCH_FORMATS } from '../../../src/providers/provider.ts'
 import type { SimLineFault } from '../../../src/sim/batch-jobs.ts'
+import { listening } from '../../support/listening.ts'
 import { ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
 
 for (const format of BATCH_FORMATS) {
@@ -316,4 +318,31 @@ t.test('large batches make several jobs, none too large', async t => {
     `${sizes}`,
   )
   t.equal(liveCalls(sim), 0)
+})
+
+t.test('a service that takes jobs and never answers does not hold up those of other services', async t => {
+  let asked = 0
+  const stuck = createServer(() => asked++)
+  const { port } = await listening(stuck, t)
+  const format = 'openai-chat'
+  const { world } = await startServed(t, format, {
+    providers: [
+      {
+        slug: 'stuck',
+        name: 'Stuck',
+        format,
+        baseUrl: `http://127.0.0.1:${port}/v1`,
+        apiKey: 'shared-key',
+        batch: true,
+      },
+    ] as never,
+    models: [
+      { id: 'stuck/echo', endpoints: [{ provider: 'stuck', upstreamModel: 'echo', format }] },
+    ] as never,
+  })
+  for (const line of ['one', 'two', 'three']) await world.put({ model: 'stuck/echo', lines: [line] })
+  await world.until(() => asked > 0, 100)
+  const { id } = await world.put({ model: 'served/echo', lines: ['other'] })
+  t.match(await ends(world, id, 'completed'), { completed: 1 })
+  t.equal(asked, 1)
 })
