@@ -178,7 +178,7 @@ export const Settings = group({
   accounting: group({
     onAbort: setting(
       oneOf(ABORT_POLICIES),
-      'what happens to the provider request when its caller disconnects. `finish`: before any content it is closed at once, later at the next content or after 2 s of silence, so that the last frames can still report usage. `cancel`: it is closed at once. `drain`: it is read to the end (at most 64 replies per thread, 4 MiB and 60 s each). Usage that the provider did not report is estimated',
+      'what happens to the provider request when its caller disconnects. `finish`: before any content it is closed at once, later at the next content or after 2 s of silence, so that the last frames can still report usage. `cancel`: it is closed at once. `drain`: it is read to the end (at most 64 replies per thread and 16 per key, 4 MiB and 60 s each). Usage that the provider did not report is estimated',
       { default: 'finish', required: true },
     ),
   }),

@@ -3,6 +3,7 @@
  * end. How long is a row for each policy: a caller who leaves must not hold more than one who stays.
  */
 import type { Clock, Timer } from '../../clock.ts'
+import { HeldShare } from '../../fairness/held-share.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { AbortPolicy } from '../../providers/provider.ts'
 import type { Content } from '../answer/answer.ts'
@@ -36,29 +37,39 @@ export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   },
 }
 
-/** For one thread; beyond it the gateway closes the upstream and estimates the tokens. */
-const ABANDONED_MAX = 64
+/** For one thread, and for one key of it; beyond it the gateway closes the upstream and estimates the tokens. */
+const ABANDONED_MAX = { total: 64, perKey: 16 }
 
 export class AbandonedReplies {
   readonly #running = new Set<() => void>()
-  readonly #bounded = new Set<() => void>()
+  /** Key hashes of those that count towards the number. */
+  readonly #bounded = new Map<() => void, string>()
+  readonly #places = new HeldShare(ABANDONED_MAX)
 
   get count(): number {
     return this.#running.size
   }
 
   /** Has a reply read on whose caller has left; null: it is closed, with `giveUp`. */
-  take(name: AbortPolicy, hasSaid: boolean, clock: Clock, giveUp: () => void): AbandonedReply | null {
+  take(
+    name: AbortPolicy,
+    hasSaid: boolean,
+    keyHash: string,
+    clock: Clock,
+    giveUp: () => void,
+  ): AbandonedReply | null {
     const policy = READING_ON[name]
     if (policy === null || (policy.needsContent && !hasSaid)) return null
-    return this.enter(giveUp, policy.bounded) ? new AbandonedReply(this, policy, clock, giveUp) : null
+    return this.enter(giveUp, policy.bounded ? keyHash : null)
+      ? new AbandonedReply(this, policy, clock, giveUp)
+      : null
   }
 
-  /** True if there was room for one more; `end` closes it early. */
-  enter(end: () => void, bounded: boolean): boolean {
-    if (bounded) {
-      if (this.#bounded.size >= ABANDONED_MAX) return false
-      this.#bounded.add(end)
+  /** True if there was room for one more; `end` closes it early. `keyHash`: null for one that takes no place. */
+  enter(end: () => void, keyHash: string | null): boolean {
+    if (keyHash !== null) {
+      if (this.#places.take(keyHash, 1) !== 'taken') return false
+      this.#bounded.set(end, keyHash)
     }
     this.#running.add(end)
     return true
@@ -66,6 +77,8 @@ export class AbandonedReplies {
 
   leave(end: () => void): void {
     this.#running.delete(end)
+    const keyHash = this.#bounded.get(end)
+    if (keyHash !== undefined) this.#places.give(keyHash, 1)
     this.#bounded.delete(end)
   }
 

@@ -293,7 +293,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (code === 'client_closed' && !this.isOver) {
       const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
-      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, this.#deps.clock, this.#giveUp)
+      const { keyHash } = this.#exchange.caller
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, keyHash, this.#deps.clock, this.#giveUp)
     }
     if (this.#abandoned === null) this.#giveUp()
     else {

@@ -7,23 +7,26 @@ import { FinalSink } from '../../../src/gateway/answer/sink.ts'
 import { AbandonedReplies, LeftTarget, READING_ON } from '../../../src/gateway/attempt/abandoned-replies.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
 
-t.test(
-  'of replies that are read to their end a thread has sixty-four, and each leaves its place',
-  async t => {
-    const replies = new AbandonedReplies()
-    const ends = Array.from({ length: 65 }, () => () => undefined)
-    t.same(
-      ends.map(end => replies.enter(end, true)),
-      ends.map((_, at) => at < 64),
-    )
-    const [first = () => undefined, last = () => undefined] = [ends[0], ends[64]]
-    t.equal(replies.enter(last, false), true, 'those that end soon need none')
-    replies.leave(last)
-    replies.leave(first)
-    t.equal(replies.enter(last, true), true)
-    t.equal(replies.count, 64)
-  },
-)
+t.test('of replies that are read to their end a key has sixteen, and a thread sixty-four', async t => {
+  const replies = new AbandonedReplies()
+  const ends = Array.from({ length: 17 }, () => () => undefined)
+  t.same(
+    ends.map(end => replies.enter(end, 'a')),
+    ends.map((_, at) => at < 16),
+  )
+  const [first = () => undefined] = ends
+  const last = ends[16] ?? first
+  t.equal(replies.enter(last, null), true, 'those that end soon need no place')
+  replies.leave(last)
+  replies.leave(first)
+  t.equal(replies.enter(last, 'a'), true, 'each leaves its place')
+  const others = Array.from({ length: 49 }, () => () => undefined)
+  t.same(
+    others.map((end, at) => replies.enter(end, `other ${at % 12}`)),
+    others.map((_, at) => at < 48),
+  )
+  t.equal(replies.count, 64)
+})
 
 t.test('a reply that is read on is closed when it brings too many bytes', async t => {
   const leave = new AbortController()
