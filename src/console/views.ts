@@ -17,6 +17,7 @@ import type { Endpoint, Model } from '../providers/provider.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import { documentOf } from './documents.ts'
 import type { Feed } from './feed.ts'
+import { createSpans } from './spans.ts'
 import { createSummary } from './summary.ts'
 import type { ProcessFacts, View } from './view.ts'
 
@@ -70,6 +71,7 @@ export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): Readon
     ['batches', batchesView(deps)],
     ['models', modelsView(deps)],
     ['process', () => deps.process()],
+    ['spans', createSpans({ store, clock })],
   ])
 }
 

@@ -15,6 +15,8 @@ import type {
   LatestFilter,
   SearchFilter,
   SearchPage,
+  SpanFilter,
+  SpanSums,
   UsageFilter,
   UsageRecord,
   UsageTotals,
@@ -54,6 +56,8 @@ export interface LedgerStore {
    * not have come to the end.
    */
   search(filter: SearchFilter, limit: number): Promise<SearchPage>
+  /** Sums over the records of a span of time, and the times to the first token of its latest `samples` requests. */
+  span(filter: SpanFilter, samples: number): Promise<SpanSums>
   /**
    * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
    * none is left. Safe on several instances at once.

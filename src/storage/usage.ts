@@ -97,6 +97,25 @@ export interface UsageRecord {
   readonly attempts: readonly UsageAttempt[]
 }
 
+/** A span of time; ISO 8601 UTC, the end is not part of it. */
+export interface SpanFilter {
+  readonly organizationId: string
+  readonly since: string
+  readonly until: string
+}
+
+/** Sums over the records of a span. */
+export interface SpanSums {
+  /** Those of callers: what the gateway asks for itself has only a cost. */
+  readonly requests: number
+  /** Of these, those that failed by no fault of their callers. */
+  readonly failed: number
+  /** In units of 1e-12 USD. */
+  readonly cost: bigint
+  /** In milliseconds, without an order. */
+  readonly firstTokenMs: readonly number[]
+}
+
 /** Exact sums over usage records: money is added in whole units, as bigint. */
 export interface UsageTotals {
   readonly requests: number

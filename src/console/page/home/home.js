@@ -34,7 +34,7 @@ export function Home({ calls, live, memory }) {
       <${Figure} name="Running now" value=${count(document.in_flight)} note=${`${count(document.open_streams)} streams`} />
     </dl>
     <div class="bar"><${Range} minutes=${minutes} onMinutes=${setMinutes} /></div>
-    <${Charts} live=${live} minutes=${minutes} />
+    <${Charts} calls=${calls} live=${live} minutes=${minutes} />
     <div class="halves">
       <section aria-labelledby="models-heading">
         <h2 id="models-heading">Models, last 15 minutes</h2>

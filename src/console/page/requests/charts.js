@@ -2,9 +2,13 @@
 import { Chart } from '../chart.js'
 import { count, duration, hourAndMinute, percent, usd } from '../format.js'
 import { html } from '../html.js'
+import { useView, Waiting } from '../parts.js'
 
-/** Minutes that people choose from; the gateway keeps the last of them. */
-export const RANGES = [1, 5, 15]
+/** Minutes that people choose from: live ones first, then those that are read from the ledger. */
+const RANGES = [1, 5, 15, 60, 360, 1440]
+const LIVE_MAX = 15
+/** No step of the longer ranges is shorter. */
+const LEDGER_EVERY_MS = 30_000
 
 const NO_SPAN = { requests: 0, failed: 0, cost: 0, p50: null, p95: null }
 const none = value => (value === 0 ? null : value)
@@ -44,19 +48,42 @@ const CHARTS = [
   },
 ]
 
-/** All charts of the live list; rendered again when there is something new. */
-export function Charts({ live, minutes }) {
+/** All charts of the last minutes. */
+export function Charts({ calls, live, minutes }) {
+  return minutes > LIVE_MAX
+    ? html`<${LedgerCharts} key=${minutes} calls=${calls} minutes=${minutes} />`
+    : html`<${LiveCharts} live=${live} minutes=${minutes} />`
+}
+
+/** Rendered again when there is something new. */
+function LiveCharts({ live, minutes }) {
   const seconds = live.spanSeconds
   const spans = Math.min(live.spansMax, (minutes * 60) / seconds)
   // The span that is under way would look like a fall.
   const until = Math.floor(live.nowSeconds() / seconds) * seconds
   const times = Array.from({ length: spans }, (_, at) => until - (spans - at) * seconds)
+  return html`<${Drawn} times=${times} spans=${live.spans} step=${seconds} />`
+}
+
+/** With the span that is under way: its rates are those of its seconds so far. */
+function LedgerCharts({ calls, minutes }) {
+  const { document, error } = useView(calls, 'spans', { hours: minutes / 60 }, LEDGER_EVERY_MS)
+  if (document === null) return html`<${Waiting} error=${error} />`
+  const { first, last, step_seconds: step, spans } = document
+  const times = Array.from({ length: (last - first) / step + 1 }, (_, at) => first + at * step)
+  return html`<${Drawn} times=${times} spans=${new Map(spans.map(span => [span.from, span]))} step=${step} />`
+}
+
+function Drawn({ times, spans, step }) {
   return html`
     <div class="charts">
       ${CHARTS.map(({ name, show, kind, max, lines }) => {
         const drawn = lines.map(({ of, ...line }) => ({
           ...line,
-          values: times.map(from => of(live.spans.get(from) ?? NO_SPAN, seconds)),
+          values: times.map(from => {
+            const span = spans.get(from) ?? NO_SPAN
+            return of(span, span.seconds ?? step)
+          }),
         }))
         return html`<${Chart}
           key=${name}
@@ -66,7 +93,7 @@ export function Charts({ live, minutes }) {
           kind=${kind}
           show=${show}
           clock=${hourAndMinute}
-          step=${seconds}
+          step=${step}
           max=${max}
         />`
       })}
@@ -81,7 +108,7 @@ export function Range({ minutes, onMinutes }) {
       ${RANGES.map(
         each => html`
           <button key=${each} type="button" aria-pressed=${each === minutes} onClick=${() => onMinutes(each)}>
-            ${each} min
+            ${each < 60 ? `${each} min` : `${each / 60} h`}
           </button>
         `,
       )}

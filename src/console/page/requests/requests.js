@@ -63,7 +63,7 @@ function LiveRequests({ calls, live, memory }) {
   return html`
     <div class=${detail === null ? 'requests' : 'requests with-detail'}>
       <section aria-label="Requests">
-        <${Charts} live=${live} minutes=${minutes} />
+        <${Charts} calls=${calls} live=${live} minutes=${minutes} />
         <div class="bar">
           <${Filter} label="Filter" hint="model, provider, status, error" value=${filter} onValue=${setFilter} />
           <label class="check">
