@@ -15,7 +15,8 @@ t.test('charts of an hour, six hours and a day', { skip: WITHOUT_BROWSER }, asyn
   const { world, open } = await openConsole(t)
   await world.respond({ model: 'sim/echo', input: 'x' })
   await world.respond({ model: 'test/down', input: 'x' })
-  await eventually(async () => (await world.manage('GET', '/generations')).list.length === 2)
+  const isStored = async () => (await world.manage('GET', '/generations')).list.length === 2
+  t.ok(await eventually(isStored, 60_000))
   const visit = await open('home')
   const { page } = visit
   const range = page.getByRole('group', { name: 'Range of the charts' })
