@@ -16,7 +16,7 @@ import type {
   SearchFilter,
   SearchPage,
   SpanFilter,
-  SpanSums,
+  SpanTotals,
   UsageFilter,
   UsageRecord,
   UsageTotals,
@@ -57,7 +57,7 @@ export interface LedgerStore {
    */
   search(filter: SearchFilter, limit: number): Promise<SearchPage>
   /** Sums over the records of a span of time, and the times to the first token of its latest `samples` requests. */
-  span(filter: SpanFilter, samples: number): Promise<SpanSums>
+  span(filter: SpanFilter, samples: number): Promise<SpanTotals>
   /**
    * Counts up to `limit` records of an older schema into the totals, which are incomplete until it returns null: then
    * none is left. Safe on several instances at once.

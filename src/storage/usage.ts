@@ -105,7 +105,7 @@ export interface SpanFilter {
 }
 
 /** Sums over the records of a span. */
-export interface SpanSums {
+export interface SpanTotals {
   /** Those of callers: what the gateway asks for itself has only a cost. */
   readonly requests: number
   /** Of these, those that failed by no fault of their callers. */

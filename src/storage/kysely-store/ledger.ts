@@ -7,7 +7,7 @@ import type { LedgerStore } from '../ledger.ts'
 import { parseLines, type UsageLine } from '../spool/usage-line.ts'
 import type { CreditStore } from '../store.ts'
 import type { Tables } from '../tables.ts'
-import type { SpanFilter, SpanSums } from '../usage.ts'
+import type { SpanFilter, SpanTotals } from '../usage.ts'
 import { readClientActivity } from './client-activity.ts'
 import { inTransaction } from './rows.ts'
 import { readDimensions } from './usage-dimensions.ts'
@@ -159,7 +159,7 @@ async function readSpan(
   { name }: Engine,
   { organizationId, since, until }: SpanFilter,
   samples: number,
-): Promise<SpanSums> {
+): Promise<SpanTotals> {
   const of = (field: string) =>
     name === 'postgres'
       ? sql<string | null>`details::json ->> ${sql.lit(field)}`
