@@ -1,4 +1,4 @@
-/** GET /generation?id=: the record of one request, and why it went so. GET /generations: the latest requests. */
+/** GET /generation?id=: the record of one request, and why it was routed this way. GET /generations: the latest requests. */
 import { createHash } from 'node:crypto'
 import { GatewayError, refuseField } from '../errors.ts'
 import type { Explanation } from '../explanations/explanation.ts'
@@ -29,7 +29,7 @@ const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 
 const SAME_MAX = 20
 
 /**
- * The thread that served the request finds the record at once, others a second after the answer; why it went so is told
+ * The thread that served the request finds the record at once, others a second after the answer; why it was routed this way is told
  * two seconds after it. Ids of another organization are unknown, and to an inference key those of other workspaces.
  */
 export function findGeneration({ ledger, explanations, byokFeePercent }: GenerationDeps): Handler {

@@ -89,7 +89,7 @@ export const ExportSchema = Type.Object(
     ),
     maxWaitingBytes: field(
       Type.Integer({ minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER }),
-      'bytes that wait on the disk while the destination is away; further records are lost to the export, which the log and a metric tell. Default 4 GiB',
+      'bytes that wait on the disk while the destination is unreachable; later records are dropped from the export, as the log and a metric show. Default 4 GiB',
     ),
     endpoint: field(Type.String({ pattern: '^https?://' }), 'of a bucket that is not at AWS'),
     region: field(Name, 'of the bucket; default `us-east-1`'),

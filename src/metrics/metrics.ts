@@ -1,7 +1,7 @@
 /**
  * The metrics of one thread, built from the rows of table.ts on a registry of prom-client. Models and providers have
  * their own series up to a limit; the others count as `other`. Exchanges look their series up once and not for each
- * value. The door of this folder. Leaf.
+ * value. Public entry point of this module. Leaf.
  */
 import Gauge from 'prom-client/lib/gauge.js'
 import Registry from 'prom-client/lib/registry.js'

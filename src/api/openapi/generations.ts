@@ -187,7 +187,7 @@ export const GENERATIONS: Descriptions = {
     tag: 'Generations',
     text:
       'An inference key sees requests of its workspace, a management key those of its organization. ' +
-      'The record is there a second after the answer, and the explanation why it went so two seconds after it. ' +
+      'The record is there a second after the answer, and the explanation why it was routed this way two seconds after it. ' +
       'A request that was refused has an explanation too, for a day.',
     parameters: [query('id', text, 'The generation id, or the X-Request-Id of the answer.', true)],
     answers: {

@@ -14,7 +14,7 @@ const OTHERS_MAX = 10
 
 export const why: Command = {
   name: 'why',
-  does: 'explain one request: its stages, attempts and cost, and why it went so',
+  does: 'explain one request: its stages, attempts and cost, and why it was routed this way',
   argument: 'ID',
   options: {
     json: { does: 'the explanation as a line of JSON' },
