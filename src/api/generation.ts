@@ -1,4 +1,4 @@
-/** GET /generation?id=: the record of one request, and why it was routed this way. GET /generations: the latest requests. */
+/** GET /generation?id=: the record of one request and the reasons of its routing. GET /generations: the latest ones. */
 import { createHash } from 'node:crypto'
 import { GatewayError, refuseField } from '../errors.ts'
 import type { Explanation } from '../explanations/explanation.ts'

@@ -50,7 +50,7 @@ const LAST_WORDS_MS = 1_500
 const SUBMISSION_MS = 5_000
 /** How long a stop waits for the Store to take the last results. */
 const FLUSH_MS = 2_000
-const NO_VALID_BODY = 'The bodies of all requests are invalid: each result tells what is wrong'
+const NO_VALID_BODY = 'The bodies of all requests are invalid: each result says what is wrong'
 
 type Step = (batch: OpenBatch) => Promise<void> | null
 

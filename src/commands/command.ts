@@ -177,7 +177,7 @@ function optionFault({ written, name, value }: GivenOption, { name: command, opt
     const names = [...Object.keys(options), ...Object.keys(COMMON)].map(each => `--${each}`)
     return [`${safe(written)}: unknown option of sluice ${command}${didYouMean(written, names)}`]
   }
-  if (option.value === undefined) return value === undefined ? [] : [`--${name}: takes no value`]
+  if (option.value === undefined) return value === undefined ? [] : [`--${name}: does not take a value`]
   return value === undefined || value === '' || value.startsWith('--')
     ? [`--${name}: expects ${option.value}`]
     : []

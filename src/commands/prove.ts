@@ -33,7 +33,7 @@ export const prove: Command = {
   argument: 'URL',
   options: {
     key: { value: 'KEY', does: 'API key of the gateway; default: GATEWAY_API_KEY' },
-    model: { value: 'ID', does: 'the model that is asked; default: the first one it lists' },
+    model: { value: 'ID', does: 'the model that is called; default: the first one it lists' },
     header: {
       value: "'NAME: VALUE'",
       repeats: true,

@@ -122,7 +122,7 @@ export const Settings = group({
     ),
     discover: setting(
       Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
-      'true: every provider that is listed under `providers` and has a key, or whose key is in the environment, is asked for its own [list of models](models.md#discovered-models). Default: only if the file has no `models`',
+      'true: the gateway requests, from every provider that is listed under `providers` and has a key, or whose key is in the environment, its own [list of models](models.md#discovered-models). Default: only if the file has no `models`',
       { default: null },
     ),
     refreshMs: setting(Type.Integer({ minimum: 1_000, maximum: 86_400_000 }), 'interval of these requests', {
@@ -259,7 +259,7 @@ export const Settings = group({
   ),
   alerts: setting(
     Type.Array(AlertReceiver, { maxItems: 20 }),
-    '[receivers of alerts](alerts.md): each is asked by POST when a budget is used up, a provider fails, a key or certificate expires, and so on',
+    '[receivers of alerts](alerts.md): each gets a POST when a budget is used up, a provider fails, a key or certificate expires, and so on',
     { default: [] },
   ),
   alignment: alignmentSettings,
@@ -320,7 +320,7 @@ export const Settings = group({
   ),
   compaction: setting(
     oneOf(COMPACTION_MODES),
-    '`provider`: providers of the format `openai-responses` [sum conversations up themselves](inference.md#compaction), and others where their row says so; `own`: the model of the request is asked for a summary',
+    '`provider`: providers of the format `openai-responses` [sum conversations up themselves](inference.md#compaction), and others where their row says so; `own`: the model of the request writes a summary',
     { default: 'own' },
   ),
   region: setting(

@@ -171,7 +171,7 @@ function problemsOf(
   const problems: Problem[] = []
   const add = (text: string, view: string, isSerious: boolean) =>
     void problems.push({ text, view, is_serious: isSerious })
-  if (unreadyReason !== null) add(`The gateway takes no traffic: ${unreadyReason}`, 'home', true)
+  if (unreadyReason !== null) add(`The gateway accepts no traffic: ${unreadyReason}`, 'home', true)
   for (const each of degraded) add(`Degraded: ${each}`, 'home', true)
   if (left !== null && left <= 0) add('The credits are used up', 'accounts', true)
   if (failed >= FAILED_MIN && failed / requests >= FAILED_SHARE) {

@@ -65,7 +65,7 @@ function waits({ stages_ms: stages, error }: Explanation): string[] {
 
 const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   only: 'it was the only endpoint that may serve the request',
-  own_key: 'own credentials of the workspace come first',
+  own_key: 'BYOK credentials of the workspace come first',
   pinned: 'the conversation stays at it (session affinity)',
   probe: 'its breaker was open, and this request found out whether it works again',
   preference: 'the request sets the order (provider.order or provider.sort)',
@@ -167,7 +167,7 @@ const FILTERS: Readonly<Record<string, string>> = {
   max_output_tokens: 'it writes less than max_output_tokens',
   input_modalities: 'it does not take a kind of input',
   service_tier: 'it belongs to a service tier that was not asked for',
-  byok_required: 'the workspace uses own credentials only here',
+  byok_required: 'the workspace allows only its own credentials here',
   no_shared_key: 'no provider key is configured',
   unknown_price: 'its price is not known, and limits of money hold',
   credential_restricted: 'the credential is for other models, keys or users',

@@ -1,5 +1,5 @@
 /**
- * Files of workspaces: metadata in the Store, bytes in a folder or bucket. Public entry point of this module. Serve threads; the
+ * Files of workspaces: metadata in the Store, bytes in a folder or bucket. Public entry point. Serve threads; the
  * main thread removes what is left over.
  */
 import { type Clock, isoInstant } from '../clock.ts'

@@ -59,7 +59,7 @@ const PARTS = 1_000_000
 type Costs = Pick<UsageTotals, 'cost' | 'byokCost'>
 
 /**
- * The amount paid with credits, in units of 1e-12 USD. Requests on own credentials cost only the fee, because the
+ * The amount paid with credits, in units of 1e-12 USD. Requests on BYOK credentials cost only the fee, because the
  * provider bills the rest itself.
  */
 export function chargeOf(sum: Costs, byokFeePercent: number): bigint {

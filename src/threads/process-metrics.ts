@@ -75,7 +75,7 @@ export function createProcessMetrics(
   })
   const degraded = new Gauge({
     name: 'gateway_degraded',
-    help: '1 while the instance does without store, redis or disk, as /readyz tells',
+    help: '1 while the instance does without store, redis or disk, as /readyz reports',
     labelNames: ['what'] as const,
     registers,
   })
@@ -102,13 +102,13 @@ export function createProcessMetrics(
   })
   const front = new Gauge({
     name: 'gateway_front',
-    help: 'Always 1; the label tells which HTTP front serves',
+    help: 'Always 1; the label says which HTTP front serves',
     labelNames: ['front'] as const,
     registers,
   })
   new Gauge({
     name: 'gateway_build_info',
-    help: 'Always 1; the label tells which version runs',
+    help: 'Always 1; the label is the version that runs',
     labelNames: ['version'] as const,
     registers,
   }).set({ version }, 1)

@@ -19,7 +19,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await dialog.getByLabel('Name').fill(MARKUP)
     await dialog.getByLabel('Limit in USD').fill('2.5')
     await dialog.getByLabel('Limit holds').selectOption('monthly')
-    await dialog.getByLabel('Requests on own credentials count too').check()
+    await dialog.getByLabel('Requests on BYOK credentials count too').check()
     await dialog.getByLabel('Member').fill('ada')
     await dialog.getByRole('button', { name: 'Create' }).click()
     // Not inside of the dialog: a closed one has no role, and its content is still there until it is drawn anew.
@@ -176,7 +176,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await table.getByText('disabled', { exact: true }).waitFor()
     await table.getByRole('button', { name: 'Delete credential Team' }).click()
     await dialog.getByRole('button', { name: 'Delete' }).click()
-    await page.getByText('No own credentials here').waitFor()
+    await page.getByText('No credentials of your own here').waitFor()
   })
 
   await t.test('end users and credits', async t => {

@@ -48,7 +48,7 @@ t.test('what is wrong is named, with what was probably meant and without values'
     ['start --config=', /^--config: expects FILE$/],
     ['start --config --help-me', /^--config: expects FILE/],
     ['keys create', /^--name: is required: --name NAME$/],
-    ['keys create --name x --management=yes', /^--management: takes no value$/],
+    ['keys create --name x --management=yes', /^--management: does not take a value$/],
     ['start sk-gw-v1-abc', /^\(a key\): unknown argument/],
   ] as const
   for (const [line, says] of cases) {

@@ -248,7 +248,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   const credential = await manage('POST', '/byok', { provider: 'openai', key: 'sk-own-0123456789abcdef' })
   b.script('own', [OK])
   note('a BYOK credential', await ask({ model: 'm/own' }), [
-    /First choice openai m\/own \(own credential .*\): own credentials of the workspace come first/,
+    /First choice openai m\/own \(own credential .*\): BYOK credentials of the workspace come first/,
     /Not reached openai m\/own \(shared key\): it came later/,
   ])
   b.script('refused-own', [{ status: 401 }, OK])

@@ -89,7 +89,7 @@ t.test('a dead collector costs the spans that do not fit, which are counted, and
     return counts.dropped > before
   })
   t.equal(counts.dropped, before + 512)
-  t.equal(lines.filter(line => line.includes('takes no traces')).length, 1)
+  t.equal(lines.filter(line => line.includes('cannot send traces')).length, 1)
   t.notMatch(lines.join(), '/v1/traces')
   const closing = exporter.close()
   clock.advance(2_000)
@@ -113,7 +113,7 @@ t.test('a collector that refuses gets nothing twice; one that is busy is asked a
     return counts.sent === 512
   })
   t.equal(collector.headers.length, 4)
-  t.equal(lines.filter(line => line.includes('takes traces again')).length, 1)
+  t.equal(lines.filter(line => line.includes('accepts traces again')).length, 1)
   await exporter.close()
   await collector.close()
 })
@@ -234,6 +234,6 @@ t.test('headers that no request can have cost the traces, and not the process', 
   exporter.take(traces(512), 0)
   await until('all are refused', () => counts.refused === 512)
   t.equal(lines.length, 1)
-  t.match(lines[0], 'the collector takes no traces')
+  t.match(lines[0], 'cannot send traces to the collector')
   await exporter.close()
 })

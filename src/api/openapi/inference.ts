@@ -353,7 +353,7 @@ export const INFERENCE: Descriptions = {
   },
   countInputTokens: {
     tag: 'Inference',
-    text: 'An estimate by the length of texts: no provider is asked, and nothing is charged.',
+    text: 'An estimate by the length of texts: no provider is called, and nothing is charged.',
     body: { schema: ResponsesRequest, examples: { text: { model: 'sim/echo', input: 'Hello' } } },
     answers: {
       200: answer(

@@ -1,4 +1,4 @@
-/** One request: its stages as a bar, its attempts, why it was routed this way, and its usage record. Never its texts. */
+/** One request: its stages as a bar, its attempts, the reasons of its routing, and its usage record. Never its texts. */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 import { keyName, useNames, workspaceName } from './names.js'

@@ -7,8 +7,8 @@ import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'
 /** Conditions of endpoints: the tone, and what they mean. */
 const CONDITIONS = {
   steady: ['good', 'It answers'],
-  shaky: ['warn', '5 to 20 % of its attempts fail: others are asked first'],
-  failing: ['bad', 'More than 20 % of its attempts fail: others are asked first'],
+  shaky: ['warn', '5 to 20 % of its attempts fail: others are called first'],
+  failing: ['bad', 'More than 20 % of its attempts fail: others are called first'],
   probing: ['warn', 'Its breaker is open, and one request may find out whether it works again'],
   limited: ['warn', 'Not asked now: the provider limits the rate, or asked to wait'],
   blocked: ['bad', 'Not asked now: its breaker is open'],

@@ -56,7 +56,7 @@ export function Figure({ name, value, title, note = '' }) {
 /** Says why a view has no data, or that it is on its way. */
 export function Waiting({ error, once = false }) {
   if (error === null) return html`<p class="empty" role="status">Reading …</p>`
-  return html`<p class="fault" role="alert">${error.message}${once ? '' : '. It is asked again by itself.'}</p>`
+  return html`<p class="fault" role="alert">${error.message}${once ? '' : '. The page tries again by itself.'}</p>`
 }
 
 /**

@@ -49,11 +49,11 @@ function plainBlocks(part: InputPart | AssistantPart, path: string): MessagesBlo
     case 'input_file':
       return [fileBlock(part, path)]
     case 'input_audio':
-      throw inexpressible(path, 'this provider takes no audio')
+      throw inexpressible(path, 'this provider does not accept audio')
     case 'input_video':
-      throw inexpressible(path, 'this provider takes no video')
+      throw inexpressible(path, 'this provider does not accept video')
     default:
-      throw inexpressible(path, 'this provider takes no content of this type')
+      throw inexpressible(path, 'this provider does not accept content of this type')
   }
 }
 
@@ -118,7 +118,7 @@ function fileSource(file: string, path: string): MessagesBlock {
   const inline = dataUrl(file)
   if (inline === null) {
     if (file.startsWith(PDF_START)) return { type: 'base64', media_type: 'application/pdf', data: file }
-    throw inexpressible(path, 'must be a data URL that tells the type of the file, or a PDF file in base64')
+    throw inexpressible(path, 'must be a data URL with the type of the file, or a PDF file in base64')
   }
   if (inline.mediaType.startsWith('image/')) return imageSource(file, path)
   if (inline.mediaType === 'application/pdf' && inline.base64) {

@@ -91,9 +91,9 @@ function partBlocks(part: InputPart | AssistantPart, path: string): ConverseBloc
     case 'input_video':
       return [videoBlock(part.video_url, `${path}.video_url`)]
     case 'input_audio':
-      throw inexpressible(path, 'this provider takes no audio')
+      throw inexpressible(path, 'this provider does not accept audio')
     default:
-      throw inexpressible(path, 'this provider takes no content of this type')
+      throw inexpressible(path, 'this provider does not accept content of this type')
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Answer: everything that a client gets in one exchange. Public entry point of this module. It owns items, event numbers, commit
+ * Answer: everything that a client gets in one exchange. Public entry point. It owns items, event numbers, commit
  * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink.
  * Hot path.
  *

@@ -1,4 +1,4 @@
-/** Ranking: lists the candidates of a request in the order in which they are tried. Public entry point of this module. Hot path. */
+/** Ranking: lists the candidates of a request in the order in which they are tried. Public entry point. Hot path. */
 import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'

@@ -113,7 +113,10 @@ t.test('what the API has no block for is refused with its path', async t => {
     /^input\[0\]\.content\[1\]\.file_url: /,
   )
   t.match(part({ type: 'input_file', file_id: 'f' }), /^input\[0\]\.content\[1\]\.file_id: /)
-  t.match(part({ type: 'input_audio', input_audio: { data: 'AAAA', format: 'mp3' } }), /takes no audio/)
+  t.match(
+    part({ type: 'input_audio', input_audio: { data: 'AAAA', format: 'mp3' } }),
+    /does not accept audio/,
+  )
   t.match(
     part({ type: 'input_file', file_data: 'data:application/zip;base64,AA' }),
     /file_data: must be a data URL/,

@@ -78,7 +78,7 @@ export function Credentials({ calls, names, version, onChanged }) {
 
 function CredentialTable({ credentials, onOpen }) {
   if (credentials.length === 0) {
-    return html`<${Empty}>No own credentials here: requests use those of the gateway, and it bills them.<//>`
+    return html`<${Empty}>No credentials of your own here: requests use those of the gateway, and it bills them.<//>`
   }
   return html`
     <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>

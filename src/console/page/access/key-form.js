@@ -108,7 +108,7 @@ function ApiKeyFields({ record }) {
     />
     <${Field} label="Limit holds"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
     <${Check}
-      label="Requests on own credentials count too"
+      label="Requests on BYOK credentials count too"
       name="include_byok_in_limit"
       checked=${record?.include_byok_in_limit ?? false}
     />

@@ -92,7 +92,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
           </tbody>
         </table>
       </fieldset>
-      <${Field} label="Own patterns in requests" hint="One a line: flag, redact or block, a space, and a pattern in RE2 syntax">
+      <${Field} label="Custom patterns in requests" hint="One a line: flag, redact or block, a space, and a pattern in RE2 syntax">
         <textarea
           name="patterns"
           rows="3"
@@ -101,7 +101,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
           defaultValue=${linesOf(record?.content_filters)}
         ></textarea>
       <//>
-      <${Field} label="Own patterns in replies">
+      <${Field} label="Custom patterns in replies">
         <textarea
           name="out_patterns"
           rows="2"

@@ -29,7 +29,7 @@ function ofThisPage(live, error) {
   if (error !== null || live.state === 'lost') {
     return [
       {
-        text: 'The gateway does not answer this page. It is asked again by itself.',
+        text: 'The gateway does not answer this page. The page tries again by itself.',
         view: 'home',
         is_serious: true,
       },

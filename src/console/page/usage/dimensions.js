@@ -30,5 +30,5 @@ export const FIGURES = {
   prompt_tokens: { name: 'Input tokens', show: whole, short: count },
   completion_tokens: { name: 'Output tokens', show: whole, short: count },
   reasoning_tokens: { name: 'Reasoning tokens', show: whole, short: count },
-  byok_usage_inference: { name: 'On own credentials', show: usd, short: usd },
+  byok_usage_inference: { name: 'On BYOK credentials', show: usd, short: usd },
 }
