@@ -29,7 +29,7 @@ const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 
 const SAME_MAX = 20
 
 /**
- * The thread that served the request finds the record at once, others a second after the answer; why it was routed this way is told
+ * The thread that served the request finds the record at once, others a second after the answer; the explanation comes
  * two seconds after it. Ids of another organization are unknown, and to an inference key those of other workspaces.
  */
 export function findGeneration({ ledger, explanations, byokFeePercent }: GenerationDeps): Handler {

@@ -1,4 +1,4 @@
-/** Tests a gateway: explores it, runs the checks one after another within the request budget, and reports. Public entry point. */
+/** Tests a gateway: explores it, runs checks one by one within the request budget, and reports. Public entry point. */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Check, CheckVerdict } from './check.ts'
 import { clientChecks } from './checks/clients.ts'

@@ -85,7 +85,7 @@ t.test('a stored prompt needs a BYOK credential where the provider speaks Respon
   for (const format of [...FORMATS, 'two']) {
     const { status, body, sent } = await respond(format, { prompt })
     t.equal(status, 400, format)
-    t.match(body.error?.message, /^prompt: .*own credential/)
+    t.match(body.error?.message, /^prompt: .*BYOK credential/)
     t.equal(sent, null)
   }
 })

@@ -196,7 +196,7 @@ t.test('an endpoint of unknown price serves nobody who is limited, and is free f
     gateway.respond({ model, input: 'Hi', ...more }, { headers: { authorization: `Bearer ${key}` } })
   const refused = await ask(limited, 'told/unknown')
   t.equal(refused.status, 403)
-  t.match(await errorOf(refused), { message: /price of told\/unknown is not known.*own provider credential/ })
+  t.match(await errorOf(refused), { message: /price of told\/unknown is not known.*BYOK credential/ })
   const served = (await (await ask(unlimited, 'told/unknown')).json()) as ResponseResource
   t.match(served.usage, { cost: 0, cost_details: { price_unknown: true } })
   t.equal((await ask(limited, 'told/both')).status, 200)
