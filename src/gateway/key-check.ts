@@ -32,7 +32,7 @@ import { type WholeReply, wholeReply } from '../upstream/whole-reply.ts'
 import { failureOf, refusalIn } from './attempt/provider-failure.ts'
 import { askedEndpoint, keyOwner, type ProviderRequests } from './attempt/provider-request.ts'
 import { openRecord } from './routing/rank.ts'
-import { readSmallest, smallestRequest } from './smallest-request.ts'
+import { cheapest, endpointsOf, readSmallest, smallestRequest } from './smallest-request.ts'
 
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>
@@ -79,6 +79,9 @@ const LIST_MAX_BYTES = 16 * 1024 * 1024
 const REPLY_MAX_BYTES = 256 * 1024
 /** Trials that run at once in a thread: of all management keys, and of each. */
 const RUNNING_MAX = { total: 8, perKey: 2 }
+/** Trials of an organization in a minute, in a thread: the gateway's own keys may pay for them. */
+const PER_MINUTE = 30
+const MINUTE_MS = 60_000
 /** Statuses of a list that say nothing about calls of models: there is none, or the key may not read it. */
 const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 
@@ -86,6 +89,9 @@ const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 export class KeyCheck {
   readonly #deps: KeyCheckDeps
   readonly #running = new HeldShare(RUNNING_MAX)
+  /** Trials of organizations in the minute that ends at `#minuteEndsMs`. */
+  readonly #tried = new Map<string, number>()
+  #minuteEndsMs = 0
 
   constructor(deps: KeyCheckDeps) {
     this.#deps = deps
@@ -95,13 +101,33 @@ export class KeyCheck {
    * Takes a place for a trial; call what it returns when the trial is over.
    * @throws GatewayError `rate_limit_exceeded`
    */
-  enter(keyHash: string): () => void {
+  enter(keyHash: string, organizationId: string): () => void {
+    this.#count(organizationId)
     if (this.#running.take(keyHash, 1) !== 'taken') {
       throw new GatewayError('rate_limit_exceeded', 'Too many keys are being tried at once', {
         retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       })
     }
     return () => this.#running.give(keyHash, 1)
+  }
+
+  #count(organizationId: string): void {
+    const nowMs = this.#deps.clock.monotonicMs()
+    if (nowMs >= this.#minuteEndsMs) {
+      this.#tried.clear()
+      this.#minuteEndsMs = nowMs + MINUTE_MS
+    }
+    const count = this.#tried.get(organizationId) ?? 0
+    if (count >= PER_MINUTE) {
+      throw new GatewayError(
+        'rate_limit_exceeded',
+        'This organization has tried too many keys in this minute',
+        {
+          retryAfterSeconds: Math.ceil((this.#minuteEndsMs - nowMs) / 1000),
+        },
+      )
+    }
+    this.#tried.set(organizationId, count + 1)
   }
 
   /** @throws GatewayError `not_found` for a provider that is not offered, `invalid_request` for a model of others */
@@ -237,35 +263,6 @@ export class KeyCheck {
       return verdict(failureFrom(thrown, signal))
     }
   }
-}
-
-/** Of the endpoints at a provider, those of text first, and those of no service tier. */
-function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
-  const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
-    (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
-  return endpoints
-    .filter(({ provider }) => provider.slug === slug)
-    .toSorted((one, other) => rank(one) - rank(other))
-}
-
-function cheapest(
-  catalog: Pick<Catalog, 'models'>,
-  provider: Provider,
-  credential: Credential | null,
-): Endpoint | null {
-  const allowed = credential?.allowedModels ?? null
-  const found = catalog
-    .models()
-    .filter(({ id }) => allowed === null || allowed.includes(id))
-    .flatMap(({ endpoints }) => endpoints)
-  const price = ({ pricing }: Endpoint): number =>
-    pricing.isUnknown === true ? Number.MAX_SAFE_INTEGER : Number(pricing.prompt) + Number(pricing.completion)
-  return (
-    endpointsOf(
-      found.toSorted((one, other) => price(one) - price(other)),
-      provider,
-    )[0] ?? null
-  )
 }
 
 function failuresOf(format: AnyFormatName): Pick<Format, 'failure'> {

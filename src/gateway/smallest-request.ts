@@ -1,12 +1,14 @@
-/** The smallest request that any model of an endpoint answers, and whether a text is an answer to it. Pure. */
+/** The smallest request that any model of an endpoint answers, the endpoint it costs least at, and its answer. Pure. */
+import type { Credential } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
 import type { WireRequest } from '../formats/format.ts'
 import { parseJson, record } from '../formats/json.ts'
 import { outgoingRequest } from '../formats/outgoing.ts'
 import { FORMATS } from '../formats/table.ts'
+import type { Catalog } from '../providers/catalog.ts'
 import { fitRequest } from '../providers/parameters.ts'
-import { type Endpoint, isEmbeddingsFormat } from '../providers/provider.ts'
+import { type Endpoint, isEmbeddingsFormat, type Provider } from '../providers/provider.ts'
 
 /** The least that every known API takes. */
 const OUTPUT_TOKENS = 16
@@ -35,4 +37,34 @@ export function readSmallest(text: string, endpoint: Endpoint): void {
   const decoder = FORMATS[endpoint.format].decoder(() => undefined, endpoint)
   decoder.frame('', text)
   decoder.end()
+}
+
+/** Of the endpoints at a provider, those of text first, and those of no service tier. */
+export function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
+  const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
+    (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
+  return endpoints
+    .filter(({ provider }) => provider.slug === slug)
+    .toSorted((one, other) => rank(one) - rank(other))
+}
+
+/** The endpoint whose answer costs least; null: the credential may serve none of the provider's. */
+export function cheapest(
+  catalog: Pick<Catalog, 'models'>,
+  provider: Provider,
+  credential: Credential | null,
+): Endpoint | null {
+  const allowed = credential?.allowedModels ?? null
+  const found = catalog
+    .models()
+    .filter(({ id }) => allowed === null || allowed.includes(id))
+    .flatMap(({ endpoints }) => endpoints)
+  const price = ({ pricing }: Endpoint): number =>
+    pricing.isUnknown === true ? Number.MAX_SAFE_INTEGER : Number(pricing.prompt) + Number(pricing.completion)
+  return (
+    endpointsOf(
+      found.toSorted((one, other) => price(one) - price(other)),
+      provider,
+    )[0] ?? null
+  )
 }

@@ -254,6 +254,17 @@ t.test('a key tries two at once', async t => {
   t.match(await tried('/providers/check', { provider: 'shop' }), { works: true })
 })
 
+t.test('an organization tries thirty keys a minute', async t => {
+  clock.advance(60_000)
+  const statuses: number[] = []
+  for (let n = 0; n < 31; n++)
+    statuses.push((await call('POST', '/providers/check', { provider: 'shop' })).status)
+  t.same(new Set(statuses.slice(0, 30)), new Set([200]))
+  t.equal(statuses[30], 429)
+  clock.advance(60_000)
+  t.match(await tried('/providers/check', { provider: 'shop' }), { works: true }, 'a minute later again')
+})
+
 t.test('own credentials are tried with their own key, disabled ones too', async t => {
   const created = await call('POST', '/byok', { provider: 'stale', key: OWN, name: 'Ours' })
   const id = String(created.data['id'])
