@@ -1,7 +1,9 @@
 /** `npm test`: each suite in a process of its own, and what failed is told. */
 import { spawnSync } from 'node:child_process'
+import { utimesSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
+import { isCompiled } from './support/product.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
@@ -74,3 +76,21 @@ t.test('a suite that ends in the middle fails, with its last words', async t => 
   t.equal(status, 1)
   t.match(told, /^not ok - gone\.suite\.ts # time=1s\nso far$/m)
 })
+
+t.test(
+  'tests start the compiled product unless a source is newer, modules of types alone included',
+  async t => {
+    const folder = t.testdir({
+      src: { 'main.ts': '', tools: { 'types-alone.ts': '' } },
+      dist: { 'main.js': '' },
+    })
+    const change = (file: string, seconds: number) => utimesSync(join(folder, file), seconds, seconds)
+    change('src/main.ts', 1_000)
+    change('src/tools/types-alone.ts', 1_000)
+    change('dist/main.js', 2_000)
+    t.ok(isCompiled(folder), 'what the build leaves out is not missed')
+    change('src/tools/types-alone.ts', 3_000)
+    t.notOk(isCompiled(folder))
+    t.notOk(isCompiled(t.testdir({ src: { 'main.ts': '' } })), 'nothing is compiled')
+  },
+)

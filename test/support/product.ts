@@ -21,13 +21,12 @@ export const MAIN = entry('main')
 export const CLI = entry('cli')
 
 function entry(name: string): string {
-  return join(ROOT, isCompiled() ? `dist/${name}.js` : `src/${name}.ts`)
+  return join(ROOT, isCompiled(ROOT) ? `dist/${name}.js` : `src/${name}.ts`)
 }
 
-/** Whether every source has a compiled file that is as new. */
-function isCompiled(): boolean {
+/** Whether no source is newer than the compiled product, which is always made whole. @param root has `src` and `dist` */
+export function isCompiled(root: string): boolean {
   const changedMs = (file: string): number => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
-  return globSync('**/*.ts', { cwd: join(ROOT, 'src') }).every(
-    file => changedMs(join(ROOT, 'dist', file.replace(/ts$/, 'js'))) >= changedMs(join(ROOT, 'src', file)),
-  )
+  const madeMs = changedMs(join(root, 'dist/main.js'))
+  return globSync('src/**/*.ts', { cwd: root }).every(file => changedMs(join(root, file)) <= madeMs)
 }
