@@ -2,11 +2,11 @@
  * Why a request failed, for its caller and for the operator: real sockets that refuse, break, lie about their name or
  * say nothing, and the answer and the log line that follow.
  */
-import { once } from 'node:events'
 import { createServer as createHttpServer, type RequestListener } from 'node:http'
 import { createServer } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
+import { freePort } from '../support/free-port.ts'
 import { startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
@@ -37,11 +37,7 @@ const ports = Object.fromEntries(
     Object.entries(servers).map(async ([name, server]) => [name, (await listening(server)).port] as const),
   ),
 )
-/** A port that was free a moment ago. */
-const gone = createServer()
-const { port: gonePort } = await listening(gone)
-gone.close()
-await once(gone, 'close')
+const gonePort = await freePort()
 
 const provider = (slug: string, baseUrl: string) => ({
   slug,
