@@ -250,7 +250,7 @@ t.test(
     mkdirSync(folder, { recursive: true })
     writeFileSync(join(folder, record.id), 'a file where a folder should be')
     for (let round = 0; round < 3; round++) await take(record.id, 'x\n')
-    t.equal(lines.filter(line => line.includes('the disk does not take')).length, 1)
+    t.equal(lines.filter(line => line.includes('cannot write capture')).length, 1)
     t.match(await store.captures.find('org_1', record.id), { leftOut: 3 })
     chmodSync(folder, 0o700)
   },
@@ -274,7 +274,7 @@ t.test('while the store is away requests are left out, and told once it is back'
   await take(record.id, 'd\n')
   t.equal((await read(record)).text, 'a\n{"left_out":2}\nd\n')
   t.match(await store.captures.find('org_1', record.id), { requests: 2, leftOut: 2 })
-  t.equal(lines.filter(line => line.includes('the store does not count')).length, 1)
+  t.equal(lines.filter(line => line.includes('cannot update the capture')).length, 1)
 })
 
 t.test('a second process writes a file of its own, and both have one bound', async t => {

@@ -24,7 +24,7 @@ function entry(name: string): string {
   return join(ROOT, isCompiled(ROOT) ? `dist/${name}.js` : `src/${name}.ts`)
 }
 
-/** Whether no source is newer than the compiled product, which is always made whole. @param root has `src` and `dist` */
+/** True if no source is newer than the compiled product, which is made whole. @param root has `src` and `dist` */
 export function isCompiled(root: string): boolean {
   const changedMs = (file: string): number => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
   const madeMs = changedMs(join(root, 'dist/main.js'))
