@@ -320,7 +320,7 @@ function differing(sides: readonly Counts[], shown: number): string[] {
     const counts = new Map<string, number>()
     const add = (name: string, count: number): void => void counts.set(name, (counts.get(name) ?? 0) + count)
     for (const { file, name, calls: count } of calls.values())
-      add(`${baseName(file)} ${name.replace(/@\d+$/, '')}`, count)
+      add(`${sides.length === 1 ? file : baseName(file)} ${name.replace(/@\d+$/, '')}`, count)
     for (const [key, count] of made) {
       const [kind, place = ''] = key.split(' ')
       add(`${kind} ${place}`, count)

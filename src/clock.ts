@@ -15,24 +15,15 @@ export interface Clock {
   after(delayMs: number, callback: () => void): Timer
 }
 
-class SystemTimer implements Timer {
-  readonly #handle: NodeJS.Timeout
-
-  constructor(delayMs: number, callback: () => void) {
-    this.#handle = setTimeout(callback, delayMs)
-    this.#handle.unref()
-  }
-
-  cancel(): void {
-    clearTimeout(this.#handle)
-  }
-}
-
 /** The real clock. */
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   monotonicMs: () => performance.now(),
-  after: (delayMs, callback) => new SystemTimer(delayMs, callback),
+  after(delayMs, callback) {
+    const handle = setTimeout(callback, delayMs)
+    handle.unref()
+    return { cancel: () => clearTimeout(handle) }
+  },
 }
 
 /** Unix time in whole seconds, the form in inference objects. */

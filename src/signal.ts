@@ -16,28 +16,21 @@ export interface RequestSignal {
 
 /** A signal and its trigger. */
 export class RequestAbort implements RequestSignal {
-  #aborted = false
-  #reason: unknown
+  /** Both are written here alone. */
+  aborted = false
+  reason: unknown
   /** The first listener; more than one is rare. */
   #listener: (() => void) | null = null
   #others: Set<() => void> | null = null
   /** For libraries; made on first use. */
   #native: AbortController | null = null
 
-  get aborted(): boolean {
-    return this.#aborted
-  }
-
-  get reason(): unknown {
-    return this.#reason
-  }
-
   throwIfAborted(): void {
-    if (this.#aborted) throw this.#reason
+    if (this.aborted) throw this.reason
   }
 
   addEventListener(_type: 'abort', listener: () => void): void {
-    if (this.#aborted || listener === this.#listener) return
+    if (this.aborted || listener === this.#listener) return
     if (this.#listener === null && this.#others === null) this.#listener = listener
     else {
       this.#others ??= new Set()
@@ -52,9 +45,9 @@ export class RequestAbort implements RequestSignal {
 
   /** The first reason counts. */
   abort(reason: unknown): void {
-    if (this.#aborted) return
-    this.#aborted = true
-    this.#reason = reason
+    if (this.aborted) return
+    this.aborted = true
+    this.reason = reason
     this.#native?.abort(reason)
     if (this.#listener !== null) call(this.#listener)
     // One that is removed meanwhile is not called.
@@ -66,7 +59,7 @@ export class RequestAbort implements RequestSignal {
   get native(): AbortSignal {
     if (this.#native === null) {
       this.#native = new AbortController()
-      if (this.#aborted) this.#native.abort(this.#reason)
+      if (this.aborted) this.#native.abort(this.reason)
     }
     return this.#native.signal
   }

@@ -66,7 +66,7 @@ export function count(value: unknown): number | null {
 export function countOrZero(value: unknown): number {
   // The form in which nearly all of them come.
   if (typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER) return Math.floor(value)
-  return count(value) ?? 0
+  return value === undefined ? 0 : (count(value) ?? 0)
 }
 
 /** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */

@@ -9,7 +9,6 @@ import { ResponsesDecoder } from './openai-responses/decode.ts'
 import { encodeResponses } from './openai-responses/encode.ts'
 import { responsesFailure } from './openai-responses/failure.ts'
 import { HOSTED_TOOLS } from './openai-responses/tools.ts'
-import { ownReasoning } from './reasoning.ts'
 import type { TakeMessage } from './whole-message.ts'
 
 export const openaiResponses = {
@@ -23,11 +22,7 @@ export const openaiResponses = {
   framing: (stream: boolean) => (stream ? 'sse' : 'json'),
   /** Given an endpoint, the decoder names unmarked reasoning after the endpoint's provider. */
   decoder: (emit: (delta: Delta) => void, endpoint?: Endpoint, takeMessage: TakeMessage | null = null) =>
-    new ResponsesDecoder(
-      emit,
-      endpoint === undefined ? null : ownReasoning(endpoint.provider.slug),
-      takeMessage,
-    ),
+    new ResponsesDecoder(emit, endpoint?.provider.slug ?? null, takeMessage),
   failure: responsesFailure,
   compaction: { bySetting: true, format: compacting },
 } as const satisfies Format

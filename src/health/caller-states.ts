@@ -56,10 +56,6 @@ export class CallerState extends Breaker {
     this.window = new OutcomeWindow(nowMs)
   }
 
-  isOf({ keyHash }: HealthCaller): boolean {
-    return this.name !== '' && keyHash.startsWith(this.name)
-  }
-
   /** @param row number of the row of failures in which these are */
   add(nowMs: number, row: number, ok: number, failed: number, limited: number): void {
     this.heardMs = nowMs
@@ -157,8 +153,8 @@ export class CallerStates {
   }
 
   /** Null: the key has no name here. */
-  find(caller: HealthCaller): CallerState | null {
-    for (const each of this.#named) if (each.isOf(caller)) return each
+  find({ keyHash }: HealthCaller): CallerState | null {
+    for (const each of this.#named) if (keyHash.startsWith(each.name)) return each
     return null
   }
 

@@ -30,7 +30,7 @@ class Counts {
 
   /** `ok` is negative when an answer that was counted as a success breaks off. */
   add(nowMs: number, ok: number, failed: number): void {
-    this.#advance(nowMs)
+    if (nowMs >= (this.#slot + 1) * this.#slotMs) this.#advance(nowMs)
     const at = this.#slot % this.#ok.length
     this.#ok[at] = (this.#ok[at] ?? 0) + ok
     this.#failed[at] = (this.#failed[at] ?? 0) + failed

@@ -23,7 +23,7 @@ export class OutcomeWindow {
   }
 
   add(nowMs: number, ok: number, failed: number, limited: number): void {
-    this.advance(nowMs)
+    if (nowMs >= (this.#slot + 1) * SLOT_MS) this.advance(nowMs)
     this.#counts ??= new Int32Array(SLOTS * KINDS)
     const counts = this.#counts
     const at = (this.#slot % SLOTS) * KINDS

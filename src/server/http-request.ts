@@ -48,6 +48,7 @@ interface Known extends Accepted<KeyRecord> {
 export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, LoopWork {
   readonly id: string
   readonly method: string
+  readonly client: string
   readonly route: string
   readonly path: string | undefined
   /** Null before it was accepted. */
@@ -103,6 +104,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#adapt = adapt
     this.#query = head.query
     this.#socket = socket
+    this.client = socket.address
     this.#admission = new Admission(deps.admissions, this)
     this.trace = this.#admission.trace
     this.#held = new HeldBytes(deps.admissions.load)
@@ -131,10 +133,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.hasBody = this.#accepted?.hasBody === true
     this.#body = openBody(routed, socket, this.#held)
     this.reply = new HttpReply(socket, this)
-  }
-
-  get client(): string {
-    return this.#socket.address
   }
 
   /** The end of the body has not arrived. */

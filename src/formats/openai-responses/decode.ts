@@ -7,7 +7,7 @@ import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
-import type { ReasoningFormat } from '../reasoning.ts'
+import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
@@ -85,8 +85,11 @@ const RUNNING: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
 
 export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
-  readonly #slots: Slots
-  readonly #lookup: SlotLookup
+  /** The provider whose own reasoning comes without a format; null: nobody's. */
+  readonly #maker: string | null
+  /** Both are null until an item opens: a reply that is one message has none. */
+  #slots: Slots | null = null
+  #lookup: SlotLookup | null = null
   readonly #takeMessage: TakeMessage | null
   /** The whole reply; null: none was read. */
   #whole: string | null = null
@@ -95,16 +98,11 @@ export class ResponsesDecoder implements Decoder {
   #started = false
   #finished = false
 
-  /** `reasoning`: the name for reasoning items without a format of their own. */
-  constructor(
-    emit: (delta: Delta) => void,
-    reasoning: ReasoningFormat | null,
-    takeMessage: TakeMessage | null = null,
-  ) {
+  /** `maker`: slug of the provider after which reasoning items without a format of their own are named. */
+  constructor(emit: (delta: Delta) => void, maker: string | null, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
     this.#takeMessage = takeMessage
-    this.#slots = new Slots(emit, reasoning)
-    this.#lookup = new SlotLookup(this.#slots)
+    this.#maker = maker
   }
 
   frame(event: string, data: string): void {
@@ -138,7 +136,7 @@ export class ResponsesDecoder implements Decoder {
     const item = event['item']
     if (!isRecord(item)) return
     const index = outputIndex(event)
-    const known = this.#lookup.at(index)
+    const known = this.#lookup?.at(index) ?? null
     // Some providers announce an item twice; another id under a used index is another item.
     if (known !== null && !known.closed && isAgain(known, item)) return
     this.#open(item, index)
@@ -148,11 +146,11 @@ export class ResponsesDecoder implements Decoder {
     const item = event['item']
     if (!isRecord(item)) return
     const type = startType(item)
-    const known = this.#lookup.find({ output_index: event['output_index'], item_id: item['id'] })
+    const known = this.#lookup?.find({ output_index: event['output_index'], item_id: item['id'] }) ?? null
     const same = known !== null && known.type === type
     if (same && known.closed && isAgain(known, item)) return
     const slot = same && !known.closed ? known : this.#open(item, outputIndex(event))
-    if (slot !== null) this.#slots.close(slot, item)
+    if (slot !== null) this.#slots?.close(slot, item)
   }
 
   /** Takes a piece of a part's text, or all of it. */
@@ -161,8 +159,8 @@ export class ResponsesDecoder implements Decoder {
     const slot = this.#slotFor(form, event)
     if (slot === null) return
     const index = wholeNumber(event[indexKey]) ?? 0
-    if (piece) this.#slots.append(slot, form, index, text, event['logprobs'])
-    else this.#slots.complete(slot, form, index, text, event['logprobs'])
+    if (piece) this.#slots?.append(slot, form, index, text, event['logprobs'])
+    else this.#slots?.complete(slot, form, index, text, event['logprobs'])
   }
 
   takePart(event: Json): void {
@@ -173,26 +171,26 @@ export class ResponsesDecoder implements Decoder {
     if (form === null || typeof text !== 'string' || text === '') return
     const slot = this.#slotFor(form, event)
     const index = wholeNumber(event[form === 'summary' ? 'summary_index' : 'content_index']) ?? 0
-    if (slot !== null) this.#slots.complete(slot, form, index, text, part['logprobs'])
+    if (slot !== null) this.#slots?.complete(slot, form, index, text, part['logprobs'])
   }
 
   annotation(event: Json): void {
     if (!isRecord(event['annotation'])) return
     const slot = this.#slotFor('text', event)
     if (slot !== null)
-      this.#slots.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
+      this.#slots?.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
   }
 
   /** Takes arguments of an open call; those of an unknown call come again with its item, which has the name. */
   input(event: Json, text: unknown, piece: boolean): void {
     const slot =
-      this.#lookup.find(event) ??
-      this.#lookup.current(event, 'function_call') ??
-      this.#lookup.current(event, 'custom_tool_call')
-    if (slot === null || slot.closed) return
+      this.#lookup?.find(event) ??
+      this.#lookup?.current(event, 'function_call') ??
+      this.#lookup?.current(event, 'custom_tool_call')
+    if (slot == null || slot.closed) return
     if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return
-    if (!piece) this.#slots.completeInput(slot, text)
-    else if (typeof text === 'string') this.#slots.appendInput(slot, text)
+    if (!piece) this.#slots?.completeInput(slot, text)
+    else if (typeof text === 'string') this.#slots?.appendInput(slot, text)
   }
 
   /** Ends the reply. `event` has the final response, whose items complete the streamed ones. */
@@ -223,7 +221,7 @@ export class ResponsesDecoder implements Decoder {
     }
     this.start(response)
     this.#reconcile(response)
-    const slots = this.#slots.all
+    const slots = this.#slots?.all ?? NO_SLOTS
     const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
     const end = finishOf(status, response, calls)
     if (end.reason === 'content_filter' && slots.length + this.#messages === 0) {
@@ -237,24 +235,24 @@ export class ResponsesDecoder implements Decoder {
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
     this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
-    this.#slots.forget()
+    this.#slots?.forget()
   }
 
   /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */
   #reconcile(response: Json): void {
     const finals = records(response['output'])
-    const { all } = this.#slots
     // A reply that is one document has streamed nothing to match.
-    const matches = all.length === 0 ? NO_MATCHES : this.#lookup.match(finals)
-    const takesMessages = this.#takeMessage !== null && this.#whole !== null && all.length === 0
+    const matches = this.#lookup?.match(finals) ?? NO_MATCHES
+    const takesMessages = this.#takeMessage !== null && this.#whole !== null && this.#slots === null
     for (let at = 0; at < finals.length; at++) {
       const item = finals[at] as Json
       if (takesMessages && this.#tookMessage(item, finals)) continue
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
-      if (slot !== null && !slot.closed) this.#slots.close(slot, item)
+      if (slot !== null && !slot.closed) this.#slots?.close(slot, item)
     }
+    const all = this.#slots?.all ?? NO_SLOTS
     // What is still open was never finished: its announcement may hold all there is of it.
-    for (const slot of all) if (!slot.closed) this.#slots.settle(slot, slot.form)
+    for (const slot of all) if (!slot.closed) this.#slots?.settle(slot, slot.form)
     if (all.length + this.#messages === 0) this.#textOnly(response)
   }
 
@@ -262,7 +260,8 @@ export class ResponsesDecoder implements Decoder {
   #tookMessage(item: Json, finals: readonly Json[]): boolean {
     const plain = plainMessage(item)
     if (plain === null) return false
-    oneMore(this.#slots.all.length + this.#messages++, 'output items')
+    const others = (this.#slots?.all.length ?? 0) + this.#messages++
+    if (others > 0) oneMore(others, 'output items')
     const { text } = plain
     // Texts of several messages may become one.
     const json = isOnlyMessage(finals) ? jsonOf(text, this.#whole ?? '', 'text') : null
@@ -274,19 +273,21 @@ export class ResponsesDecoder implements Decoder {
   #textOnly(response: Json): void {
     const text = filled(response['output_text'])
     const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)
-    if (slot !== null) this.#slots.close(slot, { content: text })
+    if (slot !== null) this.#slots?.close(slot, { content: text })
   }
 
   #progress(type: string, event: Json): void {
-    const slot = this.#lookup.find(event)
-    if (slot === null || slot.closed || slot.type !== 'hosted') return
-    this.#slots.progress(slot, type.slice('response.'.length), progressFields(event))
+    const slot = this.#lookup?.find(event)
+    if (slot == null || slot.closed || slot.type !== 'hosted') return
+    this.#slots?.progress(slot, type.slice('response.'.length), progressFields(event))
   }
 
   #open(item: Json, index: number): Slot | null {
     const type = startType(item)
     if (type === null) return null
     this.start({})
+    this.#slots ??= new Slots(this.#emit, this.#maker === null ? null : ownReasoning(this.#maker))
+    this.#lookup ??= new SlotLookup(this.#slots)
     const slot = this.#slots.open(type, item)
     this.#lookup.add(slot, index)
     return slot
@@ -295,8 +296,8 @@ export class ResponsesDecoder implements Decoder {
   /** The item for this form of text; opens it if no event announced it. */
   #slotFor(form: Form, event: Json): Slot | null {
     const type = form === 'text' || form === 'refusal' ? 'message' : 'reasoning'
-    const known = this.#lookup.find(event) ?? this.#lookup.current(event, type)
-    if (known !== null) return known.type === type && !known.closed ? known : null
+    const known = this.#lookup?.find(event) ?? this.#lookup?.current(event, type)
+    if (known != null) return known.type === type && !known.closed ? known : null
     return this.#open({ type, id: event['item_id'] }, outputIndex(event))
   }
 }
@@ -317,6 +318,7 @@ function parse(data: string): Json {
 /** Stands for a missing output index. */
 const NO_INDEX = -1
 const NO_MATCHES: readonly undefined[] = []
+const NO_SLOTS: readonly Slot[] = []
 
 class SlotLookup {
   readonly #slots: Slots

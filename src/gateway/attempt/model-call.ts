@@ -217,7 +217,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       ended(this.#failed(candidate, record, figures, thrown))
 
     if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
-    record.startedMs = deps.clock.monotonicMs()
+    record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
     const isBeside = race?.isRunning === true
     if (!isBeside) exchange.watch.beginAttempt(record.startedMs, exchange.attempts.length > this.from)
     exchange.attempts.push(record)

@@ -77,8 +77,7 @@ const check = bodyCheck(ResponsesRequest)
  */
 export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
   return body => {
-    if (isChat(body)) throw new GatewayError('invalid_request', CHAT_BODY)
-    const request = check(withoutNulls(body))
+    const request = check(isObject(body) ? usable(body) : body)
     if (request.model === undefined) useDefaultModel(request, offered)
     const refused = refusal(request, offered)
     if (refused !== null) throw new GatewayError('invalid_request', refused)
@@ -89,12 +88,10 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
 const CHAT_BODY =
   'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions or POST /v1/messages'
 
-function isChat(body: unknown): boolean {
-  return isObject(body) && body['input'] === undefined && Array.isArray(body['messages'])
-}
-
-function withoutNulls(body: unknown): unknown {
-  if (!isObject(body)) return body
+/** The body without nulls that stand for absent fields. @throws GatewayError for a body of another operation */
+function usable(body: Record<string, unknown>): unknown {
+  if (body['input'] === undefined && Array.isArray(body['messages']))
+    throw new GatewayError('invalid_request', CHAT_BODY)
   let copy: Record<string, unknown> | null = null
   for (const field of ABSENT_BY_NULL) {
     if (body[field] !== null || !Object.hasOwn(body, field)) continue
