@@ -3,49 +3,27 @@
  * and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more are wrappers,
  * which most attempts do not have. Hot path: between a socket read and the target are plain synchronous calls.
  */
-import type { Clock, Timer } from '../../clock.ts'
+import type { Timer } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
-import type { Log } from '../../log/log.ts'
-import type { Metrics } from '../../metrics/metrics.ts'
 import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
 import { providerRates } from '../../upstream/failure.ts'
 import type {
-  Transport,
   UpstreamCall,
   UpstreamHandler,
   UpstreamHead,
   UpstreamRequest,
 } from '../../upstream/transport.ts'
-import type { Meter } from '../accounting/account.ts'
 import type { DebugNotes } from '../answer/answer.ts'
-import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
-import type { AttemptTarget } from './attempt-target.ts'
+import type { AbandonedReply } from './abandoned-replies.ts'
+import type { AttemptDeps, AttemptTarget, AttemptTerms } from './attempt-target.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
 import { cutShort, failureOf } from './provider-failure.ts'
 import { harmless } from './provider-request.ts'
 import { finishOf, ReplyFigures } from './reply-figures.ts'
-import { ErrorReply, type ReadingTerms, ReplyReading } from './reply-reading.ts'
-
-export interface AttemptDeps {
-  readonly client: Transport
-  readonly clock: Clock
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly abandoned: AbandonedReplies
-}
-
-/** How the reply of an attempt is read, and what else watches it. */
-export interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
-  /** True: messages of a whole reply may come to the target as such. */
-  readonly takesMessages?: boolean
-  /** Takes the times of the attempt; null: nobody asks. */
-  readonly debug: DebugNotes | null
-  /** Watches what the reply comes to; null: no limit of money holds for the caller. */
-  readonly meter: Meter | null
-}
+import { ErrorReply, ReplyReading } from './reply-reading.ts'
 
 /** After the finish the provider gets this long to end its body, so that the connection can be used again. */
 const TRAILING_MS = 1_000
@@ -210,14 +188,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   onEnd(): void {
     this.#ended = true
     this.#trailing?.cancel()
-    if (this.isOver || this.#metered?.ended() === true) return
-    this.#target?.sink?.hold()
-    try {
-      this.conclude()
-    } catch (thrown) {
-      this.#failBy(thrown)
-    }
-    if (this.#target?.sink?.flush() === false) this.pause()
+    if (!this.isOver && this.#metered?.ended() !== true) this.turn(this.conclude)
   }
 
   onError(error: GatewayError): void {
@@ -258,7 +229,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
   }
 
-  conclude(): void {
+  readonly conclude = (): void => {
     this.reader.end()
     // One document comes at once.
     this.figures.pieceQuarters ||= this.figures.outputQuarters

@@ -28,10 +28,9 @@ import {
   type Waiting,
 } from '../routing/rank.ts'
 import type { RoutedExchange } from '../running.ts'
-import type { Attempt, AttemptDeps } from './attempt.ts'
-import { closeSpan, openSpan } from './attempt-spans.ts'
-import type { AttemptTarget } from './attempt-target.ts'
-import { countGenAi } from './gen-ai-call.ts'
+import type { Attempt } from './attempt.ts'
+import { closeSpan, countGenAi, openSpan } from './attempt-spans.ts'
+import type { AttemptDeps, AttemptTarget } from './attempt-target.ts'
 import {
   better,
   type HedgedCall,
@@ -42,10 +41,9 @@ import {
   remove,
   type Unanswered,
 } from './hedge.ts'
-import { asGatewayError, withProvider } from './provider-failure.ts'
+import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
-import { hasAnotherResource } from './resources.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */

@@ -2,11 +2,12 @@
  * Guardrails of a caller, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
  * Public entry point of this module. Serve threads. Hot path: a caller without guardrails costs one lookup.
  */
+
 import type { Guardrails } from '../../access/guardrails.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import { mergeGuardrails } from '../../guardrails/policy.ts'
-import { type Author, type Finding, redact, strictest } from '../../guardrails/rules.ts'
+import { type Action, type Author, type Finding, redact, strictest } from '../../guardrails/rules.ts'
 import { type RequestText, textsOf, unseenTexts, withTexts } from '../../guardrails/texts/request-texts.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { PolicyLookup } from '../../plugins/plugin.ts'
@@ -15,7 +16,8 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Provider } from '../../providers/provider.ts'
 import { whenReady } from '../../ready.ts'
-import type { AppliedGuardrail } from '../../storage/guardrails.ts'
+import type { RequestSignal } from '../../signal.ts'
+import type { AppliedGuardrail, GuardrailRecord } from '../../storage/guardrails.ts'
 import { PATIENCE_MS } from '../../tasks/pool/pool.ts'
 import { type Restriction, type Restrictions, restrictionsOf } from '../routing/rank.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
@@ -31,7 +33,6 @@ import {
 } from './report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
 
-export { type CheckText, createCheckText } from './check.ts'
 export { OutputGuard } from './reply.ts'
 
 /** All guardrails of one caller, merged and compiled. */
@@ -251,5 +252,48 @@ class RequestGuard implements InputGuard {
     this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
     if (refusing !== undefined) throw uncheckedError(refusing, 'request', cause)
     exchange.pipeline.push(...uncheckedStages(this.#rules, 'request'))
+  }
+}
+
+// One text against one guardrail, as a request or a reply would be, for those who write its rules.
+
+export interface TextToCheck {
+  readonly text: string
+  /** Rules for requests, or for replies. */
+  readonly side: 'input' | 'output'
+}
+
+export interface CheckedText {
+  /** The strictest; null: nothing was found. */
+  readonly action: Action | null
+  /** The text with all that is to be redacted replaced. */
+  readonly redacted: string
+  readonly findings: readonly Finding[]
+}
+
+/** @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now */
+export type CheckText = (
+  guardrail: GuardrailRecord,
+  text: TextToCheck,
+  signal: RequestSignal,
+) => Promise<CheckedText>
+
+export function createCheckText(tasks: GuardTasks): CheckText {
+  return async (guardrail, { text, side }, signal) => {
+    const applied = [{ scope: 'workspace', guardrail }] as const
+    const policy = mergeGuardrails(applied)
+    const rules =
+      side === 'input' ? inputRulesOf(policy, applied) : (outputRulesOf(policy, applied)?.rules ?? null)
+    if (rules === null) return { action: null, redacted: text, findings: [] }
+    // As a user writes it, and as a model does.
+    const who = side === 'input' ? 'user' : 'other'
+    const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who }], signal)
+    if (failure !== null) {
+      throw new GatewayError('guardrail_unavailable', 'The rules could not be evaluated now: try again', {
+        cause: failure.cause,
+      })
+    }
+    const found = findings[0] ?? []
+    return { action: strictest(found), redacted: redact(text, found), findings: found }
   }
 }

@@ -2,13 +2,16 @@
  * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
  * credential declares a data policy, that policy counts and not the one of its endpoint.
  */
+
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
+import { type Special, says, specialParts } from '../../formats/special.ts'
 import { UNITS_PER_USD } from '../../money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
-import type { ResponsesRequest } from '../../protocol/request.ts'
-import { unsupported } from '../../providers/parameters.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import { honours, unsupported } from '../../providers/parameters.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Endpoint, TokenPrices } from '../../providers/provider.ts'
+import { textFormat } from '../../providers/provider.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isTiered, type TierWish, tierSlug } from './service-tiers.ts'
 
@@ -117,7 +120,7 @@ const KNOWN_PRICE: Filter = {
   admits: ({ endpoint, credential }) => credential !== null || endpoint.pricing.isUnknown !== true,
 }
 
-const NONE: readonly Filter[] = []
+const NONE: readonly SpecialFilter[] = []
 
 /** The filters that apply to this wish. The filter of service tiers is added for each model that has tiers. */
 export function filtersFor(wish: Wish): readonly Filter[] {
@@ -203,4 +206,47 @@ function costsNothing(prices: TokenPrices): boolean {
   const { prompt, completion, inputCacheRead, inputCacheWrite, inputCacheWrite1h } = prices
   const others = (inputCacheRead ?? 0) + (inputCacheWrite ?? 0) + (inputCacheWrite1h ?? 0)
   return prompt + completion + others + (prices.audio ?? 0) + (prices.internalReasoning ?? 0) === 0
+}
+
+// Request parts that only some formats can express (formats/special.ts).
+
+export interface SpecialFilter extends Filter {
+  /** For the caller, if no endpoint is left. */
+  readonly message: string
+}
+
+const RESPONSES_ONLY = 'only providers that speak the Responses format can be sent it'
+
+/** The way out, for each. */
+const ADVICE: Readonly<Record<Special, string>> = {
+  prompt:
+    'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',
+  modalities:
+    'no provider of this model makes images for this gateway. Choose a model whose output_modalities has image',
+  agent_message: `${RESPONSES_ONLY}, and none of them serves this model. Send the text as a message instead`,
+  context_compaction: `${RESPONSES_ONLY}, and none of them serves this model. Send the conversation itself instead`,
+  configuration_update: 'no provider of this model takes an effort of reasoning. Leave the item out',
+  mcp_servers:
+    'only providers that speak the Messages format can be sent it, and none of them serves this model. Use the tool mcp of POST /v1/responses or /v1/chat/completions instead',
+  computer_use:
+    'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model of OpenAI or Anthropic',
+  own_kind:
+    'only providers that speak the Gemini format know it, and none of them serves this model. Leave it out, or choose a model of Google',
+  context_management:
+    'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
+}
+
+/** One filter for each special part; usually none. */
+export function specialFilters(request: ResponsesRequest, dialect: DialectName): readonly SpecialFilter[] {
+  const parts = specialParts(request, dialect)
+  if (parts.length === 0) return NONE
+  return parts.map(({ special, path }) => ({
+    excludedBy: special,
+    message: `${path}: ${ADVICE[special]}`,
+    applies: () => true,
+    admits: ({ endpoint, credential }: RouteCandidate) =>
+      (special !== 'prompt' || credential !== null) &&
+      (special !== 'configuration_update' || honours(endpoint, 'reasoning')) &&
+      says(textFormat(endpoint), special, dialect),
+  }))
 }

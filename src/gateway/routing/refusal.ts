@@ -5,11 +5,11 @@ import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'
+import type { SpecialFilter } from './filters.ts'
 import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
 import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from './needs.ts'
 import { RESTRICTIONS } from './restrictions.ts'
 import { takenInput } from './shared-candidates.ts'
-import type { SpecialFilter } from './special-filters.ts'
 
 /** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'

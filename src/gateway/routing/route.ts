@@ -11,9 +11,9 @@ import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { honours, usedOf } from '../../providers/parameters.ts'
 import { type Endpoint, makesEmbeddings, textFormat } from '../../providers/provider.ts'
-import type { RouteCandidate } from './candidate.ts'
-import { Exclusions } from './exclusions.ts'
-import { type Filter, filtersFor, type Preferences, TIER_ADMISSION, type Wish } from './filters.ts'
+import { Exclusions, type RouteCandidate } from './candidate.ts'
+import type { Filter, Preferences, SpecialFilter, Wish } from './filters.ts'
+import { filtersFor, specialFilters, TIER_ADMISSION } from './filters.ts'
 import { type NamedModel, namedModel, type SortBy } from './names.ts'
 import { type FittingPlugins, type Measures, Needs } from './needs.ts'
 import { type Group, type RankTerms, rankGroup, wantsPrice } from './rankers.ts'
@@ -21,7 +21,6 @@ import { BYOK_REQUIRED, NO_SHARED_KEY, nothingLeft, unknownModel, wrongEndpoint 
 import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
 import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
-import { type SpecialFilter, specialFilters } from './special-filters.ts'
 
 export interface Route {
   readonly candidates: readonly RouteCandidate[]

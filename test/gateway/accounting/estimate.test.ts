@@ -5,10 +5,10 @@ import { demandOf } from '../../../src/gateway/accounting/allowance.ts'
 import {
   estimateUsage as estimate,
   leastInputTokensOf,
+  quartersIn,
   reasoningBudget,
 } from '../../../src/gateway/accounting/estimate.ts'
 import { VisibleStreams } from '../../../src/gateway/accounting/visible-streams.ts'
-import { quartersIn } from '../../../src/gateway/accounting/weigh.ts'
 import { createPluginChains } from '../../../src/gateway/plugin-chain.ts'
 import { affordable, priceOf } from '../../../src/limits/demand.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
