@@ -216,8 +216,8 @@ function attachmentQuarters(attachment: string): number {
   return Math.max(ATTACHMENT_QUARTERS, quarters)
 }
 
-// The weight of a text, in quarters of tokens. A token has about four Latin letters; a character of Chinese, Japanese or
-// Korean, or an emoji, takes one token or more. Hot path.
+// The weight of a text, in quarters of tokens. A token has about four Latin letters; a character of Chinese, Japanese
+// or Korean, or an emoji, takes one token or more. Hot path.
 
 /** A character of the scripts that have a token each. */
 const WIDE_QUARTERS = 4
