@@ -1,13 +1,6 @@
-/** The contracts of an attempt: its dependencies, its terms, and the receiver of its deltas. Types only. */
-import type { Clock } from '../../clock.ts'
+/** The contract between an attempt and the receiver of its deltas. Types only. */
 import type { WholeMessage } from '../../formats/whole-message.ts'
-import type { Log } from '../../log/log.ts'
-import type { Metrics } from '../../metrics/metrics.ts'
-import type { Transport } from '../../upstream/transport.ts'
-import type { Meter } from '../accounting/account.ts'
-import type { Content, DebugNotes, Relay, RelayDeps, Sink } from '../answer/answer.ts'
-import type { AbandonedReplies } from './abandoned-replies.ts'
-import type { ReadingTerms } from './reply-reading.ts'
+import type { Content, Relay, RelayDeps, Sink } from '../answer/answer.ts'
 
 /** Takes the deltas of an attempt. */
 export interface AttemptTarget {
@@ -25,22 +18,4 @@ export interface AttemptTarget {
   close(): void
   /** Opens a relay for frames that need not be decoded. Null, or absent: every frame has to be. */
   relay?(source: Pick<RelayDeps, 'parser' | 'decode'>): Relay | null
-}
-
-export interface AttemptDeps {
-  readonly client: Transport
-  readonly clock: Clock
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly abandoned: AbandonedReplies
-}
-
-/** How the reply of an attempt is read, and what else watches it. */
-export interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
-  /** True: messages of a whole reply may come to the target as such. */
-  readonly takesMessages?: boolean
-  /** Takes the times of the attempt; null: nobody asks. */
-  readonly debug: DebugNotes | null
-  /** Watches what the reply comes to; null: no limit of money holds for the caller. */
-  readonly meter: Meter | null
 }

@@ -30,7 +30,8 @@ import {
 import type { RoutedExchange } from '../running.ts'
 import type { Attempt } from './attempt.ts'
 import { closeSpan, countGenAi, openSpan } from './attempt-spans.ts'
-import type { AttemptDeps, AttemptTarget } from './attempt-target.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import type { AttemptDeps } from './attempt-terms.ts'
 import {
   better,
   type HedgedCall,
