@@ -221,7 +221,7 @@ export class ResponsesDecoder implements Decoder {
     }
     this.start(response)
     this.#reconcile(response)
-    const slots = this.#slots?.all ?? NO_SLOTS
+    const slots = this.#slots?.all ?? NONE
     const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
     const end = finishOf(status, response, calls)
     if (end.reason === 'content_filter' && slots.length + this.#messages === 0) {
@@ -242,7 +242,7 @@ export class ResponsesDecoder implements Decoder {
   #reconcile(response: Json): void {
     const finals = records(response['output'])
     // A reply that is one document has streamed nothing to match.
-    const matches = this.#lookup?.match(finals) ?? NO_MATCHES
+    const matches = this.#lookup?.match(finals) ?? NONE
     const takesMessages = this.#takeMessage !== null && this.#whole !== null && this.#slots === null
     for (let at = 0; at < finals.length; at++) {
       const item = finals[at] as Json
@@ -250,7 +250,7 @@ export class ResponsesDecoder implements Decoder {
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
       if (slot !== null && !slot.closed) this.#slots?.close(slot, item)
     }
-    const all = this.#slots?.all ?? NO_SLOTS
+    const all = this.#slots?.all ?? NONE
     // What is still open was never finished: its announcement may hold all there is of it.
     for (const slot of all) if (!slot.closed) this.#slots?.settle(slot, slot.form)
     if (all.length + this.#messages === 0) this.#textOnly(response)
@@ -317,8 +317,7 @@ function parse(data: string): Json {
 
 /** Stands for a missing output index. */
 const NO_INDEX = -1
-const NO_MATCHES: readonly undefined[] = []
-const NO_SLOTS: readonly Slot[] = []
+const NONE: readonly never[] = []
 
 class SlotLookup {
   readonly #slots: Slots
