@@ -27,40 +27,24 @@ export async function searchUsage(
   const { organizationId, before, since, until, minCost } = filter
   const dear = minCost === undefined ? null : await dearRecords(db, organizationId, minCost)
   const { leading, others } = conditions(filter, dear)
-  const led = db
-    .selectFrom('usage')
-    .where(leading)
-    .$if(since !== undefined, query => query.where('createdAt', '>=', since ?? ''))
-    .$if(until !== undefined, query => query.where('createdAt', '<', until ?? ''))
-    .orderBy('createdAt', 'desc')
-    .orderBy('id', 'desc')
-  const behind = ({ createdAt, id }: Place): Where => {
-    return where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(createdAt, id))
-  }
+  const led = db.selectFrom('usage').where(leading).orderBy('createdAt', 'desc').orderBy('id', 'desc')
   const records: SearchPage['records'][number][] = []
-  let after: Place | undefined = before
+  let after = older(before, beginningOf(until))
+  const first = beginningOf(since)
   for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX; lookedAt += PART) {
-    const left = after === undefined ? led : led.where(behind(after))
     // The last record of this part: of an index alone, unlike the records themselves.
     const border: Place | undefined =
       others.length === 0
         ? undefined
-        : await left
+        : await led
+            .where(between(first, after))
             .select(['id', 'createdAt'])
             .offset(PART - 1)
             .limit(1)
             .executeTakeFirst()
-    const rows = await left
+    const rows = await led
+      .where(between(border ?? first, after))
       .where(where => where.and(others.map(other => other(where))))
-      .$if(border !== undefined, query =>
-        query.where(where =>
-          where(
-            where.refTuple('createdAt', 'id'),
-            '>=',
-            where.tuple(border?.createdAt ?? '', border?.id ?? ''),
-          ),
-        ),
-      )
       .select(COLUMNS)
       .limit(limit - records.length + 1)
       .execute()
@@ -73,6 +57,30 @@ export async function searchUsage(
     await rest()
   }
   return { records, last: after ?? null }
+}
+
+/** The place before the first record of this time. */
+function beginningOf(time: string | undefined): Place | undefined {
+  return time === undefined ? undefined : { createdAt: time, id: '' }
+}
+
+function older(one: Place | undefined, other: Place | undefined): Place | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return one.createdAt < other.createdAt ? one : other
+}
+
+/**
+ * From the first place to the one before the last. Each end is one condition: with two, an engine may go from the wrong
+ * one through all records up to the other.
+ */
+function between(first: Place | undefined, last: Place | undefined): Where {
+  return where => {
+    const place = where.refTuple('createdAt', 'id')
+    return where.and([
+      ...(first === undefined ? [] : [where(place, '>=', where.tuple(first.createdAt, first.id))]),
+      ...(last === undefined ? [] : [where(place, '<', where.tuple(last.createdAt, last.id))]),
+    ])
+  }
 }
 
 /** Ids of the records that cost so much; null: these are many. */
