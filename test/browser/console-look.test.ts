@@ -1,7 +1,6 @@
 /** All views of the console by axe, the engine for tests of accessibility; and in windows of every width. */
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import t from 'tap'
+import { findings, WITHOUT_AXE } from '../support/axe.ts'
 import { pixelsTooWide, type Visit, WITHOUT_BROWSER } from '../support/browser.ts'
 import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
@@ -20,30 +19,10 @@ const VIEWS = {
 } as const
 const WIDTHS = [320, 768, 1280, 2560] as const
 
-/** The script of axe; null: the package is not installed. */
-function axeScript(): string | null {
-  try {
-    return readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-  } catch (error) {
-    if (process.env['CI'] === 'true') throw error
-    return null
-  }
-}
-const axe = WITHOUT_BROWSER === false ? axeScript() : null
-
 async function shown({ page }: Visit, view: keyof typeof VIEWS): Promise<void> {
   await page.evaluate(`location.hash = '#/${view}'`)
   await page.locator(`nav a[href="#/${view}"][aria-current="page"]`).waitFor()
   if (VIEWS[view] !== '') await page.getByRole('table', { name: VIEWS[view], exact: true }).first().waitFor()
-}
-
-/** Findings of axe, one line for each kind of fault and its first element. */
-async function findings({ page }: Visit, script: string): Promise<string[]> {
-  await page.evaluate(script)
-  return await page.evaluate<string[]>(
-    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
-      violations.map(({ id, nodes }) => id + ': ' + nodes[0].html.slice(0, 200) + ' (' + nodes.length + ')'))`,
-  )
 }
 
 t.test('the look of the console', { skip: WITHOUT_BROWSER }, async t => {
@@ -55,32 +34,28 @@ t.test('the look of the console', { skip: WITHOUT_BROWSER }, async t => {
     await respond({ model, input: 'x' })
 
   for (const colorScheme of ['light', 'dark'] as const) {
-    await t.test(
-      `axe finds nothing, ${colorScheme}`,
-      { skip: axe === null ? 'axe-core is not installed' : false },
-      async t => {
-        const visit = await open('home', { colorScheme })
-        for (const view of Object.keys(VIEWS) as (keyof typeof VIEWS)[]) {
-          await shown(visit, view)
-          t.same(await findings(visit, axe ?? ''), [], view)
-        }
-        await shown(visit, 'accounts')
-        await visit.page.getByRole('button', { name: 'New key' }).click()
-        await visit.page.getByRole('dialog').getByLabel('Name').waitFor()
-        t.same(await findings(visit, axe ?? ''), [], 'a form')
-        await visit.page.keyboard.press('Escape')
-        await shown(visit, 'requests')
-        // Its row is marked, and has a green word.
-        await visit.page
-          .getByRole('row', { name: /details of.* 200 / })
-          .getByRole('button')
-          .first()
-          .click()
-        await visit.page.getByRole('region', { name: 'Request', exact: true }).waitFor()
-        t.same(await findings(visit, axe ?? ''), [], 'details')
-        t.same(await visit.faults(), [])
-      },
-    )
+    await t.test(`axe finds nothing, ${colorScheme}`, { skip: WITHOUT_AXE }, async t => {
+      const visit = await open('home', { colorScheme })
+      for (const view of Object.keys(VIEWS) as (keyof typeof VIEWS)[]) {
+        await shown(visit, view)
+        t.same(await findings(visit), [], view)
+      }
+      await shown(visit, 'accounts')
+      await visit.page.getByRole('button', { name: 'New key' }).click()
+      await visit.page.getByRole('dialog').getByLabel('Name').waitFor()
+      t.same(await findings(visit), [], 'a form')
+      await visit.page.keyboard.press('Escape')
+      await shown(visit, 'requests')
+      // Its row is marked, and has a green word.
+      await visit.page
+        .getByRole('row', { name: /details of.* 200 / })
+        .getByRole('button')
+        .first()
+        .click()
+      await visit.page.getByRole('region', { name: 'Request', exact: true }).waitFor()
+      t.same(await findings(visit), [], 'details')
+      t.same(await visit.faults(), [])
+    })
   }
 
   await t.test('no view scrolls sideways, from 320 to 2,560 pixels', async t => {

@@ -1,0 +1,88 @@
+/** The page before anybody has signed in: by axe, dark and light, in every width, and by the keyboard alone. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { findings, WITHOUT_AXE } from '../support/axe.ts'
+import { openBrowser, pixelsTooWide, screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
+import { startConsoleWorld } from '../support/console-world.ts'
+import { freePort } from '../support/free-port.ts'
+import { CLIENT_ID, CLIENT_SECRET, OidcProvider } from '../support/oidc-provider.ts'
+import { ROLES } from '../support/sign-in-world.ts'
+import { tempFolder } from '../support/temp-folder.ts'
+
+const WIDTHS = [320, 1280, 2560] as const
+
+t.test('the page of the sign-in', { skip: WITHOUT_BROWSER }, async t => {
+  const provider = await OidcProvider.start(t)
+  // Another site than that of the console, as providers are.
+  provider.issuer = provider.issuer.replace('127.0.0.1', 'localhost')
+  provider.claims = { sub: 'bob-1', roles: ['nobody'] }
+  const clientSecretFile = join(tempFolder(), 'client.secret')
+  writeFileSync(clientSecretFile, CLIENT_SECRET, { mode: 0o600 })
+  const port = await freePort()
+  const origin = `http://127.0.0.1:${port}`
+  const oidc = { issuer: provider.issuer, clientId: CLIENT_ID, clientSecretFile, roles: ROLES }
+  const world = await startConsoleWorld(
+    t,
+    { console: { publicUrl: origin, oidc } },
+    { GATEWAY_ADMIN_PORT: String(port) },
+  )
+  const browser = await openBrowser(t)
+  /** Faults but those that the test itself makes: an answer that refuses, and the site of the provider. */
+  const others = (faults: readonly string[]) =>
+    faults.filter(fault => !/status of 40[13]|localhost/.test(fault))
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await t.test(`can be read and reached, ${colorScheme}`, async t => {
+      const visit = await browser.visit({ origin, colorScheme, width: 800, height: 480 })
+      const { page } = visit
+      const isWell = async (name: string) => {
+        if (WITHOUT_AXE === false) t.same(await findings(visit), [], name)
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 480 })
+          t.equal(await pixelsTooWide(page), 0, `${name} at ${width}`)
+        }
+        await page.setViewportSize({ width: 800, height: 480 })
+      }
+      await page.goto(`${origin}/console`)
+      await page.getByRole('button', { name: 'Sign in' }).waitFor()
+      await isWell('the form')
+      if (colorScheme === 'light') await screenshot(page, 'console-sign-in')
+      await page.getByLabel('Management key').fill('nonsense')
+      await page.keyboard.press('Enter')
+      await page.getByRole('alert').waitFor()
+      await isWell('a key that is refused')
+      await page.getByRole('button', { name: 'Sign in' }).click()
+      await page.getByText('your account has no role here').waitFor()
+      await isWell('a person without a role')
+      t.same(others(await visit.faults()), [])
+    })
+  }
+
+  await t.test('is used by the keyboard alone', async t => {
+    const visit = await browser.visit({ origin })
+    const { page } = visit
+    await page.goto(`${origin}/console`)
+    await page.getByRole('button', { name: 'Sign in' }).waitFor()
+    const focused = () =>
+      page.evaluate<string>(
+        'document.activeElement.getAttribute("type") + " " + document.activeElement.textContent',
+      )
+    t.equal(await focused(), 'password ', 'the field of the key')
+    await page.keyboard.press('Tab')
+    t.equal(await focused(), 'submit Open')
+    await page.keyboard.press('Shift+Tab')
+    await page.keyboard.press('Shift+Tab')
+    t.equal(await focused(), 'button Sign in')
+    await page.keyboard.press('Enter')
+    await page.getByText('your account has no role here').waitFor()
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.getByLabel('Management key').waitFor()
+    await page.getByRole('button', { name: 'Sign in' }).waitFor()
+    await page.keyboard.type(world.managementKey)
+    await page.keyboard.press('Enter')
+    await page.getByText('live', { exact: true }).waitFor()
+    t.same(others(await visit.faults()), [])
+  })
+})
