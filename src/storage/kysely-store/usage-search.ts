@@ -70,16 +70,25 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
 }
 
 /**
- * From the first place to the one before the last. Each end is one condition: with two, an engine may go from the wrong
- * one through all records up to the other.
+ * From the first place to the one before the last. Each end has one place: with two, an engine may go from the wrong one
+ * through all records up to the other. Its time is named beside it, because PostgreSQL guesses how many records lie
+ * between two times, but takes those between two places for a third of all, and would read the whole table.
  */
 function between(first: Place | undefined, last: Place | undefined): Where {
   return where => {
     const place = where.refTuple('createdAt', 'id')
-    return where.and([
-      ...(first === undefined ? [] : [where(place, '>=', where.tuple(first.createdAt, first.id))]),
-      ...(last === undefined ? [] : [where(place, '<', where.tuple(last.createdAt, last.id))]),
-    ])
+    const from =
+      first === undefined
+        ? []
+        : [
+            where('createdAt', '>=', first.createdAt),
+            where(place, '>=', where.tuple(first.createdAt, first.id)),
+          ]
+    const to =
+      last === undefined
+        ? []
+        : [where('createdAt', '<=', last.createdAt), where(place, '<', where.tuple(last.createdAt, last.id))]
+    return where.and([...from, ...to])
   }
 }
 
