@@ -195,7 +195,7 @@ export const CLIENTS: readonly Client[] = [
   },
   {
     name: 'openai-sdk',
-    title: 'SDKs of OpenAI',
+    title: 'OpenAI SDKs',
     api: 'Responses, chat completions, embeddings',
     place: 'shell',
     lines: ({ url, model }) => [
@@ -206,7 +206,7 @@ export const CLIENTS: readonly Client[] = [
   },
   {
     name: 'anthropic-sdk',
-    title: 'SDKs of Anthropic',
+    title: 'Anthropic SDKs',
     api: 'Messages',
     place: 'shell',
     lines: ({ url, model }) => [
