@@ -19,8 +19,8 @@ const FORMATS = ['', 'chat-', 'messages-', 'gemini-'] as const
 
 /** By the title of the section. */
 const FRAMEWORKS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  'SDKs of OpenAI': { openai: '7.59.0' },
-  'SDKs of Anthropic': { '@anthropic-ai/sdk': '1.14.0' },
+  'OpenAI SDKs': { openai: '7.59.0' },
+  'Anthropic SDKs': { '@anthropic-ai/sdk': '1.14.0' },
   '@google/genai': { '@google/genai': '3.3.0' },
   LangChain: { '@langchain/openai': '1.6.0', '@langchain/core': '1.4.0' },
   'OpenAI Agents SDK': { '@openai/agents': '0.20.0', zod: '4.6.7' },
