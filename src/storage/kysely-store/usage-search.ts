@@ -70,8 +70,8 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
 }
 
 /**
- * From the first place to the one before the last. Each end has one place: with two, an engine may go from the wrong one
- * through all records up to the other. Its time is named beside it, because PostgreSQL guesses how many records lie
+ * From the first place to the one before the last. Each end has one place: with two, an engine may go from the wrong
+ * one through all records up to the other. Its time is named beside it: PostgreSQL can guess how many records lie
  * between two times, but takes those between two places for a third of all, and would read the whole table.
  */
 function between(first: Place | undefined, last: Place | undefined): Where {
