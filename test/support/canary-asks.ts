@@ -6,7 +6,12 @@ import { EmbeddingsBody } from '../../src/dialects/embeddings/body-schema.ts'
 import { GeminiBody, GeminiContent } from '../../src/dialects/gemini/body-schema.ts'
 import { MessagesBody } from '../../src/dialects/messages/body-schema.ts'
 import { BatchCreation } from '../../src/protocol/management/batch-creation.ts'
-import { CredentialCreation, CredentialUpdate } from '../../src/protocol/management/byok.ts'
+import {
+  CredentialCheck,
+  CredentialCreation,
+  CredentialUpdate,
+  ProviderCheck,
+} from '../../src/protocol/management/byok.ts'
 import { CaptureCreation } from '../../src/protocol/management/captures.ts'
 import {
   GuardrailCheck,
@@ -84,6 +89,9 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /captures': [CaptureCreation, { workspace_id: 'ws_nothing', minutes: 1 }],
   'POST /byok': [CredentialCreation, { provider: 'groq', key: 'a-good-key-of-somebody' }],
   'PATCH /byok/{id}': [CredentialUpdate, {}],
+  'POST /byok/{id}/check': [CredentialCheck, {}],
+  'POST /providers/check': [ProviderCheck, { provider: 'openai' }],
+  'POST /workspaces/{ref}/batches/{id}/cancel': [Type.Object({}), {}],
   'POST /guardrails': [GuardrailCreation, { name: 'made' }],
   'PATCH /guardrails/{id}': [GuardrailUpdate, {}],
   'POST /guardrails/{id}/check': [GuardrailCheck, { text: 'x' }],
