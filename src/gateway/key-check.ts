@@ -57,7 +57,7 @@ interface KeyToTry {
 interface TriedKey {
   readonly provider: Provider
   readonly credential: Credential | null
-  /** What a completion is asked of; null: the catalogue has no model of the provider that the key may serve. */
+  /** A completion is asked of it; null: the catalogue has no model of the provider that the key may serve. */
   readonly endpoint: Endpoint | null
   /** Its model was named, so the list is not asked. */
   readonly isNamed: boolean

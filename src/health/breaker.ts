@@ -21,8 +21,6 @@ const REST_MAX_MS = 3_600_000
 export class Breaker {
   /** Monotonic, as all times here: it is open, and a probe is due from then on; NEVER: it is closed. */
   openUntilMs = NEVER
-  /** Written here alone, with the field before. */
-  isOpen = false
   cause: Cause = 'failure'
   /** How often it has opened in succession; it sets the span. */
   streak = 0
@@ -35,6 +33,10 @@ export class Breaker {
   /** The provider asked to wait until then. */
   restUntilMs = NEVER
   restCause: Cause = 'limit'
+
+  get isOpen(): boolean {
+    return this.openUntilMs > NEVER
+  }
 
   /** True if it is open and the next request may be the probe. */
   isDue(nowMs: number): boolean {
@@ -66,7 +68,6 @@ export class Breaker {
 
   setOpen(nowMs: number, forMs: number, cause: Cause): void {
     this.openUntilMs = nowMs + forMs
-    this.isOpen = true
     this.probeUntilMs = NEVER
     this.cause = cause
     this.changedMs = nowMs
@@ -79,7 +80,6 @@ export class Breaker {
 
   setClosed(nowMs: number): void {
     this.openUntilMs = NEVER
-    this.isOpen = false
     this.probeUntilMs = NEVER
     this.changedMs = nowMs
   }

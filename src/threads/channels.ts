@@ -6,7 +6,7 @@ import type { MetricSnapshot } from '../metrics/exposition.ts'
 import type { PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 
-/** What the main thread keeps for all, by name: the questions of threads, and its answers. */
+/** Kept by the main thread for all, by name: the questions of threads, and its answers. */
 interface Channels {
   readonly counters: { readonly question: CounterQuestion; readonly answer: CounterAnswer }
   readonly pins: { readonly question: PinQuestion; readonly answer: PinAnswer }

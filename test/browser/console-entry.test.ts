@@ -1,32 +1,13 @@
 /** The page before anybody has signed in: by axe, dark and light, in every width, and by the keyboard alone. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { findings, WITHOUT_AXE } from '../support/axe.ts'
 import { openBrowser, pixelsTooWide, screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
-import { startConsoleWorld } from '../support/console-world.ts'
-import { freePort } from '../support/free-port.ts'
-import { CLIENT_ID, CLIENT_SECRET, OidcProvider } from '../support/oidc-provider.ts'
-import { ROLES } from '../support/sign-in-world.ts'
-import { tempFolder } from '../support/temp-folder.ts'
+import { startSignInConsole } from '../support/sign-in-world.ts'
 
 const WIDTHS = [320, 1280, 2560] as const
 
 t.test('the page of the sign-in', { skip: WITHOUT_BROWSER }, async t => {
-  const provider = await OidcProvider.start(t)
-  // Another site than that of the console, as providers are.
-  provider.issuer = provider.issuer.replace('127.0.0.1', 'localhost')
-  provider.claims = { sub: 'bob-1', roles: ['nobody'] }
-  const clientSecretFile = join(tempFolder(), 'client.secret')
-  writeFileSync(clientSecretFile, CLIENT_SECRET, { mode: 0o600 })
-  const port = await freePort()
-  const origin = `http://127.0.0.1:${port}`
-  const oidc = { issuer: provider.issuer, clientId: CLIENT_ID, clientSecretFile, roles: ROLES }
-  const world = await startConsoleWorld(
-    t,
-    { console: { publicUrl: origin, oidc } },
-    { GATEWAY_ADMIN_PORT: String(port) },
-  )
+  const { origin, world } = await startSignInConsole(t, { sub: 'bob-1', roles: ['nobody'] })
   const browser = await openBrowser(t)
   /** Faults but those that the test itself makes: an answer that refuses, and the site of the provider. */
   const others = (faults: readonly string[]) =>

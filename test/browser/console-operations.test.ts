@@ -82,7 +82,7 @@ t.test('operations on providers and batches', { skip: WITHOUT_BROWSER }, async t
     await page.getByRole('button', { name: 'Try key of sim for sim/echo' }).first().click()
     const { list } = await manage('GET', '/workspaces')
     await dialog.getByLabel('Key of').selectOption(String(list[0]?.['id']))
-    await dialog.getByText('No own credential for sim there.').waitFor()
+    await dialog.getByText('No BYOK credential for sim there.').waitFor()
     t.equal(await dialog.getByRole('button', { name: 'Try it' }).isDisabled(), true)
     await dialog.getByLabel('Key of').selectOption('')
     await dialog.getByLabel('Call').selectOption('model')

@@ -112,6 +112,28 @@ async function spansContract(t: Test, open: () => Promise<Store>): Promise<void>
     t.equal(reads.length, 60, 'what was late is found then')
   })
 
+  await t.test('a step of more records than one statement looks at has them all, once', async t => {
+    const many = Array.from({ length: 10_100 }, (_, n) =>
+      // Two of each moment, so that a part can end between them.
+      at(`09:${String(Math.floor(n / 2) % 60).padStart(2, '0')}:07.000`, {
+        organizationId: 'org_3',
+        cost: 3,
+      }),
+    )
+    await store.ledger.add(many)
+    const filter = {
+      organizationId: 'org_3',
+      since: '2026-01-02T09:00:00.000Z',
+      until: '2026-01-02T10:00:00.000Z',
+    }
+    t.match(await store.ledger.span(filter, 128), { requests: 10_100, failed: 0, cost: 30_300n })
+    const within = { ...filter, since: '2026-01-02T09:10:00.000Z', until: '2026-01-02T09:11:00.000Z' }
+    t.equal(
+      (await store.ledger.span(within, 128)).requests,
+      many.filter(({ createdAt }) => createdAt.includes('T09:10')).length,
+    )
+  })
+
   await t.test('other ranges are refused by name', async t => {
     await t.rejects(shown('2'), { message: 'hours: must be one of 1, 6, 24' })
   })

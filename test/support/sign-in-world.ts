@@ -11,6 +11,8 @@ import { openStore } from '../../src/storage/open.ts'
 import type { KeyRecord, KeyRole, Store } from '../../src/storage/store.ts'
 import { startAdmin } from '../../src/threads/admin.ts'
 import { configuredParts } from '../../src/threads/build/catalog.ts'
+import { startConsoleWorld } from './console-world.ts'
+import { freePort } from './free-port.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { CLIENT_ID, CLIENT_SECRET, OidcProvider } from './oidc-provider.ts'
 import { tempFolder } from './temp-folder.ts'
@@ -47,6 +49,24 @@ export const ROLES = {
   'gateway-operators': 'operator',
   'gateway-viewers': 'viewer',
 } as const
+
+/** A gateway as its own process with sign-in, behind a provider of another site than that of the console. */
+export async function startSignInConsole(t: Test, claims: OidcProvider['claims'] = {}) {
+  const provider = await OidcProvider.start(t)
+  provider.issuer = provider.issuer.replace('127.0.0.1', 'localhost')
+  provider.claims = claims
+  const clientSecretFile = join(tempFolder(), 'client.secret')
+  writeFileSync(clientSecretFile, CLIENT_SECRET, { mode: 0o600 })
+  const port = await freePort()
+  const origin = `http://127.0.0.1:${port}`
+  const oidc = { issuer: provider.issuer, clientId: CLIENT_ID, clientSecretFile, roles: ROLES }
+  const world = await startConsoleWorld(
+    t,
+    { console: { publicUrl: origin, oidc } },
+    { GATEWAY_ADMIN_PORT: String(port) },
+  )
+  return { provider, origin, world }
+}
 
 export async function startSignInWorld(t: Test, options: SignInWorldOptions = {}): Promise<SignInWorld> {
   // Tokens carry the time of the system, which the library compares with the same.

@@ -32,7 +32,7 @@ export interface BatchDeps {
   readonly clock: Clock
 }
 
-/** What management of batches needs. */
+/** Needs of the management of batches. */
 export type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
   readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }

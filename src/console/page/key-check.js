@@ -5,7 +5,7 @@ import { html, useState } from './html.js'
 import { Chip, useApi } from './parts.js'
 
 /**
- * `provider`: slug. `model`: id of the model that may be asked too; absent: none. `credential`: the own credential;
+ * `provider`: slug. `model`: id of the model that may be asked too; absent: none. `credential`: a BYOK credential;
  * absent: the gateway's key is the first choice, and those of workspaces can be chosen.
  */
 export function KeyCheck({ calls, provider, model, credential, onClose }) {
@@ -74,7 +74,7 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
           <//>
         `
       }
-      ${isNone && html`<p class="dim" role="status">${isAsking ? 'Reading …' : `No own credential for ${provider} there.`}</p>`}
+      ${isNone && html`<p class="dim" role="status">${isAsking ? 'Reading …' : `No BYOK credential for ${provider} there.`}</p>`}
       ${
         model !== undefined &&
         html`

@@ -16,16 +16,16 @@ import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usag
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
 import { chargedTier, chargeOf, imagesIn } from './cost.ts'
 import type { Said } from './estimate.ts'
-import { TEXT_ESTIMATES, type UsageEstimates } from './estimate.ts'
 import type { Ledger } from './ledger.ts'
+import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
 export { keptName, traceOf } from './client-fields.ts'
 export { byokFee, chargedTier, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
-export type { UsageEstimates } from './estimate.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf, quartersIn } from './estimate.ts'
 export { createLedger, type Ledger } from './ledger.ts'
+export type { UsageEstimates } from './plausible.ts'
 export { VisibleStreams } from './visible-streams.ts'
 
 export interface ReserveDeps {

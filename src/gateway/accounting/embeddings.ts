@@ -11,7 +11,8 @@ import type { EmbeddingItem } from '../../protocol/embeddings.ts'
 import type { Allowance } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { dearestPrices } from './dearest.ts'
-import { estimateInput, plausibleUsage, type UsageEstimates } from './estimate.ts'
+import { estimateInput } from './estimate.ts'
+import { plausibleUsage, type UsageEstimates } from './plausible.ts'
 
 /** Tokens of the inputs: those given as ids are counted, others estimated. */
 function embeddingTokens(input: readonly EmbeddingItem[]): number {

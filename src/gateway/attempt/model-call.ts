@@ -29,9 +29,10 @@ import {
 } from '../routing/rank.ts'
 import type { RoutedExchange } from '../running.ts'
 import type { Attempt } from './attempt.ts'
-import { closeSpan, countGenAi, openSpan } from './attempt-spans.ts'
+import { closeSpan, openSpan } from './attempt-spans.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { AttemptDeps } from './attempt-terms.ts'
+import { countGenAi } from './gen-ai-call.ts'
 import {
   better,
   type HedgedCall,

@@ -1,5 +1,7 @@
-/** Provider failures during an attempt: error replies, and replies that cannot be parsed. */
-
+/**
+ * Provider failures during an attempt: error replies, replies that cannot be parsed, and the other resources of a key,
+ * as one of Azure may have several.
+ */
 import type { Clock } from '../../clock.ts'
 import { type FailureCode, GatewayError, rewritten, toGatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
@@ -69,8 +71,6 @@ export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown):
 function unavailable(message: string, cause?: unknown): GatewayError {
   return new GatewayError('provider_unavailable', message, cause === undefined ? {} : { cause })
 }
-
-// Several resources of one key, as a key of Azure may have them: another one is asked when one fails.
 
 /** Resources of one key that a call asks. */
 const RESOURCES_MAX = 4

@@ -1,4 +1,6 @@
-/** Candidates: ways to serve a request, and the combined error when all of them have failed. Pure. */
+/**
+ * Candidates: ways to serve a request, those that routing left out, and the combined error when all have failed. Pure.
+ */
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'

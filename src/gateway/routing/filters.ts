@@ -2,7 +2,6 @@
  * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
  * credential declares a data policy, that policy counts and not the one of its endpoint.
  */
-
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { type Special, says, specialParts } from '../../formats/special.ts'
 import { UNITS_PER_USD } from '../../money.ts'

@@ -1,19 +1,17 @@
 /** The usage ledger and the credits in the database. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { type Kysely, sql, type Transaction } from 'kysely'
-import { FAILURES } from '../../errors.ts'
 import type { Engine } from '../engine.ts'
 import type { LedgerStore } from '../ledger.ts'
 import { parseLines, type UsageLine } from '../spool/usage-line.ts'
 import type { CreditStore } from '../store.ts'
 import type { Tables } from '../tables.ts'
-import type { SpanFilter, SpanTotals } from '../usage.ts'
 import { readClientActivity } from './client-activity.ts'
 import { inTransaction } from './rows.ts'
 import { readDimensions } from './usage-dimensions.ts'
-import { COLUMNS, createInsertRecords, insertJson } from './usage-insert.ts'
-import { recordOf } from './usage-record.ts'
+import { COLUMNS, createInsertRecords, insertJson, recordOf } from './usage-rows.ts'
 import { searchUsage } from './usage-search.ts'
+import { readSpan } from './usage-span.ts'
 import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
@@ -85,7 +83,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     clientActivity: filter => readClientActivity(db, filter, turn),
     byDimensions: filter => readDimensions(db, filter, turn),
     search: (filter, limit) => searchUsage(db, filter, limit, turn),
-    span: (filter, samples) => readSpan(db, engine, filter, samples),
+    span: (filter, samples) => readSpan(db, engine, filter, samples, turn),
     async fillTotals(limit) {
       return await inTransaction(db, async transaction => {
         await engine.serialize(transaction, 'usage-fill')
@@ -148,59 +146,6 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       }
       return removed
     },
-  }
-}
-
-/** Failures that are a caller's own where nobody was asked. */
-const CALLERS_FAULTS = Object.entries(FAILURES).flatMap(([code, { status }]) => (status < 500 ? [code] : []))
-
-async function readSpan(
-  db: Kysely<Tables>,
-  { name }: Engine,
-  { organizationId, since, until }: SpanFilter,
-  samples: number,
-): Promise<SpanTotals> {
-  const of = (field: string) =>
-    name === 'postgres'
-      ? sql<string | null>`details::json ->> ${sql.lit(field)}`
-      : sql<string | null>`json_extract(details, ${sql.lit(`$.${field}`)})`
-  const own = db
-    .selectFrom('usage')
-    .where('organizationId', '=', organizationId)
-    .where('createdAt', '>=', since)
-    .where('createdAt', '<', until)
-  const isRequest = sql<boolean>`${of('parent')} is null`
-  const isFailure = sql<boolean>`outcome = 'failed'
-    and (provider is not null or coalesce(${of('error')}, '') not in (${sql.join(CALLERS_FAULTS)}))`
-  const sums = await own
-    .select([
-      sql<number | string | null>`sum(case when ${isRequest} then 1 else 0 end)`.as('requests'),
-      sql<number | string | null>`sum(case when ${isRequest} and ${isFailure} then 1 else 0 end)`.as(
-        'failed',
-      ),
-      sql<string>`cast(coalesce(sum(cost), 0) as text)`.as('cost'),
-    ])
-    .executeTakeFirstOrThrow()
-  const requests = Number(sums.requests ?? 0)
-  const rows =
-    requests === 0
-      ? []
-      : await own
-          .select(COLUMNS)
-          .where(isRequest)
-          .orderBy('createdAt', 'desc')
-          .orderBy('id', 'desc')
-          .limit(samples)
-          .execute()
-  return {
-    requests,
-    failed: Number(sums.failed ?? 0),
-    cost: BigInt(sums.cost),
-    firstTokenMs: rows
-      .map(recordOf)
-      .flatMap(({ latencyMs, generationMs }) =>
-        generationMs === null ? [] : [Math.max(0, latencyMs - generationMs)],
-      ),
   }
 }
 

@@ -6,8 +6,7 @@
 import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 import type { SearchFilter, SearchPage } from '../usage.ts'
-import { COLUMNS } from './usage-insert.ts'
-import { recordOf } from './usage-record.ts'
+import { COLUMNS, recordOf } from './usage-rows.ts'
 
 /** Records that one statement looks at, and one call. */
 const PART = 2_000

@@ -140,14 +140,16 @@ export class Connections {
   readonly #sockets = new Set<Socket>()
   #drained: (() => void) | null = null
   #closing: Promise<void> | null = null
-  /** Written here alone. */
-  isClosed = false
   #sweeping: Timer | null = null
   #sweepsAtMs = 0
   #uses = 0
 
   constructor(limits: PoolLimits) {
     this.#limits = limits
+  }
+
+  get isClosed(): boolean {
+    return this.#closing !== null
   }
 
   pool(url: URL, isolation: string | undefined): Pool {
@@ -187,7 +189,6 @@ export class Connections {
       const closed = Promise.withResolvers<void>()
       // Before anything is closed: nothing may take the place of a closed connection.
       this.#closing = closed.promise
-      this.isClosed = true
       this.#closeAll(closed.resolve)
     }
     return this.#closing

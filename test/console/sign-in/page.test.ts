@@ -1,29 +1,11 @@
 /** Sign-in in a real browser, at the product as it is started: cookies, policies and redirects. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { openBrowser, WITHOUT_BROWSER } from '../../support/browser.ts'
-import { startConsoleWorld } from '../../support/console-world.ts'
-import { freePort } from '../../support/free-port.ts'
-import { CLIENT_ID, CLIENT_SECRET, OidcProvider } from '../../support/oidc-provider.ts'
-import { ROLES } from '../../support/sign-in-world.ts'
+import { startSignInConsole } from '../../support/sign-in-world.ts'
 import { eventually } from '../../support/stream-probe.ts'
-import { tempFolder } from '../../support/temp-folder.ts'
 
 t.test('a person signs in, changes something, and signs out', { skip: WITHOUT_BROWSER }, async t => {
-  const provider = await OidcProvider.start(t)
-  // Another site than that of the console, as providers are.
-  provider.issuer = provider.issuer.replace('127.0.0.1', 'localhost')
-  const clientSecretFile = join(tempFolder(), 'client.secret')
-  writeFileSync(clientSecretFile, CLIENT_SECRET, { mode: 0o600 })
-  const port = await freePort()
-  const origin = `http://127.0.0.1:${port}`
-  const oidc = { issuer: provider.issuer, clientId: CLIENT_ID, clientSecretFile, roles: ROLES }
-  const world = await startConsoleWorld(
-    t,
-    { console: { publicUrl: origin, oidc } },
-    { GATEWAY_ADMIN_PORT: String(port) },
-  )
+  const { provider, origin, world } = await startSignInConsole(t)
   const browser = await openBrowser(t)
   const visit = await browser.visit({ origin })
   const { page, context } = visit

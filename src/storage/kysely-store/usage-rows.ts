@@ -1,10 +1,12 @@
 /**
- * Inserts usage records: skips ids that exist, and returns counts of new records only. An embedded database gets
- * parameters, since its own reading of JSON takes longer; a server gets one JSON text, which this thread need not read.
+ * Usage records as rows: inserts them, and reads them again. Ids that exist are skipped, and new records alone are
+ * counted. An embedded database gets parameters, since its own reading of JSON takes longer; a server gets one JSON
+ * text, which this thread need not read.
  */
 import { type CompiledQuery, type Kysely, type Selectable, sql, type Transaction } from 'kysely'
-import type { UsageLine } from '../spool/usage-line.ts'
+import { type UsageLine, wholeRecord } from '../spool/usage-line.ts'
 import type { Tables, UsageTable } from '../tables.ts'
+import type { UsageRecord } from '../usage.ts'
 import { type AlikeUsage, alike } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>
@@ -145,4 +147,27 @@ export async function insertJson(
     group by 1, 2, 3, 4, 5, 6, 7, 8
   `.execute(transaction)
   return rows
+}
+
+/** The usage record of a row. */
+export function recordOf({
+  details,
+  memberId,
+  inTotals,
+  sessionId,
+  agent,
+  ...columns
+}: UsageRow): UsageRecord {
+  return wholeRecord({
+    ...(JSON.parse(details) as Partial<UsageLine>),
+    ...columns,
+    ...(memberId === null ? {} : { memberId }),
+    ...(sessionId === null ? {} : { sessionId }),
+    ...(agent === null ? {} : { agent }),
+    inputTokens: Number(columns.inputTokens),
+    outputTokens: Number(columns.outputTokens),
+    reasoningTokens: Number(columns.reasoningTokens),
+    cost: Number(columns.cost),
+    isByok: columns.isByok !== 0,
+  })
 }

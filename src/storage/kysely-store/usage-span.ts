@@ -1,0 +1,83 @@
+/**
+ * Sums over the usage records of one span of time, as a chart shows it. They are read in short statements, because an
+ * embedded database answers on the thread that asks.
+ */
+import { type Kysely, sql } from 'kysely'
+import { FAILURES } from '../../errors.ts'
+import type { Engine } from '../engine.ts'
+import type { Tables } from '../tables.ts'
+import type { SpanFilter, SpanTotals } from '../usage.ts'
+import { COLUMNS, recordOf } from './usage-rows.ts'
+
+/** Records that one statement looks at. */
+const PART = 5_000
+/** Failures that are a caller's own where nobody was asked. */
+const CALLERS_FAULTS = Object.entries(FAILURES).flatMap(([code, { status }]) => (status < 500 ? [code] : []))
+
+/** @param samples times to the first token, of the latest requests */
+export async function readSpan(
+  db: Kysely<Tables>,
+  { name }: Engine,
+  { organizationId, since, until }: SpanFilter,
+  samples: number,
+  rest: () => Promise<unknown>,
+): Promise<SpanTotals> {
+  const of = (field: string) =>
+    name === 'postgres'
+      ? sql<string | null>`details::json ->> ${sql.lit(field)}`
+      : sql<string | null>`json_extract(details, ${sql.lit(`$.${field}`)})`
+  const isRequest = sql<boolean>`${of('parent')} is null`
+  const isFailure = sql<boolean>`outcome = 'failed'
+    and (provider is not null or coalesce(${of('error')}, '') not in (${sql.join(CALLERS_FAULTS)}))`
+  const between = (from: string, to: string) =>
+    db
+      .selectFrom('usage')
+      .where('organizationId', '=', organizationId)
+      .where('createdAt', '>=', from)
+      .where('createdAt', '<', to)
+  let [requests, failed, cost] = [0, 0, 0n]
+  for (let from = since; from < until; await rest()) {
+    const border = await between(from, until)
+      .select('createdAt')
+      .orderBy('createdAt')
+      .orderBy('id')
+      .offset(PART)
+      .limit(1)
+      .executeTakeFirst()
+    // Records of one moment stay together.
+    const to = border === undefined || border.createdAt === from ? until : border.createdAt
+    const sums = await between(from, to)
+      .select([
+        sql<number | string | null>`sum(case when ${isRequest} then 1 else 0 end)`.as('requests'),
+        sql<number | string | null>`sum(case when ${isRequest} and ${isFailure} then 1 else 0 end)`.as(
+          'failed',
+        ),
+        sql<string>`cast(coalesce(sum(cost), 0) as text)`.as('cost'),
+      ])
+      .executeTakeFirstOrThrow()
+    requests += Number(sums.requests ?? 0)
+    failed += Number(sums.failed ?? 0)
+    cost += BigInt(sums.cost)
+    from = to
+  }
+  const rows =
+    requests === 0
+      ? []
+      : await between(since, until)
+          .select(COLUMNS)
+          .where(isRequest)
+          .orderBy('createdAt', 'desc')
+          .orderBy('id', 'desc')
+          .limit(samples)
+          .execute()
+  return {
+    requests,
+    failed,
+    cost,
+    firstTokenMs: rows
+      .map(recordOf)
+      .flatMap(({ latencyMs, generationMs }) =>
+        generationMs === null ? [] : [Math.max(0, latencyMs - generationMs)],
+      ),
+  }
+}
