@@ -25,8 +25,6 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
-  /** True: the worker stands back behind all others of its pool from now on. */
-  readonly back: boolean
   /** Shared memory in which the worker tells the phase of a job. Sent until its first answer, null after it. */
   readonly phase: Int32Array | null
 }

@@ -10,17 +10,10 @@ import type { PoolName } from '../task.ts'
  * requests wait for evaluation, and nobody but the caller for a document.
  */
 const STEPS_DOWN: Readonly<Record<PoolName, number>> = { evaluation: 3, bulk: 10 }
-/** Further steps of a worker that stands back: a tenth is left of what the workers in front of it have. */
-const STEPS_BACK = 9
 
 /** Lowers a task worker. */
 export function lowerWorker(pool: PoolName): void {
   lowerThread(STEPS_DOWN[pool])
-}
-
-/** Lowers a task worker further; it cannot be raised again. */
-export function standBack(): void {
-  lowerThread(STEPS_BACK)
 }
 
 /** Lowers the calling thread by steps of `nice`. Linux only: elsewhere a priority is the whole process's. */

@@ -58,15 +58,6 @@ interface Job extends JobTerms {
   removeListener: () => void
 }
 
-/** Workers that may take a job. */
-interface FreeWorkers {
-  readonly front: WorkerSlot | null
-  /** One that stands back. */
-  readonly back: WorkerSlot | null
-  /** Workers that do not stand back, busy ones too. */
-  readonly fronts: number
-}
-
 const nothing = () => undefined
 
 export class TaskQueue {
@@ -179,13 +170,8 @@ export class TaskQueue {
 
   #dispatch(): void {
     while (this.waiting > 0) {
-      let worker: WorkerSlot | null = null
-      const free = this.#freeWorkers()
-      if (free.front === null && free.back === null) break
-      const job = this.#waiting.take(each => {
-        worker = this.#workerFor(each, free)
-        return worker !== null
-      })
+      const worker = this.#freeWorker()
+      const job = worker === null ? null : this.#waiting.take(this.#mayRun)
       if (worker === null || job === null) break
       void this.#send(job, worker)
     }
@@ -193,33 +179,32 @@ export class TaskQueue {
   }
 
   /**
-   * The worker that may take the job now; null: none. A key may have no more than its part of the workers. Of several
-   * workers one never gets a long job, and the one that gets it stands back.
+   * A key may have no more than its part of the workers, and long jobs leave one of several workers to short ones: one
+   * that is ready, not one that starts.
    */
-  #workerFor(job: Job, { front, back, fronts }: FreeWorkers): WorkerSlot | null {
+  readonly #mayRun = (job: Job): boolean => {
+    const slots = this.#workers.slots()
     let ofKey = 0
-    for (const { key } of this.#running.values()) if (key === job.key) ofKey++
-    if (ofKey >= this.#options.runningPerKey) return null
-    if (!this.#isLong(job)) return front ?? back
-    return back ?? (fronts > 1 || this.#workers.slots().size === 1 ? front : null)
+    let ofLong = 0
+    let ready = 0
+    for (const { state } of slots) if (state === 'ready') ready++
+    for (const running of this.#running.values()) {
+      if (running.key === job.key) ofKey++
+      if (this.#isLong(running)) ofLong++
+    }
+    if (ofKey >= this.#options.runningPerKey) return false
+    return !this.#isLong(job) || slots.size === 1 || ofLong < ready - 1
   }
 
   #isLong({ long, key }: Job): boolean {
     return long || this.#longKeys.has(key)
   }
 
-  #freeWorkers(): FreeWorkers {
-    let front: WorkerSlot | null = null
-    let back: WorkerSlot | null = null
-    let fronts = 0
+  #freeWorker(): WorkerSlot | null {
     for (const worker of this.#workers.slots()) {
-      if (worker.state !== 'ready') continue
-      if (!worker.isBack) fronts++
-      if (this.#running.has(worker)) continue
-      if (worker.isBack) back ??= worker
-      else front ??= worker
+      if (worker.state === 'ready' && !this.#running.has(worker)) return worker
     }
-    return { front, back, fronts }
+    return null
   }
 
   async #send(job: Job, worker: WorkerSlot): Promise<void> {
@@ -230,7 +215,7 @@ export class TaskQueue {
     job.timer = this.#clock.after(job.runMs, () => this.#giveUp(job, 'timeout'))
     let reply: TaskReply | null = null
     try {
-      reply = await worker.post(job.task, job.input, this.#isLong(job) && this.#workers.slots().size > 1)
+      reply = await worker.post(job.task, job.input)
       this.#longKeys.ran(job.key, reply.cpuMs)
     } catch {
       // The worker died, or the input could not be copied; the state of the worker tells which.

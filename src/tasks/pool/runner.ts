@@ -19,11 +19,9 @@ type AnyFunction = TaskFunction<unknown, unknown>
 export async function createRunner(
   table: TaskTable,
   setup: WorkerSetup,
-  standBack: () => void = () => undefined,
 ): Promise<(message: TaskMessage) => Promise<TaskReply>> {
   const loaded = new Map<string, AnyFunction>()
   let cell: Int32Array | null = null
-  let isBack = false
 
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
@@ -46,10 +44,8 @@ export async function createRunner(
     Atomics.notify(cell, 0)
   }
 
-  return async ({ task, input, back, phase }) => {
+  return async ({ task, input, phase }) => {
     cell = phase ?? cell
-    if (back && !isBack) standBack()
-    isBack ||= back
     const startedMs = performance.now()
     let cpuBefore = process.threadCpuUsage()
     const times = (): TaskTimes => ({

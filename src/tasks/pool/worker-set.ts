@@ -14,13 +14,8 @@ export interface WorkerSlot {
   readonly state: 'starting' | 'ready' | 'dead'
   /** True if the worker has begun the last job that was posted. */
   readonly begun: boolean
-  /** True if it stands back behind the other workers: it gets long jobs first, and short ones when no other is free. */
-  readonly isBack: boolean
-  /**
-   * Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. `back` makes
-   * it one that stands back: the system lets no thread come forward again.
-   */
-  post(task: string, input: unknown, back: boolean): Promise<TaskReply>
+  /** Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. */
+  post(task: string, input: unknown): Promise<TaskReply>
   /**
    * Terminates the worker, at once unless it loads code: the engine aborts the whole process when a thread is ended
    * while its modules are linked.
@@ -170,7 +165,6 @@ export class PiscinaWorkers implements WorkerSet {
 
 class PiscinaSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'starting'
-  isBack = false
   readonly #phase = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
   /** True after the first answer: the worker has `#phase` then. */
   #answered = false
@@ -196,10 +190,9 @@ class PiscinaSlot implements WorkerSlot {
     return Atomics.load(this.#phase, 0) > JOB_PHASES.posted
   }
 
-  async post(task: string, input: unknown, back: boolean): Promise<TaskReply> {
-    this.isBack ||= back
+  async post(task: string, input: unknown): Promise<TaskReply> {
     Atomics.store(this.#phase, 0, JOB_PHASES.posted)
-    const reply = await this.#run({ task, input, back, phase: this.#answered ? null : this.#phase })
+    const reply = await this.#run({ task, input, phase: this.#answered ? null : this.#phase })
     this.#answered = true
     return reply
   }

@@ -5,10 +5,10 @@
 import { workerData } from 'node:worker_threads'
 import { TASKS } from '../table.ts'
 import type { WorkerSetup } from '../task.ts'
-import { lowerWorker, standBack } from './priority.ts'
+import { lowerWorker } from './priority.ts'
 import { createRunner } from './runner.ts'
 
 const setup = workerData as WorkerSetup
 lowerWorker(setup.pool)
 
-export const run = createRunner(TASKS, setup, standBack)
+export const run = createRunner(TASKS, setup)

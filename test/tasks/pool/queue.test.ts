@@ -10,12 +10,10 @@ import { TestClock } from '../../support/test-clock.ts'
 class ScriptedSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'ready'
   begun = false
-  isBack = false
   readonly posted: string[] = []
   #reply: PromiseWithResolvers<TaskReply> | null = null
 
-  post(task: string, _input: unknown, back: boolean): Promise<TaskReply> {
-    this.isBack ||= back
+  post(task: string): Promise<TaskReply> {
     this.posted.push(task)
     this.#reply = Promise.withResolvers()
     return this.#reply.promise
@@ -256,7 +254,6 @@ t.test(
     await took(second, 500)
     jobs.push(run('a2', { key: 'a' }), run('b2', { key: 'b' }))
     t.same([first.posted, second.posted], [['a1', 'a2'], ['b1']], 'one long job at a time')
-    t.same([first.isBack, second.isBack], [true, false], 'and its worker stands back')
     jobs.push(run('c1', { key: 'c' }))
     t.same(second.posted, ['b1', 'c1'])
     await took(second, 1)
@@ -278,20 +275,8 @@ t.test('some short jobs make one long job good', async t => {
     await took(first, 1)
   }
   t.same(first.posted, ['a1', 'a2', 'a3', 'a4'])
-  t.equal(first.isBack, true)
-  jobs.push(run('a5', { key: 'a' }))
-  t.same(second.posted, ['a5'])
-  await took(second, 1)
-  await Promise.all(jobs)
-})
-
-t.test('a short job has a worker in front of the one that stands back, if there is one', async t => {
-  const [first, second] = [new ScriptedSlot(), new ScriptedSlot()]
-  const { run } = startQueue(t, new Set([first, second]))
-  const jobs = [run('long', { long: true })]
-  await took(first, 1)
-  jobs.push(run('b', { key: 'b' }), run('c', { key: 'c' }))
-  t.same([first.posted, second.posted], [['long', 'c'], ['b']])
+  jobs.push(run('b', { key: 'b', long: true }), run('a5', { key: 'a' }))
+  t.same([first.posted.at(-1), second.posted], ['b', ['a5']], 'it has the last worker again')
   await took(first, 1)
   await took(second, 1)
   await Promise.all(jobs)
