@@ -135,7 +135,7 @@ export class KeyCheck {
     const { catalog } = this.#deps
     const provider = catalog.provider(slug)
     if (provider === undefined) {
-      throw new GatewayError('not_found', `provider: the configuration offers no provider ${slug}`)
+      throw new GatewayError('not_found', 'provider: the configuration does not offer it')
     }
     if (model === undefined) {
       return { provider, credential, endpoint: cheapest(catalog, provider, credential), isNamed: false }

@@ -216,7 +216,7 @@ t.test('models of embeddings, and providers without keys', async t => {
   t.match(await tried('/providers/check', { provider: 'vectors' }), { works: false, field: 'models' })
   t.match(await call('POST', '/providers/check', { provider: 'nobody' }), {
     status: 404,
-    message: 'provider: the configuration offers no provider nobody',
+    message: 'provider: the configuration does not offer it',
   })
   for (const body of [{}, { provider: '' }, { provider: 'shop', key: 'x' }, { provider: 'shop', model: '' }])
     t.equal((await call('POST', '/providers/check', body)).status, 400, JSON.stringify(body))

@@ -34,6 +34,9 @@ const ARGUMENTS: Readonly<Record<string, object>> = {
 export class TracedProvider {
   readonly asked: AskedTrace[] = []
   readonly #server: Server = createServer((request, response) => void this.#answer(request, response))
+  /** Ids of traces of which a request stays without an answer, and those who wait for one. */
+  readonly #mute = new Set<string>()
+  readonly #awaited = new Map<string, () => void>()
   #replies = 0
 
   async listen(): Promise<string> {
@@ -44,6 +47,13 @@ export class TracedProvider {
   async close(): Promise<void> {
     this.#server.closeAllConnections()
     await new Promise(done => this.#server.close(done))
+  }
+
+  /** Resolves once a request of this trace stays without an answer. @param header it names the trace */
+  async muted(header: string): Promise<void> {
+    const trace = traceOf(header)
+    if (this.#mute.has(trace)) return
+    await new Promise<void>(resolve => this.#awaited.set(trace, resolve))
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -62,7 +72,12 @@ export class TracedProvider {
     const number = this.#replies++
     const usage = { prompt_tokens: 7 + (number % 89), completion_tokens: 3 + (number % 41) }
     const authorization = String(request.headers.authorization)
-    if (kind === 'mute') return
+    if (kind === 'mute') {
+      const trace = traceOf(single(traceparent))
+      this.#mute.add(trace)
+      this.#awaited.get(trace)?.()
+      return
+    }
     if (kind === 'fail' || kind === 'busy') {
       const message = `${CANARY}-error of ${authorization}`
       response.writeHead(kind === 'fail' ? 500 : 429, { 'content-type': 'application/json' })
@@ -124,3 +139,7 @@ function stream(response: ServerResponse, body: ChatBody, kind: string | undefin
 
 const single = (header: string | string[] | undefined): string | undefined =>
   Array.isArray(header) ? header.join(', ') : header
+
+function traceOf(header: string | undefined): string {
+  return header?.split('-')[1] ?? ''
+}

@@ -73,6 +73,8 @@ interface Asking {
   readonly raw?: string
   /** The client hangs up once so many bytes of the answer have come; 0: once it has asked. */
   readonly leavesAt?: number
+  /** The client hangs up once the provider of its trace leaves a request without an answer. */
+  readonly leavesMute?: TracedProvider
 }
 
 /** Odd to the last unit: parts of it have to be rounded. */
@@ -116,7 +118,7 @@ export async function startTracedWorld(
     provider,
     storageUrl: `sqlite:${join(dirname(gateway.configFile), 'data/gateway.db')}`,
     keys: [gateway.apiKey, managementKey, SHARED_KEY, OWN_KEY, ...Object.values(keys)],
-    kinds: kindsOf(gateway, keys, mcp.url),
+    kinds: kindsOf(gateway, keys, mcp.url, provider),
   }
 }
 
@@ -201,7 +203,12 @@ async function keysOf({ url }: GatewayProcess, managementKey: string): Promise<K
   }
 }
 
-function kindsOf(gateway: GatewayProcess, keys: Keys, mcpUrl: string): TracedWorld['kinds'] {
+function kindsOf(
+  gateway: GatewayProcess,
+  keys: Keys,
+  mcpUrl: string,
+  provider: TracedProvider,
+): TracedWorld['kinds'] {
   let number = 0
   const ask = (kind: string, at: number, body: object, how: Asking = {}) =>
     send(gateway, kind, `mixed-${number++}`, namingOf(at), body, how).then(sent => [sent])
@@ -316,9 +323,7 @@ function kindsOf(gateway: GatewayProcess, keys: Keys, mcpUrl: string): TracedWor
         'left, with a tool',
         at,
         responses('call', { stream: true, ...tool('advisor', { model: 'm/mute' }) }),
-        {
-          leavesAt: 200,
-        },
+        { leavesMute: provider },
       ),
   }
   return {
@@ -335,7 +340,7 @@ function send(
   id: string,
   { headers, caller, refused }: Naming,
   body: object,
-  { path = '/v1/responses', key = apiKey, raw = JSON.stringify(body), leavesAt }: Asking,
+  { path = '/v1/responses', key = apiKey, raw = JSON.stringify(body), leavesAt, leavesMute }: Asking,
 ): Promise<Sent> {
   return new Promise(resolve => {
     const sent = (status: number, told: unknown): void =>
@@ -365,6 +370,7 @@ function send(
     })
     request.on('response', response => {
       const told = response.headers['traceresponse']
+      if (leavesMute !== undefined) void leavesMute.muted(String(told)).then(() => request.destroy())
       let bytes = 0
       response.on('data', (chunk: Buffer) => {
         bytes += chunk.length
