@@ -57,6 +57,7 @@ const OWN: ReadonlySet<string> = new Set([
   'access/key-form.js',
   'access/keys.js',
   'access/workspaces.js',
+  'guardrails/budgets.js',
   'guardrails/guardrail-form.js',
   'guardrails/guardrails.js',
   'guardrails/text-check.js',

@@ -6,7 +6,7 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import { type RateKind, rateHeaders } from '../protocol/rate.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../protocol/records.ts'
-import type { CounterEntry, CounterRoom } from './counters.ts'
+import type { CounterEntry, CounterRoom, Origin } from './counters.ts'
 import type { Offer } from './demand.ts'
 import { periodEndMs, periodStart } from './periods.ts'
 import { microToNano, nanoToPico, picoToNano } from './spending.ts'
@@ -62,7 +62,7 @@ export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'm
 }
 
 export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Place {
-  const { guardrailId, workspaceId, amount, reset, includeByok } = budget
+  const { guardrailId, amount, reset, includeByok } = budget
   const { organizationId, keyHash, memberId } = caller
   const since = periodStart(reset, nowMs)
   const ofMember = spenderOf(budget, caller) === 'member' && memberId !== null
@@ -70,16 +70,21 @@ export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Plac
   return {
     id: `budget/${guardrailId}/${includeByok ? 'all' : 'own'}/${reset}/${since}/${spender}`,
     ceiling: microToNano(amount),
-    origin: {
-      organizationId,
-      keyHash: ofMember ? null : keyHash,
-      ...(ofMember ? { memberId } : {}),
-      ...(ofMember && workspaceId !== null ? { workspaceId } : {}),
-      since,
-      includeByok,
-    },
+    origin: budgetOrigin(budget, organizationId, ofMember ? { memberId } : { keyHash }, nowMs),
     endsMs: periodEndMs(reset, nowMs),
   }
+}
+
+/** The spending that counts towards the budget of a spender. */
+export function budgetOrigin(
+  { workspaceId, reset, includeByok }: Pick<Budget, 'workspaceId' | 'reset' | 'includeByok'>,
+  organizationId: string,
+  spender: { readonly memberId: string } | { readonly keyHash: string },
+  nowMs: number,
+): Origin {
+  const counted = { organizationId, since: periodStart(reset, nowMs), includeByok }
+  if ('keyHash' in spender) return { ...counted, keyHash: spender.keyHash }
+  return { ...counted, keyHash: null, ...spender, ...(workspaceId === null ? {} : { workspaceId }) }
 }
 
 export function creditEntry({ organizationId }: Caller): Place {

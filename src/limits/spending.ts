@@ -2,7 +2,7 @@
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'
-import type { Spending } from './counters.ts'
+import type { Origin, Spending } from './counters.ts'
 
 /** Units of 1e-12 USD in one of 1e-9. */
 const PICOS_PER_NANO = 1_000
@@ -33,22 +33,27 @@ export function createSpending(
   ship: () => Promise<void>,
 ): Spending {
   return {
-    async spent({ organizationId, keyHash, memberId, workspaceId, since, includeByok }) {
+    async spent(origin) {
       await ship()
-      const sums = await store.ledger.usageSince({
-        organizationId,
-        since,
-        ...(keyHash === null ? {} : { keyHash }),
-        ...(memberId === undefined ? {} : { memberId }),
-        ...(workspaceId === undefined ? {} : { workspaceId }),
-      })
-      const cost = includeByok ? sums.cost : sums.cost - sums.byokCost
-      return Math.ceil(Number(cost) / PICOS_PER_NANO)
+      return Math.ceil(Number(await ledgerSum(store, origin)) / PICOS_PER_NANO)
     },
     async credits(organizationId) {
       return microToNano(await store.credits.total(organizationId))
     },
   }
+}
+
+/** The spending in the ledger with which a counter begins, in units of 1e-12 USD. */
+export async function ledgerSum({ ledger }: Pick<Store, 'ledger'>, origin: Origin): Promise<bigint> {
+  const { organizationId, keyHash, memberId, workspaceId, since, includeByok } = origin
+  const { cost, byokCost } = await ledger.usageSince({
+    organizationId,
+    since,
+    ...(keyHash === null ? {} : { keyHash }),
+    ...(memberId === undefined ? {} : { memberId }),
+    ...(workspaceId === undefined ? {} : { workspaceId }),
+  })
+  return includeByok ? cost : cost - byokCost
 }
 
 /** Units of 1e-12 USD in one of 1e-6. */

@@ -107,6 +107,15 @@ export interface AppliedGuardrail {
 /** Kinds of assignees. A member is the user for whom API keys were created: their `creatorUserId`. */
 export type AssigneeKind = Exclude<GuardrailScope, 'workspace'>
 
+/** An owner of a budget: a member, or an API key alone. */
+export interface BudgetOwner {
+  readonly kind: AssigneeKind
+  /** Hash of the API key, or id of the member. */
+  readonly id: string
+  /** Of the API key; null for members. */
+  readonly name: string | null
+}
+
 export interface GuardrailAssignment {
   /** UUID. */
   readonly id: string

@@ -11,6 +11,7 @@ import type { FileStore, MemoryStore } from './files.ts'
 import type {
   AppliedGuardrail,
   AssigneeKind,
+  BudgetOwner,
   GuardrailAssignment,
   GuardrailChange,
   GuardrailRecord,
@@ -313,6 +314,14 @@ export interface GuardrailAssignments {
     assignees: readonly string[],
     by: Pick<GuardrailAssignment, 'assignedBy' | 'createdAt'>,
   ): Promise<number | null>
+  /**
+   * Owners of the budget that the guardrail gives, oldest first: its assignees; of a default one each member with keys
+   * in its workspace, and each key there without a member.
+   */
+  budgetOwners(
+    guardrail: Pick<GuardrailRecord, 'organizationId' | 'id' | 'workspaceId' | 'isWorkspaceDefault'>,
+    page: PageRequest,
+  ): Promise<Page<BudgetOwner>>
   /** Returns the number of assignees that had the guardrail. */
   unassign(from: AssignmentPlace, assignees: readonly string[]): Promise<number>
 }

@@ -23,6 +23,10 @@ t.test('the views of models and rules', { skip: WITHOUT_BROWSER }, async t => {
   const { world, open } = await openConsole(t, {
     models: [
       { id: 'test/slow', endpoints: [{ provider: 'sim', upstreamModel: 'write-300-200' }] },
+      {
+        id: 'test/priced',
+        endpoints: [{ provider: 'sim', upstreamModel: 'echo', pricing: { request: '1' } }],
+      },
       { id: 'star/*', endpoints: [{ provider: 'sim', upstreamModel: 'echo' }] },
     ],
   })
@@ -89,6 +93,8 @@ t.test('the views of models and rules', { skip: WITHOUT_BROWSER }, async t => {
     const table = page.getByRole('table', { name: 'Guardrails' })
     await table.getByText('email: redact').waitFor()
     await table.getByText('$5 daily').or(table.getByText('$5.00 daily')).first().waitFor()
+    const budgets = page.getByRole('region', { name: `Budgets of ${MARKUP}` })
+    await budgets.getByText('Nobody has this budget yet').waitFor()
     await page.getByRole('combobox', { name: 'Guardrail', exact: true }).selectOption({ label: MARKUP })
     const check = async (text: string) => {
       await page.getByLabel('Text', { exact: true }).fill(text)
@@ -119,6 +125,16 @@ t.test('the views of models and rules', { skip: WITHOUT_BROWSER }, async t => {
         limit_usd: 5,
       },
     )
+    const id = String(list.find(({ name }) => name === MARKUP)?.['id'])
+    const { document } = await world.manage('POST', '/keys', { name: 'Spender' })
+    await world.manage('POST', `/guardrails/${id}/assignments/keys`, {
+      key_hashes: [(document['data'] as { hash: string }).hash],
+    })
+    await world.respond({ model: 'test/priced', input: 'x' }, String(document['key']))
+    const spent = budgets.locator('tr', { has: page.getByRole('rowheader', { name: 'Spender' }) })
+    await spent.getByText('20 % of $5 daily').or(spent.getByText('20 % of $5.00 daily')).waitFor()
+    await spent.getByText('$4.00', { exact: true }).waitFor()
+    await spent.getByText(/^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/).waitFor()
     await page.getByRole('button', { name: `Delete guardrail ${MARKUP}` }).click()
     await dialog.getByRole('button', { name: 'Delete' }).click()
     await table.getByText('secrets: block').waitFor({ state: 'detached' })

@@ -7,6 +7,7 @@ import { ASK, countedInRedis, newDatabase, PRICED, recordsOf } from '../support/
 import { type Caller, caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
+import { eventually } from '../support/stream-probe.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const DAY_MS = 86_400_000
@@ -108,6 +109,71 @@ for (const stream of [false, true]) {
     t.equal((await s.ask(key, { stream })).status, 403, 'and what streamed or not was spent of it')
   })
 }
+
+t.test('the state of each budget is told: of keys, of members, and of a whole workspace', async t => {
+  const s = await start(t)
+  const state = async (id: string) => {
+    const { list, document } = await s.manage('GET', `/guardrails/${id}/budgets`)
+    return { list, total: document['total_count'] }
+  }
+  /** Records are in the ledger within a second of their answer. */
+  const spent = async (id: string, ...amounts: readonly number[]) => {
+    const isTold = async () => {
+      const { list } = await state(id)
+      return JSON.stringify(list.map(each => each['spent_usd'])) === JSON.stringify(amounts)
+    }
+    t.ok(await eventually(isTold, 60_000), `${amounts.join(' and ')} spent`)
+    return await state(id)
+  }
+  const user = member()
+  const [alone, one, two] = [
+    await s.key({ name: 'Alone' }),
+    await s.key({ creator_user_id: user }),
+    await s.key({ creator_user_id: user }),
+  ]
+  const id = await s.budget(0.003)
+  t.same(await state(id), { list: [], total: 0 }, 'nobody has it yet')
+  await s.assign(id, 'keys', [alone.hash])
+  s.clock.jump(1)
+  await s.assign(id, 'members', [user])
+  t.equal(await s.admitted(alone.key, 5), 3)
+  t.equal(await s.admitted(one.key, 1), 1)
+  t.equal(await s.admitted(two.key, 1), 1)
+  const same = { limit_usd: 0.003, reset_interval: 'daily', resets_at: '2026-07-17T00:00:00.000Z' }
+  const ofKey = { ...same, key_hash: alone.hash, key_name: 'Alone', user_id: null }
+  const ofMember = { ...same, key_hash: null, key_name: null, user_id: user }
+  t.same(await spent(id, 0.003, 0.002), {
+    list: [
+      { ...ofKey, spent_usd: 0.003, remaining_usd: 0 },
+      { ...ofMember, spent_usd: 0.002, remaining_usd: 0.001 },
+    ],
+    total: 2,
+  })
+  s.clock.jump(DAY_MS / 2)
+  t.match((await spent(id, 0, 0)).list, [
+    { remaining_usd: 0.003, resets_at: '2026-07-18T00:00:00.000Z' },
+    { remaining_usd: 0.003 },
+  ])
+
+  const { list: all } = await s.manage('GET', '/guardrails')
+  const standard = String(all.find(each => each['is_workspace_default'] === true)?.['id'])
+  t.same(await state(standard), { list: [], total: 0 }, 'without a limit it gives no budget')
+  await s.manage('PATCH', `/guardrails/${standard}`, { limit_usd: 1, reset_interval: 'weekly' })
+  const { list, total } = await state(standard)
+  t.equal(total, list.length)
+  t.match(
+    list.find(each => each['user_id'] === user),
+    { key_hash: null, spent_usd: 0.002, remaining_usd: 0.998, resets_at: '2026-07-20T00:00:00.000Z' },
+  )
+  t.match(
+    list.find(each => each['key_name'] === 'Alone'),
+    { key_hash: alone.hash, spent_usd: 0.003 },
+  )
+  t.notOk(
+    list.some(each => [one.hash, two.hash].includes(String(each['key_hash']))),
+    'keys of a member share its budget',
+  )
+})
 
 t.test('several budgets hold beside each other, and one that is taken away holds no more', async t => {
   const s = await start(t)

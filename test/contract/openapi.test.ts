@@ -458,6 +458,7 @@ t.test('guardrails', async () => {
   await ask('updateGuardrail', { params, body: { output: null, enforce_zdr: true } })
   await ask('listGuardrails', { query: { limit: '10' } })
   await ask('assignKeys', { params, body: { key_hashes: [keyHash] } })
+  await ask('listGuardrailBudgets', { params })
   await ask('listKeyAssignments')
   await ask('listGuardrailKeyAssignments', { params })
   await ask('unassignKeys', { params, body: { key_hashes: [keyHash] } })

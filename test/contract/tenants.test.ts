@@ -196,6 +196,7 @@ const OPERATIONS: Readonly<Record<string, readonly Naming[]>> = {
   'PATCH /guardrails/{id}': guardrail('', () => ({ name: 'taken over' })),
   'DELETE /guardrails/{id}': guardrail(''),
   'POST /guardrails/{id}/check': guardrail('/check', () => ({ text: 'someone@example.com' })),
+  'GET /guardrails/{id}/budgets': guardrail('/budgets'),
   'GET /guardrails/assignments/keys': TAKES_NO_IDS,
   'GET /guardrails/{id}/assignments/keys': guardrail('/assignments/keys'),
   'POST /guardrails/{id}/assignments/keys': guardrail('/assignments/keys', keyHashes),

@@ -45,6 +45,7 @@ import {
   MEMBERS,
   unassign,
 } from './guardrail-assignments.ts'
+import { listGuardrailBudgets } from './guardrail-budgets.ts'
 import {
   checkGuardrailText,
   GUARDRAIL_CHECK_BODY_MAX_BYTES,
@@ -211,6 +212,12 @@ export function ruleRows(deps: ManagementDeps): Operation[] {
       'Check a text against a guardrail',
       checkGuardrailText(deps),
       GUARDRAIL_CHECK_BODY_MAX_BYTES,
+    ),
+    viewer(
+      'GET /guardrails/{id}/budgets',
+      'listGuardrailBudgets',
+      'List the budgets that a guardrail gives, and what is spent of each',
+      listGuardrailBudgets(deps),
     ),
     ...assignmentRows(deps, 'keys', 'Key', KEYS),
     ...assignmentRows(deps, 'members', 'Member', MEMBERS),

@@ -87,7 +87,7 @@ import {
   ServerToolUseCounts,
   UsageAnswer,
 } from './response.ts'
-import { Credential, Guardrail, KeyAssignment, MemberAssignment } from './rules.ts'
+import { Credential, Guardrail, GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
  * No name is one that TypeScript's own libraries have (`Response`, `File`, `Credential`): generated clients would mix
@@ -194,6 +194,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   Capture,
   ProviderCredential: Credential,
   Guardrail,
+  GuardrailBudget,
   KeyAssignment,
   MemberAssignment,
 })

@@ -261,6 +261,17 @@ export const CheckedText = Type.Object({
   findings: Type.Array(Type.Object({ detector: text, pattern: text, action, start: count, end: count })),
 })
 
+export const GuardrailBudget = Type.Object({
+  key_hash: orNoText,
+  key_name: orNoText,
+  user_id: orNoText,
+  limit_usd: usd,
+  reset_interval: oneOf('daily', 'weekly', 'monthly'),
+  spent_usd: usd,
+  remaining_usd: usd,
+  resets_at: instant,
+})
+
 const guardrails: Descriptions = {
   createGuardrail: {
     tag: 'Guardrails',
@@ -297,6 +308,23 @@ const guardrails: Descriptions = {
       }),
     },
     failures: ['guardrail_unavailable'],
+  },
+  listGuardrailBudgets: {
+    tag: 'Guardrails',
+    text: 'One for each key and member that it is assigned to. The default guardrail of a workspace gives one to each member with keys there, and to each key without a member. Empty where the guardrail has no budget.',
+    parameters: PAGE,
+    answers: {
+      200: listOf(GuardrailBudget, {
+        key_hash: HASH,
+        key_name: 'CI',
+        user_id: null,
+        limit_usd: 50,
+        reset_interval: 'monthly',
+        spent_usd: 12.5,
+        remaining_usd: 37.5,
+        resets_at: NOW,
+      }),
+    },
   },
   deleteGuardrail: {
     tag: 'Guardrails',

@@ -1,4 +1,5 @@
 /** Parts that several views share. */
+import { percent, usd } from './format.js'
 import { html, useEffect, useRef, useState } from './html.js'
 
 /** A word with a colour; the word alone says enough. `tone`: good, warn, bad or plain. */
@@ -50,6 +51,18 @@ export function Figure({ name, value, title, note = '' }) {
       <dt>${name}</dt>
       <dd>${value}${note !== '' && html`<small>${note}</small>`}</dd>
     </div>
+  `
+}
+
+/** The state of a limit of money: how much of it is used. `reset`: when it begins again; null: never. */
+export function Share({ limit, left, reset, label }) {
+  const share = limit === 0 ? 1 : Math.min(1, Math.max(0, 1 - left / limit))
+  const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'good'
+  return html`
+    <span class="budget">
+      <meter min="0" max="1" value=${share} class=${tone} aria-label=${label}></meter>
+      ${' '}${percent(share)} of ${usd(limit)}${reset === null ? '' : ` ${reset}`}
+    </span>
   `
 }
 

@@ -5,6 +5,7 @@ import type { Engine } from '../engine.ts'
 import {
   type AppliedGuardrail,
   type AssigneeKind,
+  type BudgetOwner,
   GUARDRAIL_SCOPES,
   type GuardrailAssignment,
   type GuardrailRecord,
@@ -12,7 +13,12 @@ import {
   type GuardrailScope,
   NO_RULES,
 } from '../guardrails.ts'
-import { ConflictError, type GuardrailAdministration, type GuardrailAssignments } from '../store.ts'
+import {
+  ConflictError,
+  DEFAULT_WORKSPACE_ID,
+  type GuardrailAdministration,
+  type GuardrailAssignments,
+} from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
 import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
 
@@ -178,6 +184,9 @@ function recordOf({
 
 const COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<AssigneeKind, string>
 
+/** A column without a value, which a union needs the type of. */
+const NO_TEXT = sql<string | null>`cast(null as text)`
+
 export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): GuardrailAssignments {
   return {
     assignments({ organizationId, kind, guardrailId }, page) {
@@ -243,6 +252,46 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
           .execute()
         return known.length
       })
+    },
+    async budgetOwners({ organizationId, id, workspaceId, isWorkspaceDefault }, page) {
+      const assigned = db
+        .selectFrom('guardrailAssignments as assignment')
+        .leftJoin('apiKeys', 'apiKeys.hash', 'assignment.keyHash')
+        .select([
+          'assignment.keyHash as keyHash',
+          'assignment.memberId as memberId',
+          'apiKeys.name as name',
+          'assignment.createdAt as since',
+        ])
+        .where('assignment.organizationId', '=', organizationId)
+        .where('assignment.guardrailId', '=', id)
+      const inWorkspace = db
+        .selectFrom('apiKeys')
+        .where(where => where.and({ organizationId, kind: 'inference' }))
+        // A key without a workspace is in the default one.
+        .where(is => is.fn.coalesce('workspaceId', is.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
+      const ofKeys = inWorkspace
+        .where('creatorUserId', 'is', null)
+        .select(['hash as keyHash', 'creatorUserId as memberId', 'name', 'createdAt as since'])
+      const ofMembers = inWorkspace
+        .where('creatorUserId', 'is not', null)
+        .select(({ fn }) => [
+          NO_TEXT.as('keyHash'),
+          'creatorUserId as memberId',
+          NO_TEXT.as('name'),
+          fn.min('createdAt').as('since'),
+        ])
+        .groupBy('creatorUserId')
+      const owners = db.selectFrom((isWorkspaceDefault ? ofMembers.unionAll(ofKeys) : assigned).as('owner'))
+      return await pageOf(
+        owners.selectAll().orderBy('since').orderBy('keyHash').orderBy('memberId'),
+        owners.select(COUNTED),
+        page,
+        ({ keyHash, memberId, name }): BudgetOwner =>
+          keyHash === null
+            ? { kind: 'member', id: memberId ?? '', name: null }
+            : { kind: 'api-key', id: keyHash, name },
+      )
     },
     async unassign({ organizationId, guardrailId, kind }, assignees) {
       if (assignees.length === 0) return 0

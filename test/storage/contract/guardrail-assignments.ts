@@ -1,7 +1,7 @@
 /** The contract of whom guardrails are assigned to, and of what applies to a request. */
 import type { Test } from 'tap'
 import { type AssigneeKind, defaultGuardrailId } from '../../../src/storage/guardrails.ts'
-import type { Store } from '../../../src/storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../../../src/storage/store.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someGuardrail, someKey, someWorkspace } from '../records.ts'
 
@@ -109,6 +109,47 @@ export async function guardrailAssignmentContract(t: Test, opened: Opened): Prom
     t.same(await assigned('member'), [[guardrail, 'm']])
     for (const odd of ODD_IDS)
       t.same(await guardrails.assignments(to(odd, 'member'), page), { items: [], total: 0 })
+  })
+
+  await t.test('owners of budgets are assignees, or the members and lone keys of a workspace', async t => {
+    const store = await opened(t)
+    const { guardrails, keys } = store
+    const { workspace, key, otherKey, guardrail } = await furnish(store)
+    await furnish(store, 'org_2')
+    const at = (day: number) => ({ assignedBy: null, createdAt: `2026-01-0${day}T00:00:00.000Z` })
+    await guardrails.assign(to(guardrail, 'api-key'), [otherKey], at(2))
+    await guardrails.assign(to(guardrail, 'member'), [ODD_TEXT], at(1))
+    const whole = { offset: 0, limit: 9 }
+    const place = { organizationId: 'org_1', id: guardrail, workspaceId: null, isWorkspaceDefault: false }
+    const named = { kind: 'api-key', id: otherKey, name: (await keys.find(otherKey))?.name }
+    const person = { kind: 'member', id: ODD_TEXT, name: null }
+    t.same(await guardrails.budgetOwners(place, whole), { items: [person, named], total: 2 })
+    t.same(await guardrails.budgetOwners(place, { offset: 1, limit: 1 }), { items: [named], total: 2 })
+    t.same(await guardrails.budgetOwners({ ...place, organizationId: 'org_2' }, whole), {
+      items: [],
+      total: 0,
+    })
+
+    const inside = { organizationId: 'org_1', workspaceId: workspace.id }
+    const ofMember = (fields: object) => keys.add(someKey({ ...inside, creatorUserId: 'ada', ...fields }))
+    await ofMember({ createdAt: LATER })
+    await ofMember({ createdAt: '2020-01-01T00:00:00.000Z' })
+    await keys.add(someKey({ ...inside, kind: 'management' }))
+    await keys.add(someKey({ organizationId: 'org_1', workspaceId: DEFAULT_WORKSPACE_ID }))
+    const ofWorkspace = { ...place, workspaceId: workspace.id, isWorkspaceDefault: true }
+    const { items, total } = await guardrails.budgetOwners(ofWorkspace, whole)
+    t.equal(total, 3)
+    t.same(items[0], { kind: 'member', id: 'ada', name: null }, 'the oldest, and once')
+    t.same(new Set(items.slice(1).map(({ id }) => id)), new Set([key, otherKey]))
+    const nowhere = someKey({ organizationId: 'org_1', workspaceId: null })
+    await keys.add(nowhere)
+    const ofDefault = { ...ofWorkspace, workspaceId: DEFAULT_WORKSPACE_ID }
+    const inDefault = await guardrails.budgetOwners(ofDefault, whole)
+    t.equal(inDefault.total, 2)
+    t.ok(
+      inDefault.items.some(({ id }) => id === nowhere.hash),
+      'a key without a workspace is in the default one',
+    )
   })
 
   await t.test('nothing of another organization can be assigned, or assigned to', async t => {

@@ -1,9 +1,9 @@
 /** API keys: made, limited, disabled and deleted here. Only a new key is shown, and only once. */
-import { dateTime, percent, usd } from '../format.js'
+import { dateTime, usd } from '../format.js'
 import { Confirm, Field, FormDialog, Secret, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { workspaceName } from '../names.js'
-import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+import { Chip, Empty, Pages, Share, Table, useApi, Waiting } from '../parts.js'
 import { KeyForm } from './key-form.js'
 
 /** Seconds for which the secrets before a rotation go on working. */
@@ -155,15 +155,7 @@ function KeyTable({ keys, names, onOpen }) {
   `
 }
 
-/** The state of a spending limit: how much of it is used. */
-export function Limit({ record: { limit, limit_reset: reset, limit_remaining: left } }) {
+function Limit({ record: { limit, limit_reset: reset, limit_remaining: left } }) {
   if (limit === null) return 'none'
-  const share = limit === 0 ? 1 : Math.min(1, Math.max(0, 1 - left / limit))
-  const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'good'
-  return html`
-    <span class="budget">
-      <meter min="0" max="1" value=${share} class=${tone} aria-label="Used of the limit"></meter>
-      ${' '}${percent(share)} of ${usd(limit)}${reset === null ? '' : ` ${reset}`}
-    </span>
-  `
+  return html`<${Share} limit=${limit} left=${left} reset=${reset} label="Used of the limit" />`
 }

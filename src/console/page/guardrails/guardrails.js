@@ -4,6 +4,7 @@ import { Confirm } from '../forms.js'
 import { html, useState } from '../html.js'
 import { guardrailName, useNames, workspaceName } from '../names.js'
 import { Chip, Empty, Table, useApi, useView, Waiting } from '../parts.js'
+import { Budgets } from './budgets.js'
 import { GuardrailForm } from './guardrail-form.js'
 import { TextCheck } from './text-check.js'
 
@@ -62,6 +63,7 @@ export function Guardrails({ calls }) {
         html`<p class="dim">The first ${document.data.length} of ${document.total_count}.</p>`
       }
     </section>
+    ${document !== null && html`<${Budgets} calls=${calls} guardrails=${document.data.filter(each => each.limit_usd !== null)} names=${names} />`}
     ${document !== null && document.data.length > 0 && html`<${TextCheck} calls=${calls} guardrails=${document.data} names=${names} />`}
     ${
       open?.what === 'edit' &&

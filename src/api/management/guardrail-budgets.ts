@@ -1,0 +1,45 @@
+/** GET /guardrails/{id}/budgets: what each owner of a guardrail's budget has spent of it in the current period. */
+import { type Clock, isoInstant } from '../../clock.ts'
+import { periodEndMs } from '../../limits/periods.ts'
+import { budgetOrigin } from '../../limits/quota-entries.ts'
+import { ledgerSum, PICOS_PER_MICRO } from '../../limits/spending.ts'
+import { microToUsd, sumToUsd } from '../../money.ts'
+import type { Store } from '../../storage/store.ts'
+import type { Handler } from '../operation.ts'
+import { findNamedGuardrail } from './guardrails.ts'
+import { pageOf } from './paging.ts'
+
+interface GuardrailBudgetDeps {
+  readonly store: Pick<Store, 'guardrails' | 'ledger'>
+  readonly clock: Clock
+}
+
+/** Sums over the ledger, which lags replies by about a second. A guardrail without a budget has an empty list. */
+export function listGuardrailBudgets({ store, clock }: GuardrailBudgetDeps): Handler {
+  return async (request, reply) => {
+    const page = pageOf(request.query)
+    const guardrail = await findNamedGuardrail(store, request)
+    const { organizationId, workspaceId, limit, resetInterval: reset } = guardrail
+    if (limit === null || reset === null) return reply.json(200, { data: [], total_count: 0 })
+    const nowMs = clock.nowMs()
+    const budget = { workspaceId, reset, includeByok: guardrail.includeByokInBudgets }
+    const whole = BigInt(limit) * PICOS_PER_MICRO
+    const { items, total } = await store.guardrails.budgetOwners(guardrail, page)
+    const data = items.map(async ({ kind, id, name }) => {
+      const owner = kind === 'member' ? { memberId: id } : { keyHash: id }
+      const spent = await ledgerSum(store, budgetOrigin(budget, organizationId, owner, nowMs))
+      return {
+        key_hash: kind === 'member' ? null : id,
+        key_name: name,
+        user_id: kind === 'member' ? id : null,
+        limit_usd: microToUsd(limit),
+        reset_interval: reset,
+        spent_usd: sumToUsd(spent),
+        // The last request of a period may cost more than the rest.
+        remaining_usd: spent < whole ? sumToUsd(whole - spent) : 0,
+        resets_at: isoInstant(periodEndMs(reset, nowMs)),
+      }
+    })
+    reply.json(200, { data: await Promise.all(data), total_count: total })
+  }
+}

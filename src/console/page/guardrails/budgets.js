@@ -1,0 +1,65 @@
+/** The state of the budgets that guardrails give: what each key and member has spent, of how much, and until when. */
+import { dateTime, usd } from '../format.js'
+import { html, useState } from '../html.js'
+import { guardrailName } from '../names.js'
+import { Empty, Pages, Share, Table, useApi, Waiting } from '../parts.js'
+
+const PAGE = 50
+const EVERY_MS = 10_000
+const COLUMNS = [
+  'Whose',
+  { name: 'Spent', number: true },
+  'Of the budget',
+  { name: 'Left', number: true },
+  'Begins again',
+]
+
+/** @param guardrails those that give a budget */
+export function Budgets({ calls, guardrails, names }) {
+  return guardrails.map(
+    record =>
+      html`<${Budget} key=${record.id} calls=${calls} record=${record} name=${guardrailName(names, record)} />`,
+  )
+}
+
+function Budget({ calls, record, name }) {
+  const [offset, setOffset] = useState(0)
+  const query = { offset, limit: PAGE }
+  // A changed limit is another budget.
+  const version = record.updated_at
+  const { document, error } = useApi(calls, `guardrails/${record.id}/budgets`, query, {
+    version,
+    everyMs: EVERY_MS,
+  })
+  const heading = `budget-${record.id}`
+  return html`
+    <section aria-labelledby=${heading}>
+      <h2 id=${heading}>Budgets of ${name}</h2>
+      ${
+        document === null
+          ? html`<${Waiting} error=${error} />`
+          : document.total_count === 0
+            ? html`<${Empty}>Nobody has this budget yet: assign the guardrail to a key or a member.<//>`
+            : html`
+                <${Table} label=${`Budgets of ${name}`} columns=${COLUMNS}>
+                  ${document.data.map(budget => html`<${Row} key=${budget.key_hash ?? `user ${budget.user_id}`} budget=${budget} />`)}
+                <//>
+                <${Pages} label="budgets" offset=${offset} limit=${PAGE} total=${document.total_count} onOffset=${setOffset} />
+              `
+      }
+    </section>
+  `
+}
+
+function Row({ budget: { user_id: user, key_name: key, spent_usd: spent, resets_at: end, ...budget } }) {
+  const { limit_usd: limit, remaining_usd: left, reset_interval: reset } = budget
+  return html`
+    <tr>
+      <th scope="row">${user === null ? key : `member ${user}`}</th>
+      <td class="number">${usd(spent)}</td>
+      <td><${Share} limit=${limit} left=${left} reset=${reset} label="Used of the budget" /></td>
+      <td class="number">${usd(left)}</td>
+      <td>${dateTime(end)}</td>
+    </tr>
+  `
+}
