@@ -41,7 +41,8 @@ export class TextMark {
 
   /** True if `text` begins with what was added. */
   begins(text: string): boolean {
-    if (this.#only !== null) return text.startsWith(this.#only)
+    // `startsWith` compares a character at a time, this a block.
+    if (this.#only !== null) return text.slice(0, this.#only.length) === this.#only
     if (text.length < this.#length) return false
     const start = new TextMark()
     start.#take(text, this.#length)

@@ -45,9 +45,9 @@ export function jsonOf(text: string, document: string, name: 'text' | 'content')
   return null
 }
 
-/** Without escapes the text stands between the quotes. */
+/** Without escapes the text stands between the quotes. Equality compares blocks, `startsWith` single characters. */
 function isSame(json: string, text: string): boolean {
-  return json.length === text.length + 2 && json.startsWith(text, 1)
+  return json.length === text.length + 2 && json.slice(1, -1) === text
 }
 
 function isAsWritten(json: string, text: string): boolean {
