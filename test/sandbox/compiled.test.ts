@@ -1,16 +1,17 @@
 /** The embedded engine as the package has it: compiled. `npm test` builds it first. */
-import { existsSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { globSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import type { createEmbedded } from '../../src/sandbox/embedded/embedded.ts'
 import { python, SIGNAL, shell } from '../support/sandbox.ts'
 
-const COMPILED = resolve(import.meta.dirname, '../../dist/sandbox/embedded/embedded.js')
-const skip = existsSync(COMPILED) ? false : 'nothing is compiled: npm run build'
+const CODE = join(import.meta.dirname, '../../dist/code')
+const [file] = globSync('embedded-*.js', { cwd: CODE })
+const skip = file === undefined && 'nothing is compiled: npm run build'
 
 t.test('the compiled engine runs shell and Python', { skip }, async t => {
-  const compiled = (await import(COMPILED)) as { createEmbedded: typeof createEmbedded }
+  const compiled = (await import(join(CODE, file ?? ''))) as { createEmbedded: typeof createEmbedded }
   const limits = { cpuSeconds: 30, memoryBytes: 512 * 1024 * 1024, fileBytes: 1_000_000, files: 10 }
   const container = await compiled.createEmbedded(limits, systemClock).create('x', null)
   const codes = [shell('echo hi | rev'), python('print(6 * 7)')]

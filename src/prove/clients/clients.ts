@@ -3,7 +3,6 @@
  * of real programs; texts are shortened, and thoughts left out, because only their maker can read them.
  */
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { fields, list, type SeenStream, string } from '../sse.ts'
 import type { ProvedClientName } from './names.ts'
 
@@ -55,7 +54,7 @@ const MODEL = /\bMODEL\b/g
 
 /** @throws Error of the file system; a package without its recordings is broken */
 export function provedClient(name: ProvedClientName): ProvedClient {
-  const file = join(import.meta.dirname, 'recordings', `${name}.json`)
+  const file = new URL(`recordings/${name}.json`, import.meta.url)
   const { client, version, requests } = JSON.parse(readFileSync(file, 'utf8')) as {
     readonly client: string
     readonly version: string
