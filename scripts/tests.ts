@@ -4,34 +4,61 @@
  * all points. A suite that failed is run once more, alone: one that passes then is named as unsteady, and fails nothing.
  */
 import { spawn } from 'node:child_process'
-import { createWriteStream, globSync, mkdirSync, readFileSync } from 'node:fs'
+import { chmodSync, createWriteStream, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { testFolder } from './test-folder.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 /** Suites wait for processes of their own now and then: a third one keeps two cores busy meanwhile. */
 const AT_ONCE = 3
 const SUITE_S = 1_800
-/** Those that take longest begin first, so that none is left alone at the end. */
-const LONGEST = ['contract', 'batches', 'gateway', 'storage', 'threads', 'commands', 'browser', 'tasks']
+/** Those that take longest begin first, so that none is left alone at the end; the largest are run in parts. */
+const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = [
+  { folder: 'contract', parts: 4 },
+  { folder: 'batches', parts: 2 },
+  { folder: 'gateway', parts: 2 },
+  { folder: 'storage', parts: 2 },
+  ...['threads', 'commands', 'browser', 'tasks'].map(folder => ({ folder, parts: 1 })),
+]
 /** Of what is told of one point. */
 const TOLD_MAX_CHARS = 4_000
 
+/** What one process runs. */
+interface Unit {
+  readonly suite: string
+  /** Some of its files, `2/4`; all without it. */
+  readonly part: string
+}
+
 /** All suites; a file at the top is one too. */
-function suites(): readonly string[] {
+function units(): readonly Unit[] {
   const place = (file: string): number => {
-    const at = LONGEST.findIndex(folder => file.startsWith(`test/${folder}/`))
+    const at = LONGEST.findIndex(({ folder }) => file.startsWith(`test/${folder}/`))
     return at === -1 ? LONGEST.length : at
   }
   const found = globSync(['test/*.test.ts', 'test/**/*.suite.ts'], { cwd: ROOT }).toSorted()
-  return found.toSorted((one, other) => place(one) - place(other))
+  return found
+    .toSorted((one, other) => place(one) - place(other))
+    .flatMap(suite => {
+      const parts = suite.endsWith('/all.suite.ts') ? (LONGEST[place(suite)]?.parts ?? 1) : 1
+      return Array.from({ length: parts }, (_, at) => ({
+        suite,
+        part: parts === 1 ? '' : `${at + 1}/${parts}`,
+      }))
+    })
 }
 
+const nameOf = ({ suite, part }: Unit): string => (part === '' ? suite : `${suite} ${part}`)
+
 /** @returns whether it passed */
-async function run(suite: string): Promise<boolean> {
+async function run(unit: Unit, folder: string): Promise<boolean> {
   const sinceMs = performance.now()
-  const results = join(ROOT, '.tap/test-results', `${suite}.tap`)
+  const { suite, part } = unit
+  const results = join(ROOT, '.tap/test-results', `${suite}${part.replace('/', '-of-')}.tap`)
   mkdirSync(dirname(results), { recursive: true })
+  const temporary = mkdtempSync(join(folder, 's'))
+  chmodSync(temporary, 0o1777)
   const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', suite], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -39,6 +66,8 @@ async function run(suite: string): Promise<boolean> {
       ...process.env,
       TAP_TIMEOUT: String(SUITE_S),
       NODE_COMPILE_CACHE: join(ROOT, 'node_modules/.cache/tests'),
+      ...(part === '' ? {} : { TEST_PART: part }),
+      TMPDIR: temporary,
     },
     timeout: (SUITE_S + 60) * 1_000,
     killSignal: 'SIGKILL',
@@ -48,8 +77,9 @@ async function run(suite: string): Promise<boolean> {
   })
   await pipeline(child.stdout, createWriteStream(results))
   const passed = await ended
+  rmSync(temporary, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
   const seconds = ((performance.now() - sinceMs) / 1_000).toFixed(1)
-  process.stdout.write(`${passed ? 'ok' : 'not ok'} - ${suite} # time=${seconds}s\n`)
+  process.stdout.write(`${passed ? 'ok' : 'not ok'} - ${nameOf(unit)} # time=${seconds}s\n`)
   const told = readFileSync(results, 'utf8')
   process.stdout.write(skips(told))
   if (!passed) process.stdout.write(failures(told))
@@ -73,20 +103,23 @@ function failures(text: string): string {
 }
 
 async function main(named: readonly string[]): Promise<number> {
-  const waiting = [...(named.length > 0 ? named : suites())]
-  const failed: string[] = []
+  const folder = testFolder()
+  const waiting = named.length > 0 ? named.map(suite => ({ suite, part: '' })) : [...units()]
+  const failed: Unit[] = []
   const runNext = async (): Promise<void> => {
-    for (let suite = waiting.shift(); suite !== undefined; suite = waiting.shift())
-      if (!(await run(suite))) failed.push(suite)
+    for (let unit = waiting.shift(); unit !== undefined; unit = waiting.shift())
+      if (!(await run(unit, folder))) failed.push(unit)
   }
   await Promise.all(Array.from({ length: AT_ONCE }, runNext))
-  const unsteady: string[] = []
-  for (const suite of failed.splice(0)) ((await run(suite)) ? unsteady : failed).push(suite)
+  const unsteady: Unit[] = []
+  for (const unit of failed.splice(0)) ((await run(unit, folder)) ? unsteady : failed).push(unit)
   if (unsteady.length > 0)
     process.stdout.write(
-      `# Unsteady, failed at first and passed alone; mend what it waits for: ${unsteady.join(' ')}\n`,
+      `# Unsteady, failed at first and passed alone; mend what it waits for: ${unsteady.map(nameOf).join(' ')}\n`,
     )
-  process.stdout.write(failed.length === 0 ? '# All passed.\n' : `# Failed: ${failed.join(' ')}\n`)
+  process.stdout.write(
+    failed.length === 0 ? '# All passed.\n' : `# Failed: ${failed.map(nameOf).join(' ')}\n`,
+  )
   return failed.length === 0 ? 0 : 1
 }
 

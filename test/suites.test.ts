@@ -4,6 +4,7 @@ import t from 'tap'
 import { wanted } from '../scripts/heavy.ts'
 import { PROCESS_FILES } from './contract/processes.ts'
 import { ALONE, GROUPS, groupOf, HEAVY_FILES, NAMED } from './heavy/groups.ts'
+import { testFiles } from './support/suite.ts'
 
 const HERE = import.meta.dirname
 
@@ -13,6 +14,17 @@ t.test('every folder with tests has a suite that runs them', async t => {
   t.ok(folders.size > 20)
   for (const folder of folders)
     t.ok(existsSync(join(HERE, folder, 'all.suite.ts')), `test/${folder}/all.suite.ts`)
+})
+
+t.test('the parts of a suite run each of its files once', async t => {
+  const folder = join(HERE, 'contract')
+  const isWanted = (file: string) => !PROCESS_FILES.includes(file)
+  const all = testFiles(folder, isWanted)
+  t.ok(all.length > 100)
+  const parts = [1, 2, 3, 4].map(part => testFiles(folder, isWanted, `${part}/4`))
+  t.same(parts.flat().toSorted(), all)
+  const sizes = parts.map(files => files.length)
+  t.ok(Math.max(...sizes) - Math.min(...sizes) <= 1, `${sizes}`)
 })
 
 t.test('the files named for the suite of processes are there, and it runs them', async t => {

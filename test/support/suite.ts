@@ -8,13 +8,26 @@ import { HEAVY_FILES } from '../heavy/groups.ts'
 
 const TESTS = join(import.meta.dirname, '..')
 
-/** Imports the test files at and below `folder` that are wanted and not heavy, in the order of their names. */
+/** Imports the files of the suite in `folder`, or the part of them that `TEST_PART` names. */
 export async function importTests(
   folder: string,
   isWanted: (file: string) => boolean = () => true,
 ): Promise<void> {
-  for (const file of globSync('**/*.test.ts', { cwd: folder }).sort()) {
-    const path = join(folder, file)
-    if (isWanted(file) && !HEAVY_FILES.has(relative(TESTS, path))) await import(path)
-  }
+  for (const file of testFiles(folder, isWanted, process.env['TEST_PART'])) await import(join(folder, file))
+}
+
+/**
+ * The test files at and below `folder` that are wanted and not heavy, in the order of their names.
+ * @param part `2/4`: every fourth of them, from the second one on
+ */
+export function testFiles(
+  folder: string,
+  isWanted: (file: string) => boolean,
+  part = '1/1',
+): readonly string[] {
+  const [number, parts] = part.split('/').map(Number) as [number, number]
+  return globSync('**/*.test.ts', { cwd: folder })
+    .sort()
+    .filter(file => isWanted(file) && !HEAVY_FILES.has(relative(TESTS, join(folder, file))))
+    .filter((_, at) => at % parts === number - 1)
 }

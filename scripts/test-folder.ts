@@ -1,0 +1,29 @@
+/**
+ * A folder in memory for what tests write, where the system has room for it: a commit in a database then waits for no
+ * disk. None of the tests cuts the power, and so none needs more of it.
+ */
+import { chmodSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const MEMORY = '/dev/shm'
+/** A container has 64 MiB of it by default, which is not enough. */
+const ROOM_BYTES = 2 * 1024 ** 3
+
+/** A new folder that everybody may use, as the system's own one; the process removes it at its end. */
+export function testFolder(): string {
+  const folder = mkdtempSync(join(hasRoom() ? MEMORY : tmpdir(), 'sluice-tests-'))
+  chmodSync(folder, 0o1777)
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
+  return folder
+}
+
+function hasRoom(): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY)
+    return bavail * bsize >= ROOM_BYTES
+  } catch {
+    return false
+  }
+}
