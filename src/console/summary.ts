@@ -185,7 +185,11 @@ function problemsOf(
   }
   for (const [provider, count] of failingProviders(rows, isoInstant(nowMs - windowSeconds * 1000))) {
     if (!endpoints.some(({ endpoint }) => endpoint.provider.slug === provider))
-      add(`${provider} failed in its last ${count} attempts`, 'requests', false)
+      add(
+        `${provider} failed in its last ${count} attempts`,
+        `requests?${encodeURIComponent(provider)}`,
+        false,
+      )
   }
   return problems
 }

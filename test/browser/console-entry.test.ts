@@ -1,7 +1,7 @@
 /** The page before anybody has signed in: by axe, dark and light, in every width, and by the keyboard alone. */
 import t from 'tap'
 import { findings, WITHOUT_AXE } from '../support/axe.ts'
-import { openBrowser, pixelsTooWide, screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
+import { openBrowser, pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
 import { startSignInConsole } from '../support/sign-in-world.ts'
 
 const WIDTHS = [320, 1280, 2560] as const
@@ -28,7 +28,6 @@ t.test('the page of the sign-in', { skip: WITHOUT_BROWSER }, async t => {
       await page.goto(`${origin}/console`)
       await page.getByRole('button', { name: 'Sign in' }).waitFor()
       await isWell('the form')
-      if (colorScheme === 'light') await screenshot(page, 'console-sign-in')
       await page.getByLabel('Management key').fill('nonsense')
       await page.keyboard.press('Enter')
       await page.getByRole('alert').waitFor()

@@ -1,13 +1,6 @@
 /** The page of the console in a real browser: every view, the keyboard, dark and light, a narrow window. */
 import t from 'tap'
-import {
-  namedNodes,
-  openBrowser,
-  pixelsTooWide,
-  screenshot,
-  type Visit,
-  WITHOUT_BROWSER,
-} from '../support/browser.ts'
+import { namedNodes, openBrowser, pixelsTooWide, type Visit, WITHOUT_BROWSER } from '../support/browser.ts'
 import { type ConsoleWorld, MARKUP, startConsoleWorld } from '../support/console-world.ts'
 
 /** Views by their tab, and what each shows once its data are there. */
@@ -73,7 +66,6 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
         await page.locator(`[aria-label="${shows}"], h3:text-is("${shows}")`).first().waitFor()
         await isNamed(visit)
         await page.mouse.move(0, 0)
-        if (colorScheme === 'dark' && path === 'models') await screenshot(page, 'console-models')
         t.same(await visit.faults(), [], tab)
       }
       const ground = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor')
@@ -159,8 +151,6 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
       .getByText(/p50 .*ms/)
       .first()
       .waitFor()
-    await page.mouse.move(0, 0)
-    await screenshot(page, 'console')
     t.notMatch(await page.content(), SECRET_TEXT)
     t.same(await visit.faults(), [])
   })
@@ -231,7 +221,6 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByRole('button', { name: 'Close details' }).waitFor()
     t.equal(await pixelsTooWide(page), 0, 'details')
     await page.getByRole('button', { name: 'Close details' }).click()
-    await screenshot(page, 'console-narrow')
     t.same(await visit.faults(), [])
   })
 

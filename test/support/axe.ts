@@ -19,7 +19,7 @@ export const WITHOUT_AXE: string | false = axe === null ? 'axe-core is not insta
 
 /** Findings of axe, one line for each kind of fault and its first element. */
 export async function findings({ page }: Pick<Visit, 'page'>): Promise<string[]> {
-  await page.evaluate(axe ?? '')
+  if (!(await page.evaluate<boolean>('"axe" in window'))) await page.evaluate(axe ?? '')
   return await page.evaluate<string[]>(
     `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
       violations.map(({ id, nodes }) => id + ': ' + nodes[0].html.slice(0, 200) + ' (' + nodes.length + ')'))`,

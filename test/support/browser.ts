@@ -2,10 +2,11 @@
  * A real Chromium for pages of the product. Each visit has a profile of its own and collects what a page must not do:
  * errors in the console and in scripts, failed requests, violations of its policy, requests to elsewhere.
  */
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 import type { Test } from 'tap'
+import { withPalette } from './png.ts'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 /** Where the packages of Linux distributions and of macOS have it. */
@@ -140,5 +141,5 @@ export async function screenshot(page: Page, name: string): Promise<void> {
   if (process.env['SCREENSHOTS'] !== '1') return
   const path = join(ROOT, 'docs/images', `${name}.png`)
   mkdirSync(dirname(path), { recursive: true })
-  await page.screenshot({ path, animations: 'disabled', caret: 'hide' })
+  writeFileSync(path, withPalette(await page.screenshot({ animations: 'disabled', caret: 'hide' })))
 }

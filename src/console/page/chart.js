@@ -1,5 +1,6 @@
 /**
- * Charts over time: bars or lines with gaps where nothing happened, and the values under the pointer in the caption.
+ * Charts over time: bars or lines with gaps where nothing happened, and the values under the pointer, or where
+ * the arrows lead, in the caption.
  * Colours are variables of the style.
  */
 import UPlot from 'uplot/dist/uPlot.esm.js'
@@ -68,6 +69,15 @@ export function Chart({
     plot.current?.setData(latest.current)
   })
 
+  const move = event => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
+    if (step === undefined) return
+    event.preventDefault()
+    const next = at === null ? times.length - 1 : Math.min(times.length - 1, Math.max(0, at + step))
+    plot.current.setCursor({ left: plot.current.valToPos(times[next], 'x'), top: 0 })
+  }
+  const leave = () => plot.current?.setCursor({ left: -10, top: -10 })
+
   const at = pointed !== null && pointed < times.length ? pointed : null
   const named = lines.map(line => ({
     ...line,
@@ -76,8 +86,8 @@ export function Chart({
   }))
   const told = at === null ? named : named.filter(({ value }) => value !== null && value !== 0).toReversed()
   return html`
-    <figure class="chart" aria-label=${name}>
-      <figcaption>
+    <figure class="chart" aria-label=${name} tabindex="0" onKeyDown=${move} onBlur=${leave}>
+      <figcaption aria-live=${at === null ? 'off' : 'polite'}>
         <b>${name}</b>${' '}
         ${at !== null && html`<time class="dim">${clock(times[at])}</time>`}
         ${told.slice(0, 9).map(

@@ -1,6 +1,18 @@
 /** Forms in dialogs: fields, faults that the gateway names, and questions before something is lost. */
 import { html, useEffect, useRef, useState } from './html.js'
 
+/** A dialog that opens with its view. What had the focus gets it back, however the dialog ends. */
+function useModal() {
+  const dialog = useRef(null)
+  useEffect(() => {
+    const opener = document.activeElement
+    dialog.current.showModal()
+    // Behind an open dialog nothing can have the focus.
+    return () => queueMicrotask(() => opener instanceof HTMLElement && opener.focus())
+  }, [])
+  return dialog
+}
+
 /**
  * A dialog with a form. `onSend` gets the values by the names of the fields, and may throw; its message is shown. `done`
  * is called when it has worked. `stays`: the form can be sent again.
@@ -16,14 +28,12 @@ export function FormDialog({
   onClose,
   children,
 }) {
-  const dialog = useRef(null)
+  const dialog = useModal()
   const [fault, setFault] = useState('')
   const [busy, setBusy] = useState(false)
-  useEffect(() => {
-    dialog.current.showModal()
-  }, [])
   const submit = async event => {
     event.preventDefault()
+    if (busy) return
     setBusy(true)
     setFault('')
     try {
@@ -42,7 +52,7 @@ export function FormDialog({
         ${fault !== '' && html`<p class="fault" role="alert">${fault}</p>`}
         <p class="buttons">
           <button type="button" onClick=${() => dialog.current.close()}>${leave}</button>
-          <button type="submit" class=${tone} disabled=${busy || disabled}>${send}</button>
+          <button type="submit" class=${tone} disabled=${disabled} aria-disabled=${busy}>${send}</button>
         </p>
       </form>
     </dialog>
@@ -106,11 +116,8 @@ export function Confirm({ title, send, children, onSend, onClose }) {
 
 /** Shows a secret this once, with a button that copies it. */
 export function Secret({ title, secret, onClose }) {
-  const dialog = useRef(null)
+  const dialog = useModal()
   const [copied, setCopied] = useState('')
-  useEffect(() => {
-    dialog.current.showModal()
-  }, [])
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(secret)

@@ -34,6 +34,7 @@ const SHORTCUTS = [
   ['1 … 9', 'views'],
   ['j, ↓', 'next request'],
   ['k, ↑', 'request before'],
+  ['←, →', 'values of a chart that has the focus'],
   ['Enter', 'details'],
   ['Esc', 'close details, leave the filter'],
   ['/', 'filter'],
@@ -97,7 +98,7 @@ function Console({ calls, onLeave, onRefused }) {
   if (live === null) return null
   return html`
     <header class="top">
-      <h1><a href="/"><${Wordmark} /></a></h1>
+      <h1><a href="#/home"><${Wordmark} /></a></h1>
       <nav aria-label="Views">
         ${VIEWS.map(each => {
           const current = each.path === path ? 'page' : undefined
@@ -105,6 +106,9 @@ function Console({ calls, onLeave, onRefused }) {
         })}
       </nav>
       <${State} calls=${calls} live=${live} />
+      <p class="ways">
+        <a href="/docs" target="_blank">API reference</a> <a href="/guide" target="_blank">Guide</a>
+      </p>
       <button type="button" aria-label="Keyboard help" onClick=${() => help.current.showModal()}>?</button>
       <button type="button" onClick=${onLeave}>Sign out</button>
     </header>

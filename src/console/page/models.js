@@ -135,7 +135,14 @@ function Row({ id, context, endpoint, first, onTry }) {
         ${endpoint.region !== null && html` <${Chip} title="Data region">${endpoint.region}<//>`}
         ${endpoint.service_tier !== null && html` <${Chip} title="Service tier">${endpoint.service_tier}<//>`}
       </td>
-      <td><${Chip} tone=${tone} title=${meaning}>${endpoint.condition}<//></td>
+      <td>
+        <${Chip} tone=${tone} title=${meaning}>${endpoint.condition}<//>
+        ${
+          tone !== 'good' &&
+          tone !== 'plain' &&
+          html`<small class="why dim">${meaning}. <a href=${`#/requests?${encodeURIComponent(endpoint.provider)}`}>Its requests</a></small>`
+        }
+      </td>
       <td class="number" title=${uptime === null ? NO_UPTIME : undefined}>
         ${uptime === null ? '< 100 attempts' : percent(uptime / 100)}
       </td>

@@ -1,6 +1,6 @@
 /** Parts that several views share. */
 import { percent, usd } from './format.js'
-import { html, useEffect, useRef, useState } from './html.js'
+import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 
 /** A word with a colour; the word alone says enough. `tone`: good, warn, bad or plain. */
 export function Chip({ tone = 'plain', title, children }) {
@@ -17,8 +17,28 @@ export function Empty({ children }) {
  * names are columns of buttons.
  */
 export function Table({ label, columns, children }) {
+  const frame = useRef(null)
+  const used = useRef(null)
+  // The row of a button may go: the next Tab should not begin at the top of the page.
+  useLayoutEffect(() => {
+    if (used.current === null || used.current.isConnected) return
+    used.current = null
+    if (document.activeElement === document.body) frame.current.focus({ preventScroll: true })
+  })
   return html`
-    <div class="frame" role="group" aria-label=${label} tabindex="0">
+    <div
+      ref=${frame}
+      class="frame"
+      role="group"
+      aria-label=${label}
+      tabindex="0"
+      onFocusIn=${event => {
+        used.current = event.target
+      }}
+      onFocusOut=${event => {
+        if (event.relatedTarget !== null) used.current = null
+      }}
+    >
       <table aria-label=${label}>
         <thead>
           <tr>

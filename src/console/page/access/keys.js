@@ -19,13 +19,13 @@ const EVERY_MS = 10_000
 
 const COLUMNS = [
   'Name',
-  'Key',
   'State',
-  'Workspace',
+  'Limit',
   { name: 'Today', number: true },
   { name: 'This month', number: true },
   { name: 'In all', number: true },
-  'Limit',
+  'Workspace',
+  'Key',
   'Expires',
   '',
 ]
@@ -128,17 +128,19 @@ function KeyTable({ keys, names, onOpen }) {
         const toggle = key.disabled ? 'enable' : 'disable'
         return html`
           <tr key=${key.hash}>
-            <th scope="row">${key.name}</th>
-            <td class="mono">${key.label}</td>
+            <th scope="row">
+              ${key.is_management_key ? key.name : html`<a href=${`#/usage?${key.hash}`} title="Its usage">${key.name}</a>`}
+            </th>
             <td>
               <${Chip} tone=${key.disabled ? 'warn' : 'good'}>${key.disabled ? 'disabled' : 'active'}<//>
               ${key.is_management_key && html` <${Chip}>${key.role ?? 'management'}<//>`}
             </td>
-            <td>${workspaceName(names, key.workspace_id)}</td>
+            <td><${Limit} record=${key} /></td>
             <td class="number">${usd(key.usage_daily)}</td>
             <td class="number">${usd(key.usage_monthly)}</td>
             <td class="number">${usd(key.usage)}</td>
-            <td><${Limit} record=${key} /></td>
+            <td>${workspaceName(names, key.workspace_id)}</td>
+            <td class="mono">${key.label}</td>
             <td>${key.expires_at === null ? 'never' : dateTime(key.expires_at)}</td>
             <td class="actions">
               <button type="button" aria-label=${`Change ${key.name}`} onClick=${open('edit')}>Change</button>

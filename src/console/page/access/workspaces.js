@@ -7,7 +7,7 @@ import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
 const PAGE = 50
 const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Since', '']
 
-export function Workspaces({ calls, version, onChanged }) {
+export function Workspaces({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
   const { document, error } = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
@@ -31,6 +31,12 @@ export function Workspaces({ calls, version, onChanged }) {
     onChanged()
     close()
   }
+  const disable = async () => {
+    for (const { hash } of keysOf(names, open.workspace))
+      await calls.api('PATCH', `keys/${hash}`, { body: { disabled: true } })
+    onChanged()
+    close()
+  }
   const { workspace } = open ?? {}
   return html`
     <section aria-labelledby="workspaces-heading">
@@ -46,7 +52,7 @@ export function Workspaces({ calls, version, onChanged }) {
         document === null
           ? html`<${Waiting} error=${error} once />`
           : html`
-              <${WorkspaceTable} workspaces=${document.data} onOpen=${setOpen} />
+              <${WorkspaceTable} workspaces=${document.data} names=${names} onOpen=${setOpen} />
               <${Pages}
                 label="workspaces"
                 offset=${offset}
@@ -86,6 +92,15 @@ export function Workspaces({ calls, version, onChanged }) {
         `
       }
       ${
+        open?.what === 'disable' &&
+        html`
+          <${Confirm} title=${`Disable the keys of ${workspace.name}?`} send="Disable them" onSend=${disable} onClose=${close}>
+            ${keysOf(names, workspace).length} API keys get 401 within a second. Each can be enabled again, in the list
+            of keys. Nothing else of the workspace changes.
+          <//>
+        `
+      }
+      ${
         open?.what === 'delete' &&
         html`
           <${Confirm} title=${`Delete ${workspace.name}?`} send="Delete" onSend=${remove} onClose=${close}>
@@ -98,7 +113,14 @@ export function Workspaces({ calls, version, onChanged }) {
   `
 }
 
-function WorkspaceTable({ workspaces, onOpen }) {
+/** API keys that work. */
+function keysOf(names, { id }) {
+  return [...names.keys.values()].filter(
+    key => key.workspace_id === id && !key.disabled && !key.is_management_key,
+  )
+}
+
+function WorkspaceTable({ workspaces, names, onOpen }) {
   if (workspaces.length === 0) return html`<${Empty}>No workspaces. Keys need one.<//>`
   return html`
     <${Table} label="Workspaces" columns=${COLUMNS}>
@@ -117,6 +139,14 @@ function WorkspaceTable({ workspaces, onOpen }) {
                 onClick=${() => onOpen({ what: 'edit', workspace })}
               >
                 Change
+              </button>
+              <button
+                type="button"
+                aria-label=${`Disable keys of ${workspace.name}`}
+                disabled=${keysOf(names, workspace).length === 0}
+                onClick=${() => onOpen({ what: 'disable', workspace })}
+              >
+                Disable keys
               </button>
               <button
                 type="button"

@@ -51,6 +51,7 @@ export function Playground({ calls, memory }) {
 
   const send = async event => {
     event.preventDefault()
+    if (isRunning) return
     const stop = new AbortController()
     running.current = stop
     setAnswers(fields.models.map(() => ({ ...START, state: 'running' })))
@@ -116,7 +117,7 @@ export function Playground({ calls, memory }) {
           )}
         </div>
         <div class="bar">
-          <button type="submit" class="main" disabled=${isRunning}>Send</button>
+          <button type="submit" class="main" aria-disabled=${isRunning}>Send</button>
           <button type="button" disabled=${!isRunning} onClick=${() => running.current?.abort()}>Stop</button>
           <button
             type="button"

@@ -11,8 +11,9 @@ import { Search } from './search.js'
 const SHOWN_MAX = 200
 
 /** Two lists: what comes in now, and the whole ledger. */
-export function Requests({ calls, live, memory }) {
-  const [list, setList] = useState(memory.chosen == null ? (memory.requests ?? 'live') : 'live')
+export function Requests({ calls, live, memory, asked = '' }) {
+  const isLed = memory.chosen != null || asked !== ''
+  const [list, setList] = useState(isLed ? 'live' : (memory.requests ?? 'live'))
   memory.requests = list
   const tab = (name, text) => html`
     <button type="button" aria-pressed=${list === name} onClick=${() => setList(name)}>${text}</button>
@@ -23,16 +24,17 @@ export function Requests({ calls, live, memory }) {
     </div>
     ${
       list === 'live'
-        ? html`<${LiveRequests} calls=${calls} live=${live} memory=${memory} />`
+        ? html`<${LiveRequests} calls=${calls} live=${live} memory=${memory} asked=${asked} />`
         : html`<${Search} calls=${calls} memory=${memory} />`
     }
   `
 }
 
-function LiveRequests({ calls, live, memory }) {
+/** @param asked the filter in the address, as other views lead here */
+function LiveRequests({ calls, live, memory, asked }) {
   const [minutes, setMinutes] = useState(memory.minutes ?? 15)
   memory.minutes = minutes
-  const [filter, setFilter] = useState('')
+  const [filter, setFilter] = useState(asked)
   const [onlyFailures, setOnlyFailures] = useState(false)
   const [held, setHeld] = useState(null)
   // The first view may have chosen one.

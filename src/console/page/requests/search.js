@@ -21,6 +21,16 @@ const OUTCOMES = [
   ['incomplete', 'cut short'],
 ]
 
+/** Hours back from now. */
+const WHEN = [
+  ['', 'any time'],
+  ['1', 'the last hour'],
+  ['24', 'the last 24 hours'],
+  ['168', 'the last 7 days'],
+  ['own', 'between two times'],
+]
+const HOUR_MS = 3_600_000
+
 const EMPTY = {
   id: '',
   api_key_hash: '',
@@ -30,6 +40,7 @@ const EMPTY = {
   session_id: '',
   outcome: '',
   min_cost: '',
+  when: '',
   created_after: '',
   created_before: '',
 }
@@ -88,8 +99,14 @@ export function Search({ calls, memory }) {
           ${text('session_id', 'Session')}
           <${Field} label="Outcome"><${Select} value=${fields.outcome} options=${OUTCOMES} onChange=${set('outcome')} /><//>
           ${text('min_cost', 'Cost from, USD', { type: 'number', min: '0', step: 'any' })}
-          ${text('created_after', 'From', { type: 'datetime-local', step: '1' })}
-          ${text('created_before', 'Before', { type: 'datetime-local', step: '1' })}
+          <${Field} label="When"><${Select} value=${fields.when} options=${WHEN} onChange=${set('when')} /><//>
+          ${
+            fields.when === 'own' &&
+            html`
+              ${text('created_after', 'From', { type: 'datetime-local', step: '1' })}
+              ${text('created_before', 'Before', { type: 'datetime-local', step: '1' })}
+            `
+          }
           <button type="submit" class="main">Search</button>
           <button type="button" onClick=${() => setFields(EMPTY)}>Clear</button>
         </form>
@@ -112,7 +129,7 @@ export function Search({ calls, memory }) {
           found.lastId !== null &&
           found.rows.length < ROWS_MAX &&
           html`
-            <button type="button" disabled=${found.isAsking} onClick=${() => void search(found.lastId)}>
+            <button type="button" aria-disabled=${found.isAsking} onClick=${() => void search(found.lastId)}>
               Search older records
             </button>
           `
@@ -123,16 +140,22 @@ export function Search({ calls, memory }) {
   `
 }
 
-async function ask(calls, { id, ...filters }, after, signal) {
+async function ask(
+  calls,
+  { id, when, created_after: from, created_before: before, ...filters },
+  after,
+  signal,
+) {
   if (id.trim() !== '') {
     const { data } = await calls.api('GET', 'generation', { query: { id: id.trim() }, signal })
     return { data: [data] }
   }
   const instant = local => (local === '' ? '' : new Date(local).toISOString())
+  const first = when === '' || when === 'own' ? null : new Date(Date.now() - Number(when) * HOUR_MS)
   const query = {
     ...Object.fromEntries(Object.entries(filters).map(([name, value]) => [name, value.trim()])),
-    created_after: instant(filters.created_after),
-    created_before: instant(filters.created_before),
+    created_after: first === null ? (when === 'own' ? instant(from) : '') : first.toISOString(),
+    created_before: when === 'own' ? instant(before) : '',
     limit: PAGE,
     after,
   }

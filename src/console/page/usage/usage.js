@@ -22,8 +22,10 @@ const START = {
   user_id: '',
 }
 
-export function Usage({ calls, memory }) {
-  const [chosen, setChosen] = useState(memory.usage ?? START)
+/** @param asked the hash of a key, as the list of keys leads here */
+export function Usage({ calls, memory, asked = '' }) {
+  const begin = { ...START, api_key_hash: asked }
+  const [chosen, setChosen] = useState(asked === '' ? (memory.usage ?? START) : begin)
   const [version, setVersion] = useState(0)
   const names = useNames(calls)
   memory.usage = chosen

@@ -1,0 +1,179 @@
+/** A walk through the console by the keyboard alone. It looks at each place: by axe, light and dark, and its width. */
+import { createServer } from 'node:http'
+import type { Locator } from 'playwright-core'
+import type { Test } from 'tap'
+import { findings, WITHOUT_AXE } from './axe.ts'
+import { pixelsTooWide, type Visit } from './browser.ts'
+import { openConsole } from './console-page.ts'
+import type { ConsoleWorld } from './console-world.ts'
+import { Keyboard } from './keyboard.ts'
+import { listening } from './listening.ts'
+import { eventually } from './stream-probe.ts'
+
+/** Pixels of the window: a telephone, a notebook, a wide screen. */
+export const WIDTHS = [320, 1280, 2560] as const
+export const VIEWS = [
+  ['home', 'Home'],
+  ['requests', 'Requests'],
+  ['usage', 'Usage'],
+  ['accounts', 'Keys and workspaces'],
+  ['models', 'Models'],
+  ['guardrails', 'Guardrails'],
+  ['batches', 'Batches'],
+  ['playground', 'Playground'],
+  ['changes', 'Changes'],
+] as const
+const PROVIDER_KEY = 'good-key-of-the-gateway-4711'
+
+/** Begins a batch of one request. @returns its id */
+export async function beginBatch({ gateway }: Pick<ConsoleWorld, 'gateway'>, model: string): Promise<string> {
+  const reply = await fetch(`${gateway.url}/v1/batches`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      endpoint: '/v1/responses',
+      model,
+      requests: [{ custom_id: 'a', body: { input: 'Hello' } }],
+    }),
+  })
+  if (reply.status !== 202) throw new Error(await reply.text())
+  return ((await reply.json()) as { id: string }).id
+}
+
+export interface Walk {
+  readonly visit: Visit
+  readonly world: ConsoleWorld
+  readonly keys: Keyboard
+  readonly dialog: Locator
+  /** The button of this name. */
+  button(name: string | RegExp): Locator
+  /** The row of a table with this text in its head. */
+  row(table: string, head: string): Locator
+  /** Goes to a view by its digit, and waits for the tab. */
+  view(path: (typeof VIEWS)[number][0]): Promise<void>
+  /** Looks at the place as it is now, light and dark. */
+  look(name: string): Promise<void>
+  /** Works the button that opens a dialog, looks at it, and leaves it by Escape: the button has the focus again. */
+  peek(opener: Locator, name: string): Promise<void>
+  /** Sends the form of the dialog; then the opener has the focus again. */
+  send(name: string, opener: Locator | null): Promise<void>
+}
+
+/** A gateway with something in every view, and a provider that lists its models and never answers a request. */
+export async function openWalk(t: Test) {
+  const provider = createServer((request, response) => {
+    request.resume()
+    if (request.method === 'POST') return
+    response.writeHead(200, { 'content-type': 'application/json' })
+    response.end(JSON.stringify({ object: 'list', data: [{ id: 'small' }] }))
+  })
+  t.teardown(() => {
+    provider.closeAllConnections()
+    provider.close()
+  })
+  const { url } = await listening(provider)
+  // Without known prices a budget would refuse them.
+  const down = { provider: 'down', upstreamModel: 'any', pricing: {} }
+  const sim = (upstreamModel: string, more: object = {}) => ({
+    provider: 'sim',
+    upstreamModel,
+    pricing: {},
+    ...more,
+  })
+  const { world, open } = await openConsole(t, {
+    providers: [
+      { slug: 'down', format: 'openai-responses', baseUrl: 'http://127.0.0.1:1/v1', apiKey: PROVIDER_KEY },
+      { slug: 'silent', format: 'openai-chat', baseUrl: `${url}/v1`, apiKey: PROVIDER_KEY },
+    ],
+    models: [
+      { id: 'test/slow', endpoints: [sim('write-300-200')] },
+      { id: 'test/priced', endpoints: [sim('echo', { pricing: { request: '0.01' } })] },
+      { id: 'test/falls-back', endpoints: [down, sim('echo')] },
+      { id: 'test/down', endpoints: [down] },
+      { id: 'test/silent', endpoints: [{ provider: 'silent', upstreamModel: 'small', pricing: {} }] },
+      { id: 'silent/*', endpoints: [{ provider: 'silent', pricing: {} }] },
+    ],
+  })
+  await fill(world)
+  return { world, open }
+}
+
+async function fill(world: ConsoleWorld): Promise<void> {
+  const { manage, respond } = world
+  await beginBatch(world, 'sim/echo')
+  await manage('POST', '/credits', { amount: 20 })
+  await manage('POST', '/keys', { name: 'Website', limit: 5, limit_reset: 'daily' })
+  await manage('POST', '/end-users', { user: 'ada' })
+  const { list } = await manage('GET', '/guardrails')
+  const id = String(list.find(guardrail => guardrail['is_workspace_default'] === true)?.['id'])
+  await manage('PATCH', `/guardrails/${id}`, {
+    content_filter_builtins: [{ slug: 'email', action: 'redact' }],
+    limit_usd: 50,
+    reset_interval: 'monthly',
+  })
+  // More changes than a page has.
+  for (let at = 0; at < 60; at++) await manage('PATCH', '/end-users?user=ada', { weight: (at % 2) + 1 })
+  await respond({
+    model: 'test/priced',
+    input: 'Write to ada@example.com',
+    user: 'ada',
+    session_id: 'session-7',
+  })
+  for (let at = 0; at < 55; at++) await respond({ model: 'test/priced', input: 'many' })
+  for (const model of ['test/falls-back', 'test/down', 'test/down', 'sim/absent'])
+    await respond({ model, input: 'x' })
+  const isStored = async () => {
+    const models = (await manage('GET', '/activity?dimensions=model')).list
+    const requestsOf = (id: string) => models.find(({ model }) => model === id)?.['requests']
+    return (
+      requestsOf('test/priced') === 56 &&
+      requestsOf('test/falls-back') === 1 &&
+      Number(requestsOf('test/down')) > 0
+    )
+  }
+  if (!(await eventually(isStored, 60_000))) throw new Error('the records are not stored')
+}
+
+export function walkOf(t: Test, visit: Visit, world: ConsoleWorld): Walk {
+  const { page } = visit
+  const keys = new Keyboard(page)
+  const dialog = page.locator('dialog[open]')
+  const button = (name: string | RegExp) => page.getByRole('button', { name, exact: true })
+  const isClosed = () => page.locator('dialog.form').waitFor({ state: 'detached' })
+  const look = async (name: string) => {
+    for (const colorScheme of ['dark', 'light'] as const) {
+      await page.emulateMedia({ colorScheme })
+      if (WITHOUT_AXE === false) t.same(await findings(visit), [], `${name}, ${colorScheme}`)
+    }
+    t.equal(await pixelsTooWide(page), 0, `${name} is not too wide`)
+  }
+  return {
+    visit,
+    world,
+    keys,
+    dialog,
+    button,
+    look,
+    row: (table, head) =>
+      page
+        .getByRole('table', { name: table, exact: true })
+        .locator('tr', { has: page.getByRole('rowheader', { name: head, exact: true }) }),
+    async view(path) {
+      await keys.press(String(VIEWS.findIndex(([each]) => each === path) + 1))
+      await page.locator(`nav a[href="#/${path}"][aria-current="page"]`).waitFor()
+    },
+    async peek(opener, name) {
+      await keys.use(opener)
+      await dialog.waitFor()
+      await look(name)
+      await keys.press('Escape')
+      await isClosed()
+      await keys.isAt(opener)
+    },
+    async send(name, opener) {
+      await keys.use(dialog.getByRole('button', { name, exact: true }))
+      await isClosed()
+      if (opener !== null) await keys.isAt(opener)
+    },
+  }
+}
