@@ -54,12 +54,16 @@ export const ALONE: readonly string[] = [
   'heavy/stream-memory.test.ts',
 ]
 
-/** Only by name, `npm run test:heavy -- agents`: they install programs from npm, or wait for real time to pass. */
+/**
+ * Only by name, `npm run test:heavy -- agents`: they install programs from npm, wait for real time to pass, or fill
+ * large ledgers.
+ */
 export const NAMED: Readonly<Record<string, readonly string[]>> = {
   agents: ['heavy/agents.test.ts'],
   frameworks: ['heavy/frameworks.test.ts'],
   clouds: ['heavy/clouds.test.ts'],
   alerts: ['heavy/alerts-requests.test.ts', 'heavy/alerts-storage.test.ts'],
+  usage: ['heavy/usage-figures.test.ts', 'heavy/usage-search.test.ts'],
 }
 
 /** Files of other folders that their suites leave out. */

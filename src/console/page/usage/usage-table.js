@@ -75,8 +75,8 @@ function told(rows) {
     : `The first ${SHOWN_MAX} of ${count(rows.length)} rows; the file has all`
 }
 
-/** Ids and names, and all figures. */
-function tableOf(rows, columns, names) {
+/** The table of the file: ids and names, and all figures. */
+export function tableOf(rows, columns, names) {
   const isNamed = column => column === 'key' || column === 'workspace'
   const head = columns.flatMap(column => (isNamed(column) ? [column, `${column}_name`] : [column]))
   return [
