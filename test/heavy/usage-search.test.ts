@@ -3,7 +3,6 @@
  * first page and pages far behind it. Each finds what it should, and no statement reads more than its part. Times are
  * told; only what is far too slow fails.
  */
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, sql } from 'kysely'
@@ -36,7 +35,7 @@ const USAGE = { records: RECORDS, days: DAYS, endMs: END_MS, users: 5_000, sessi
 const BULK = 2_000
 const TOLD_EVERY = 100_000
 /** Each page is asked for so often. */
-const ROUNDS = 5
+const ROUNDS = 3
 const PAGE = 50
 /** Pages begin behind so many hits, as a part of all. */
 const DEPTHS = [0, 0.5, 0.98] as const
@@ -167,8 +166,8 @@ const skip = await withoutPostgres()
 t.setTimeout(7_200_000)
 
 t.test('SQLite', { timeout: 3_600_000 }, async t => {
-  const file = process.env['USAGE_FILE'] ?? join(t.testdir({}), 'gateway.db')
-  if (!existsSync(file)) await fill(t, openSqlite(file))
+  const file = join(t.testdir({}), 'gateway.db')
+  await fill(t, openSqlite(file))
   const store = await openStore(`sqlite:${file}`)
   t.teardown(() => store.close())
   const reader = new DatabaseSync(file, { readOnly: true })
@@ -187,9 +186,12 @@ t.test('SQLite', { timeout: 3_600_000 }, async t => {
     const steps = prepare.call(reader, `explain query plan ${sql}`).all() as { detail: string }[]
     const details = steps.map(({ detail }) => detail)
     // A step that scans has nothing to go by; one that sorts has read all that it sorts.
-    const isBad = details.some(
-      detail => detail.startsWith('SCAN') || (detail.includes('TEMP B-TREE') && !sql.includes('"id" in (')),
-    )
+    const isBad =
+      details.some(
+        detail => detail.startsWith('SCAN') || (detail.includes('TEMP B-TREE') && !sql.includes('"id" in (')),
+      ) ||
+      (sql.includes("outcome <> 'completed'") &&
+        !details.some(detail => detail.includes('usage_not_completed')))
     return isBad ? details.join('; ') : null
   })
 })
@@ -313,7 +315,7 @@ async function searches(t: Test, store: Store, heard: Statement[], judge: Judge)
       await once()
       times.push(performance.now() - sinceMs)
       if (round > 0) continue
-      for (const statement of ends(heard.filter(({ sql }) => sql.includes('from "usage"')))) {
+      for (const statement of ends(heard.filter(({ sql }) => /from "?usage\b/.test(sql)))) {
         const why = await judge(statement)
         if (why !== null) bad.set(`${name}: ${statement.sql}`, why)
       }

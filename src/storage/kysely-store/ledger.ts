@@ -82,7 +82,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     activity: filter => readActivity(db, filter, turn),
     clientActivity: filter => readClientActivity(db, filter, turn),
     byDimensions: filter => readDimensions(db, filter, turn),
-    search: (filter, limit) => searchUsage(db, filter, limit, turn),
+    search: (filter, limit) => searchUsage(db, engine, filter, limit, turn),
     span: (filter, samples) => readSpan(db, engine, filter, samples, turn),
     async fillTotals(limit) {
       return await inTransaction(db, async transaction => {

@@ -4,7 +4,8 @@
  * thread that asks.
  */
 import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
-import type { Tables } from '../tables.ts'
+import type { Engine } from '../engine.ts'
+import type { Tables, UsageTable } from '../tables.ts'
 import type { SearchFilter, SearchPage } from '../usage.ts'
 import { COLUMNS, recordOf } from './usage-rows.ts'
 
@@ -19,14 +20,20 @@ type Place = NonNullable<SearchPage['last']>
 
 export async function searchUsage(
   db: Kysely<Tables>,
+  { name }: Engine,
   filter: SearchFilter,
   limit: number,
   rest: () => Promise<unknown>,
 ): Promise<SearchPage> {
   const { organizationId, before, since, until, minCost } = filter
   const dear = minCost === undefined ? null : await dearRecords(db, organizationId, minCost)
-  const { leading, others } = conditions(filter, dear)
-  const led = db.selectFrom('usage').where(leading).orderBy('createdAt', 'desc').orderBy('id', 'desc')
+  const { leading, index, others } = conditions(filter, dear)
+  // SQLite has no statistics here, and often takes the index of all records instead of the one that leads.
+  const usage =
+    name === 'sqlite' && index !== null
+      ? sql<UsageTable>`usage`.as<'usage'>(sql`usage indexed by ${sql.ref(index)}`)
+      : ('usage' as const)
+  const led = db.selectFrom(usage).where(leading).orderBy('createdAt', 'desc').orderBy('id', 'desc')
   const records: SearchPage['records'][number][] = []
   let after = older(before, beginningOf(until))
   const first = beginningOf(since)
@@ -107,9 +114,19 @@ async function dearRecords(
   return rows.length > DEAR_MAX ? null : rows.map(({ id }) => id)
 }
 
+/** Indexes of columns that can lead. */
+const COLUMN_INDEXES = {
+  sessionId: 'usage_of_session',
+  endUser: 'usage_by_end_user',
+  keyHash: 'usage_by_key',
+  model: 'usage_by_model',
+} as const
+
 interface Condition {
   /** As an index has it, beside the organization; null: none has. */
   readonly leading: Where | null
+  /** The index of the leading form; null: by the id. */
+  readonly index: string | null
   /** Looked at record by record, and written so that no index of its own is taken for the one that leads. */
   readonly other: Where
   /** True if the leading form says all. */
@@ -120,14 +137,15 @@ interface Condition {
 function conditions(
   filter: SearchFilter,
   dear: readonly string[] | null,
-): { readonly leading: Where; readonly others: readonly Where[] } {
+): { readonly leading: Where; readonly index: string | null; readonly others: readonly Where[] } {
   const { organizationId, keyHash, workspaceId, model, provider, endUser, sessionId, outcomes, minCost } =
     filter
   const found: Condition[] = []
-  const column = (name: 'sessionId' | 'endUser' | 'keyHash' | 'model', value: string | undefined): void => {
+  const column = (name: keyof typeof COLUMN_INDEXES, value: string | undefined): void => {
     if (value === undefined) return
     found.push({
       leading: where => where(name, '=', value),
+      index: COLUMN_INDEXES[name],
       other: () => sql<SqlBool>`coalesce(${sql.ref(name)}, '') = ${value}`,
       isWhole: true,
     })
@@ -137,6 +155,7 @@ function conditions(
   if (minCost !== undefined) {
     found.push({
       leading: dear === null ? null : few,
+      index: null,
       other: () => sql<SqlBool>`cost + 0 >= ${minCost}`,
       isWhole: true,
     })
@@ -147,6 +166,7 @@ function conditions(
     found.push({
       // As in the index `usage_not_completed`.
       leading: outcomes.includes('completed') ? null : () => sql<SqlBool>`outcome <> 'completed'`,
+      index: 'usage_not_completed',
       other: where => where('outcome', 'in', outcomes),
       isWhole: false,
     })
@@ -155,7 +175,7 @@ function conditions(
   column('model', model)
   const isIn = (name: 'workspaceId' | 'provider', value: string | undefined): void => {
     if (value !== undefined) {
-      found.push({ leading: null, other: where => where(name, '=', value), isWhole: false })
+      found.push({ leading: null, index: null, other: where => where(name, '=', value), isWhole: false })
     }
   }
   isIn('workspaceId', workspaceId)
@@ -163,8 +183,9 @@ function conditions(
   const first = found.find(({ leading }) => leading !== null)
   const others = found.filter(each => each !== first || !each.isWhole).map(({ other }) => other)
   // These ids are of the organization. To name it again would let its index lead, which has all its records.
-  if (dear !== null && first?.leading === few) return { leading: few, others }
+  if (dear !== null && first?.leading === few) return { leading: few, index: null, others }
   return {
+    index: first === undefined ? 'usage_by_organization' : first.index,
     leading: where =>
       first?.leading == null
         ? where('organizationId', '=', organizationId)
