@@ -50,8 +50,11 @@ function isSame(json: string, text: string): boolean {
   return json.length === text.length + 2 && json.slice(1, -1) === text
 }
 
+/** Escapes that `JSON.stringify` does not write, or only some of them. */
+const OTHER_ESCAPE = /\\[u/]/
+
 function isAsWritten(json: string, text: string): boolean {
-  return !json.includes('\\u') && !json.includes('\\/') && JSON.parse(json) === text
+  return !OTHER_ESCAPE.test(json) && JSON.parse(json) === text
 }
 
 function afterBlanks(document: string, from: number): number {
