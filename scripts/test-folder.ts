@@ -14,7 +14,7 @@ const ROOM_BYTES = 2 * 1024 ** 3
 export function testFolder(): string {
   const folder = mkdtempSync(join(hasRoom() ? MEMORY : tmpdir(), 'sluice-tests-'))
   chmodSync(folder, 0o1777)
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }))
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1))
   return folder
 }
