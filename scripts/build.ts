@@ -89,6 +89,6 @@ for (const name of ENTRIES) {
   mkdirSync(join(DIST, dirname(name)), { recursive: true })
   writeFileSync(
     join(DIST, `${name}.js`),
-    `import '${joined.startsWith('.') ? '' : './'}${joined}/${name.split('/').at(-1)}.js'\n`,
+    `export * from '${joined.startsWith('.') ? '' : './'}${joined}/${name.split('/').at(-1)}.js'\n`,
   )
 }
