@@ -160,7 +160,7 @@ function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
 
 interface FileReaderDeps {
   readonly config: { readonly files: Pick<PluginDeps['config']['files'], 'pdf'> }
-  readonly tasks: Pick<GatewayTasks, 'run'>
+  readonly tasks: Pick<GatewayTasks, 'run' | 'checkRoom'>
   /** Null: links are disabled. */
   readonly fetchPage: FetchPage | null
   /** Null: no OCR provider is configured. */
@@ -213,6 +213,8 @@ class FileReader {
     const { part, path, source } = document
     if (source.kind === 'id')
       throw refuseField(path, 'stored files are not supported; send file_data or file_url')
+    // Unless texts came along, and one may be its own.
+    if (engine === 'pdf-text' && this.#known.size === 0) this.#checkRoom()
     const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
     const hash = createHash('sha256').update(bytes).digest('hex')
     const before = this.#known.get(hash)
@@ -233,6 +235,15 @@ class FileReader {
     const name = part.filename == null ? {} : { name: part.filename }
     this.#parsed.push({ type: 'file', file: { hash, ...name, content } })
     return content
+  }
+
+  /** A document that will be refused is neither fetched nor decoded. */
+  #checkRoom(): void {
+    try {
+      this.#deps.tasks.checkRoom('pdf-text', this.#exchange.caller.keyHash)
+    } catch (thrown) {
+      throw keyBusy(thrown)
+    }
   }
 
   async #fetch({ path, source }: FoundDocument): Promise<Uint8Array> {

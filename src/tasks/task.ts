@@ -47,6 +47,8 @@ export type TaskReply = TaskTimes &
 /** Given to each worker at its start. */
 export interface WorkerSetup {
   readonly pool: PoolName
+  /** Names of tasks whose code it loads before it is ready. */
+  readonly tasks: ReadonlySet<string>
 }
 
 /** How a task ended for its caller. */

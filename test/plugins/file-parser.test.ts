@@ -1,7 +1,9 @@
 /** What becomes of a document when the pool cannot read it; the rest is in test/contract. */
+import { createHash } from 'node:crypto'
 import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { createFileParser, type FileParserDeps } from '../../src/plugins/file-parser.ts'
+import type { InputItem } from '../../src/protocol/items.ts'
 import { TaskError } from '../../src/tasks/task.ts'
 import { scriptedEndpoint, scriptedExchange } from '../support/scripted-attempt.ts'
 
@@ -11,18 +13,26 @@ const part = (text: string) => ({
   file_data: `data:application/pdf;base64,${Buffer.from(text).toString('base64')}`,
 })
 
-async function parse(run: Run, parts = [part('one')]) {
+const hasRoom = () => undefined
+
+async function parse(
+  run: Run,
+  parts = [part('one')],
+  deps: Partial<FileParserDeps> = {},
+  before: readonly InputItem[] = [],
+) {
   const scripted = scriptedExchange()
-  const request = { ...scripted.request, input: [{ role: 'user' as const, content: parts }] }
+  const request = { ...scripted.request, input: [...before, { role: 'user' as const, content: parts }] }
   const exchange = { ...scripted, request, prompt: request }
   const plugin = createFileParser({
-    tasks: { run },
+    tasks: { run, checkRoom: hasRoom },
     config: { files: { pdf: { timeoutMs: 5_000 } } },
     fetchPage: null,
     ocr: null,
     modelFacts: { takesFiles: () => false, takesImages: () => false },
     filesByLink: () => false,
     policyAgainst: () => null,
+    ...deps,
   }).activate({ id: 'file-parser' }, request)
   const fit = async () => await plugin?.fitTo?.(exchange, scriptedEndpoint('openai-chat'))
   try {
@@ -63,6 +73,49 @@ t.test('each way in which the pool fails has its own answer', async t => {
   }
 })
 
+t.test('a document of a key whose documents leave no room is refused before it is fetched', async t => {
+  let fetched = 0
+  const run = (async () => ({ pages: ['text'] })) as unknown as Run
+  const keys: string[] = []
+  const full = (name: string, key: string) => {
+    keys.push(`${name} ${key}`)
+    throw new TaskError('overloaded', null, true)
+  }
+  const fetchPage = async () => {
+    fetched++
+    return { url: '', type: 'application/pdf', charset: null, bytes: Buffer.from('%PDF-') }
+  }
+  const link = { type: 'input_file' as const, file_data: 'https://example.com/a.pdf' }
+  const refused = await parse(run, [link], { tasks: { run, checkRoom: full }, fetchPage })
+  t.match(refused.error, { code: 'rate_limit_exceeded', message: /documents of this API key/ })
+  t.equal(fetched, 0)
+  t.same(keys, [`pdf-text ${scriptedExchange().caller.keyHash}`])
+  await parse(run, [link], { fetchPage })
+  t.equal(fetched, 1, 'where there is room')
+})
+
+t.test('a document whose text came along needs no room', async t => {
+  const hash = createHash('sha256').update('one').digest('hex')
+  const annotation = {
+    type: 'file' as const,
+    file: { hash, content: [{ type: 'text' as const, text: 'its text' }] },
+  }
+  const answer = {
+    type: 'message',
+    role: 'assistant',
+    content: [{ type: 'output_text', text: '', annotations: [annotation] }],
+  }
+  const none = () => {
+    throw new TaskError('overloaded', null, true)
+  }
+  const run: Run = () => Promise.reject(new Error('it is not read again'))
+  const { error, prompt } = await parse(run, [part('one')], { tasks: { run, checkRoom: none } }, [
+    answer as InputItem,
+  ])
+  t.equal(error, null)
+  t.match(prompt.input, [{}, { content: [{ text: 'its text' }] }])
+})
+
 t.test('each document is read once, however often it is there and whoever is asked next', async t => {
   let reads = 0
   const run: Run = (async () => {
@@ -92,7 +145,7 @@ t.test('an OCR provider gets no document that is larger than may be read here', 
     const request = { ...scripted.request, input }
     const exchange = { ...scripted, request, prompt: request }
     const plugin = createFileParser({
-      tasks: { run: () => Promise.reject(new Error('it is not read here')) },
+      tasks: { run: () => Promise.reject(new Error('it is not read here')), checkRoom: hasRoom },
       config: { files: { pdf: { timeoutMs: 5_000 } } },
       fetchPage: null,
       ocr: async () => {

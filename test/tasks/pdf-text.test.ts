@@ -2,6 +2,7 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { registerHooks } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createDeflate, deflateSync } from 'node:zlib'
@@ -10,6 +11,7 @@ import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { pdfText } from '../../src/tasks/pdf-text.ts'
 import { createTaskPool } from '../../src/tasks/pool/pool.ts'
+import { TASKS } from '../../src/tasks/table.ts'
 import { TaskError } from '../../src/tasks/task.ts'
 import { ENCRYPTED, writePdf } from '../support/pdf.ts'
 import type { Exploded } from '../support/pdf-bomb.ts'
@@ -22,6 +24,21 @@ const codeOf = (bytes: Uint8Array, pagesMax?: number): Promise<string> =>
     ({ pages }) => `${pages.length} pages`,
     (error: Error & { code?: string }) => error.code ?? error.message,
   )
+
+// First of all, because the library is loaded once.
+t.test('the code of the task is whole before its first document', async t => {
+  const reading = await TASKS['pdf-text'].load()
+  const loaded: string[] = []
+  const hooks = registerHooks({
+    load(url, context, next) {
+      loaded.push(url)
+      return next(url, context)
+    },
+  })
+  t.teardown(() => hooks.deregister())
+  t.same(await reading({ bytes: writePdf({ pages: ['one'] }) }), { pages: ['one'] })
+  t.same(loaded, [])
+})
 
 const DAMAGE: Readonly<Record<string, () => Uint8Array>> = {
   'cut in half': () => writePdf({ pages: ['one', 'two'] }).slice(0, 300),

@@ -87,6 +87,11 @@ interface TaskPool<Table extends TaskTable> {
     size: TaskSize,
     options: RunOptions,
   ): Promise<OutputOf<Table[Name]>>
+  /**
+   * Refuses a task of a key whose waiting tasks leave it no room, before its input is made.
+   * @throws TaskError `overloaded`, as `run` would
+   */
+  checkRoom(name: keyof Table & string, key: string): void
   /** Number of tasks that wait for a worker. */
   waiting(pool: PoolName): number
   /** Lets tasks finish within the grace time and cancels the rest. Resolves when all workers have ended. */
@@ -161,6 +166,7 @@ export function createPoolOf<Table extends TaskTable>(
         throw new TaskError('failed', toPlain(error))
       }
     },
+    checkRoom: (name, key) => queues[rowOf(name).pool].checkRoom(name, key),
     waiting: pool => queues[pool].waiting,
     async close(graceMs = 0) {
       await Promise.all([queues.evaluation.close(graceMs), queues.bulk.close(graceMs)])

@@ -112,14 +112,25 @@ export class TaskQueue {
     }
     this.#waiting.add(job)
     this.#watch(job)
+    this.#workers.expect(task)
     this.#dispatch()
-    if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#options.waitingPerKey + this.#starting())
+    if (job.worker === null && this.#waiting.sizeOf(job.key) > this.#roomOfKey())
       this.#fail(job, 'overloaded', true)
     else if (this.waiting > this.#options.waitingMax + this.#starting()) {
       const last = this.#waiting.lastOfLongest()
       if (last !== null) this.#fail(last, 'overloaded')
     }
     return promise
+  }
+
+  /**
+   * Refuses the next job of a key before its input is made, if `run` would refuse it.
+   * @throws TaskError `overloaded`
+   */
+  checkRoom(task: string, key: string): void {
+    if (this.#waiting.sizeOf(key) < this.#roomOfKey()) return
+    this.#metrics.record(task, 'overloaded', 0, null)
+    throw new TaskError('overloaded', null, true)
   }
 
   /** Refuses new jobs, lets running ones finish within the grace time, cancels the rest and ends the workers. */
@@ -134,6 +145,10 @@ export class TaskQueue {
     }
     for (const job of [...this.#waiting, ...this.#running.values()]) this.#fail(job, 'cancelled')
     await this.#workers.close()
+  }
+
+  #roomOfKey(): number {
+    return this.#options.waitingPerKey + this.#starting()
   }
 
   /** Workers that are starting. Each makes room for one more job to wait, because it takes one at once. */

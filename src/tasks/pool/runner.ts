@@ -14,7 +14,8 @@ type AnyFunction = TaskFunction<unknown, unknown>
 
 /**
  * Makes the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
- * so the code of short tasks loads first. The first job loads the code of a bulk task, which is large.
+ * so the code of short tasks loads first. The code of a bulk task is large: that of tasks which the pool has had loads
+ * first too, any other with its first job.
  */
 export async function createRunner(
   table: TaskTable,
@@ -32,11 +33,10 @@ export async function createRunner(
     return run
   }
 
-  if (setup.pool === 'evaluation') {
-    const short = Object.keys(table).filter(name => table[name]?.pool === setup.pool)
-    // A task that cannot be loaded fails alone, when a job asks for it.
-    await Promise.allSettled(short.map(load))
-  }
+  const loadsFirst = (name: string): boolean =>
+    table[name]?.pool === setup.pool && (setup.pool === 'evaluation' || setup.tasks.has(name))
+  // A task that cannot be loaded fails alone, when a job asks for it.
+  await Promise.allSettled(Object.keys(table).filter(loadsFirst).map(load))
 
   const enter = (phase: number): void => {
     if (cell === null) return

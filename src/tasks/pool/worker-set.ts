@@ -26,6 +26,8 @@ export interface WorkerSlot {
 export interface WorkerSet {
   /** The slots of the living workers. Starts workers if there are none. */
   slots(): ReadonlySet<WorkerSlot>
+  /** Workers that start from now on load the code of this task before they are ready. */
+  expect(task: string): void
   /** Keeps the thread alive while jobs have no outcome, also between the death of a worker and its replacement. */
   keepAlive(needed: boolean): void
   close(): Promise<void>
@@ -58,6 +60,7 @@ export class PiscinaWorkers implements WorkerSet {
   readonly #options: WorkerSetOptions
   readonly #slots = new Set<PiscinaSlot>()
   readonly #known = new WeakSet<Worker>()
+  readonly #expected = new Set<string>()
   /** A timer that only keeps the thread alive. */
   #awake: NodeJS.Timeout | null = null
   /** Thread id of the worker that gets the next job. */
@@ -75,6 +78,10 @@ export class PiscinaWorkers implements WorkerSet {
     if (this.#slots.size === 0 && (this.#piscina === null || this.#piscina.threads.length === 0))
       this.#start()
     return this.#slots
+  }
+
+  expect(task: string): void {
+    this.#expected.add(task)
   }
 
   keepAlive(needed: boolean): void {
@@ -96,7 +103,8 @@ export class PiscinaWorkers implements WorkerSet {
     const { entry, pool, threads, heapMb, clock, onReady } = this.#options
     if (this.#closed || clock.monotonicMs() - this.#startedMs < RESTART_MS) return
     this.#startedMs = clock.monotonicMs()
-    const workerData: WorkerSetup = { pool }
+    // Copied at the start of each worker.
+    const workerData: WorkerSetup = { pool, tasks: this.#expected }
     const piscina = new Piscina({
       filename: entry.href,
       name: 'run',

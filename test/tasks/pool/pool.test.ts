@@ -274,6 +274,8 @@ t.test('a worker that loads code is not ended before it has loaded', async t => 
     channel.onmessage = resolve
   })
   const control = new AbortController()
+  // Workers that start with a task load its code before they are ready; this one loads it with its job.
+  await pool.run('bulk-echo', null, AMPLE)
   const task = outcomeOf(pool.run('bulk-slow-load', null, { ...AMPLE, signal: control.signal }))
   await awaited('the worker that loads', loading)
   const before = workers.map(worker => worker.threadId)
@@ -290,6 +292,24 @@ t.test('a worker that loads code is not ended before it has loaded', async t => 
   channel.postMessage('go on')
   await awaited('the end of the worker', ended)
 })
+
+t.test(
+  'all workers that start with a task load its code, so the job of another key waits for none',
+  async t => {
+    const { pool } = startPool(t)
+    const channel = new BroadcastChannel(SLOW_LOAD_CHANNEL)
+    t.teardown(() => channel.close())
+    const both = Promise.withResolvers<void>()
+    let loading = 0
+    channel.onmessage = () => {
+      if (++loading === 2) both.resolve()
+    }
+    const task = pool.run('bulk-slow-load', null, AMPLE)
+    await awaited('both workers that load', both.promise)
+    channel.postMessage('go on')
+    t.equal(await task, 'loaded')
+  },
+)
 
 t.test('a caller that gives up is told at once, whatever its task does', async t => {
   const clock = new TestClock()

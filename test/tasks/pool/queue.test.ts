@@ -38,6 +38,7 @@ const USUAL: JobTerms = { key: '', waitMs: 1_000, runMs: 1_000, long: false, sig
 
 function startQueue(t: Test, slots: Set<ScriptedSlot>, options: Partial<TaskQueueOptions> = {}) {
   let ready: () => void = () => undefined
+  const expected = new Set<string>()
   const queue = new TaskQueue(
     {
       pool: 'evaluation',
@@ -51,7 +52,12 @@ function startQueue(t: Test, slots: Set<ScriptedSlot>, options: Partial<TaskQueu
     },
     onReady => {
       ready = onReady
-      return { slots: () => slots, keepAlive: () => undefined, close: async () => undefined }
+      return {
+        slots: () => slots,
+        expect: task => void expected.add(task),
+        keepAlive: () => undefined,
+        close: async () => undefined,
+      }
     },
   )
   t.teardown(() => queue.close(0))
@@ -67,7 +73,7 @@ function startQueue(t: Test, slots: Set<ScriptedSlot>, options: Partial<TaskQueu
       if (error instanceof TaskError) return error.outcome
       throw error
     })
-  return { queue, run, replace, ready: () => ready() }
+  return { queue, run, replace, expected, ready: () => ready() }
 }
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
@@ -160,6 +166,38 @@ t.test('a refusal tells whether the jobs of its own key left no room', async t =
   t.match(await flood[2], { outcome: 'overloaded', keyFull: false }, 'the queue of all is full')
   await queue.close(0)
   await Promise.all([...flood, ...others])
+})
+
+t.test(
+  'a key is told before the input of its job is made that it has no room, as long as it has none',
+  async t => {
+    const slot = new ScriptedSlot()
+    const metrics = createMetrics()
+    const { queue, run } = startQueue(t, new Set([slot]), { waitingPerKey: 2, metrics })
+    const refused = async () => {
+      const { values } = await metrics.taskOutcomes.get()
+      return values.find(({ labels }) => labels.outcome === 'overloaded' && labels.task === 'a9')?.value ?? 0
+    }
+    const check = (key: string) => queue.checkRoom('a9', key)
+    const flood = ['a1', 'a2', 'a3'].map((task, index) => {
+      t.doesNotThrow(() => check('a'), `job ${index}`)
+      return run(task, { key: 'a' })
+    })
+    t.throws(() => check('a'), new TaskError('overloaded', null, true))
+    t.equal(await run('a4', { key: 'a' }), 'overloaded', 'nor would it be taken')
+    t.doesNotThrow(() => check('b'))
+    t.equal(await refused(), 1)
+    await next(slot)
+    t.doesNotThrow(() => check('a'))
+    for (let job = 0; job < 2; job++) await next(slot)
+    await Promise.all(flood)
+  },
+)
+
+t.test('workers that start expect the task of a job before they are looked for', async t => {
+  const { run, expected } = startQueue(t, new Set())
+  void run('a1')
+  t.same([...expected], ['a1'])
 })
 
 t.test('in a full queue the key with most jobs makes room for the others', async t => {
