@@ -315,7 +315,7 @@ export const Settings = group({
   }),
   promptCaching: setting(
     oneOf(PROMPT_CACHING),
-    '`auto`: if a provider caches only up to cache marks, and cached tokens cost less than the prompt, a conversation that ends in a tool result gets [cache marks from the gateway](messages.md#cache-marks-of-the-gateway) unless its caller sets some',
+    '`auto`: if a provider caches only up to cache marks, and cached tokens cost less than the prompt, a conversation that ends in a tool result, or begins with what it has sent in the last five minutes, gets [cache marks from the gateway](messages.md#cache-marks-of-the-gateway) unless its caller sets some',
     { default: 'auto' },
   ),
   compaction: setting(

@@ -20,7 +20,7 @@ const PLACES = [
 const executable = PLACES.find(place => place !== '' && existsSync(place))
 const MISSING = 'Chromium is not installed; $CHROMIUM may name its path'
 /** For machines that are slow and busy; nothing waits as long where all is well. */
-const WAIT_MS = 60_000
+const WAIT_MS = Number(process.env['DEV_WAIT'] ?? 60_000)
 
 /** Why tests of pages are left out, or false; where everything has to run, missing it is a failure. */
 export const WITHOUT_BROWSER: string | false =

@@ -24,6 +24,8 @@ export const VIEWS = [
   ['changes', 'Changes'],
 ] as const
 const PROVIDER_KEY = 'good-key-of-the-gateway-4711'
+/** The key of a credential, which the provider takes too. */
+export const OWN_KEY = 'own-key-of-the-workspace-0815'
 
 /** Begins a batch of one request. @returns its id */
 export async function beginBatch({ gateway }: Pick<ConsoleWorld, 'gateway'>, model: string): Promise<string> {
@@ -49,7 +51,7 @@ export interface Walk {
   button(name: string | RegExp): Locator
   /** The row of a table with this text in its head. */
   row(table: string, head: string): Locator
-  /** Goes to a view by its digit, and waits for the tab. */
+  /** Goes to a view by its digit, or its link, and waits for the tab. */
   view(path: (typeof VIEWS)[number][0]): Promise<void>
   /** Looks at the place as it is now, light and dark. */
   look(name: string): Promise<void>
@@ -64,8 +66,11 @@ export async function openWalk(t: Test) {
   const provider = createServer((request, response) => {
     request.resume()
     if (request.method === 'POST') return
-    response.writeHead(200, { 'content-type': 'application/json' })
-    response.end(JSON.stringify({ object: 'list', data: [{ id: 'small' }] }))
+    const isKnown = [PROVIDER_KEY, OWN_KEY].includes(
+      String(request.headers.authorization).slice('Bearer '.length),
+    )
+    response.writeHead(isKnown ? 200 : 401, { 'content-type': 'application/json' })
+    response.end(JSON.stringify(isKnown ? { object: 'list', data: [{ id: 'small' }] } : { error: {} }))
   })
   t.teardown(() => {
     provider.closeAllConnections()
@@ -159,7 +164,12 @@ export function walkOf(t: Test, visit: Visit, world: ConsoleWorld): Walk {
         .getByRole('table', { name: table, exact: true })
         .locator('tr', { has: page.getByRole('rowheader', { name: head, exact: true }) }),
     async view(path) {
-      await keys.press(String(VIEWS.findIndex(([each]) => each === path) + 1))
+      // In a field a digit is a digit.
+      const isTyping = await page.evaluate<boolean>(
+        `document.activeElement.matches('input, select, textarea')`,
+      )
+      if (isTyping) await keys.use(page.locator(`nav a[href="#/${path}"]`))
+      else await keys.press(String(VIEWS.findIndex(([each]) => each === path) + 1))
       await page.locator(`nav a[href="#/${path}"][aria-current="page"]`).waitFor()
     },
     async peek(opener, name) {

@@ -1,7 +1,7 @@
 /** How the guide is searched: the same for the index, which is built once, and for the page that asks it. */
 
-/** Ids, hashes and numbers of examples, which nobody looks for. */
-const NOISE = /^(?=.*\d)[\da-f]{8,}$|^\d+$|.{41,}/
+/** Ids, hashes and numbers of examples, which nobody looks for; but statuses of errors. */
+const NOISE = /^(?=.*\d)[\da-f]{8,}$|^(?![45]\d\d$)\d+$|.{41,}/
 
 /** Pages for those who change Sluice: they come after the pages for those who use it. */
 const OF_MAKERS = /^(?:decisions|repository|sources|architecture)\b/
