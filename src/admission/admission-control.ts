@@ -25,10 +25,10 @@ export class AdmissionControl implements KeyedRequests {
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
   readonly #open = new OpenRequests<Admission>()
-  readonly #onOver: () => void
+  /** Called each time a request is over; null: nobody waits for that. */
+  onOver: (() => void) | null = null
 
-  /** @param onOver called each time a request is over */
-  constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits, onOver: () => void) {
+  constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
     this.deps = deps
     this.#shares = new KeyShares(limits, deps)
     this.load = new Load(limits, deps.clock)
@@ -36,7 +36,6 @@ export class AdmissionControl implements KeyedRequests {
       total: limits.maxBufferedBytes * UNREAD_SHARE,
       perKey: limits.bytesInFlightPerKey,
     })
-    this.#onOver = onOver
   }
 
   get openRequests(): number {
@@ -131,6 +130,6 @@ export class AdmissionControl implements KeyedRequests {
 
   remove(admission: Admission): void {
     this.#open.remove(admission)
-    this.#onOver()
+    this.onOver?.()
   }
 }

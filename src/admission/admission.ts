@@ -255,7 +255,14 @@ export class Admission implements Chained<Admission> {
     }
     if (this.#owner.isQuiet !== true) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
-    explanations?.take(line, this.watch, endedMs, key?.hash ?? null, error ?? this.reason, summary?.exchange)
+    explanations?.take(
+      line,
+      this.watch,
+      endedMs,
+      key?.hash ?? null,
+      error ?? (this.#abort.aborted ? this.reason : null),
+      summary?.exchange,
+    )
     const { trace } = this
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())

@@ -10,7 +10,7 @@ import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
 import type { Gateway } from '../gateway/respond.ts'
 import { serverTiming } from '../metrics/stages.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
-import { carryList } from '../protocol/json/raw-list.ts'
+import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
 import { whenReady } from '../ready.ts'
 import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
 import { answerTrigger, type CompactionDeps, TRIGGER, withoutTrigger } from './compaction.ts'
@@ -201,6 +201,6 @@ export function openCall(
   body: unknown,
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, body)
-  carryList(request.body, parsed)
+  if (request.held.bytes >= RAW_LEAST_HELD_BYTES) carryList(request.body, parsed)
   return { ...factsOf(request, dataRegionOf, reply), dialect: dialect.name, request: parsed }
 }

@@ -179,20 +179,20 @@ class RecordedCall implements UpstreamHandler, CallFacts {
     if (body.length > BODY_MAX_BYTES) this.sent.skip(Buffer.byteLength(body) - beginning.length)
   }
 
-  onHead(head: UpstreamHead): void {
+  onHead(head: UpstreamHead, readMs?: number): void {
     this.status = head.status
     this.replyHeaders = shownOfReply(head.headers)
-    this.#handler.onHead(head)
+    this.#handler.onHead(head, readMs)
   }
 
-  onData(chunk: Buffer, isLast?: boolean): void {
+  onData(chunk: Buffer, isLast?: boolean, readMs?: number): void {
     this.reply.add(chunk, this.#recording)
-    this.#handler.onData(chunk, isLast)
+    this.#handler.onData(chunk, isLast, readMs)
   }
 
-  onEnd(): void {
+  onEnd(readMs?: number): void {
     this.endedMs ??= this.#recording.nowMs()
-    this.#handler.onEnd()
+    this.#handler.onEnd(readMs)
   }
 
   onError(error: GatewayError): void {

@@ -38,6 +38,8 @@ export interface InnerUse {
   readonly cost: PicoUsd
 }
 
+const NO_TOOLS: ToolUse = { requested: 0, executed: 0, cost: 0 }
+
 const NO_INNER: InnerUse = {
   inputTokens: 0,
   cachedTokens: 0,
@@ -58,9 +60,8 @@ export class Bill {
   turns = 0
   /** Searches of server tools. */
   searches = 0
-  #requested = 0
-  #executed = 0
-  #toolCost = 0
+  /** Written here alone. */
+  tools: ToolUse = NO_TOOLS
   /**
    * Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. Written here
    * alone.
@@ -78,23 +79,20 @@ export class Bill {
 
   /** The charge for everything, tools included; null: nothing is charged. */
   get cost(): PicoUsd | null {
-    if (this.total === null) return this.#toolCost === 0 ? null : this.#toolCost
-    return atFactor(this.total.cost, this.priceFactor) + this.#toolCost
+    const { cost } = this.tools
+    if (this.total === null) return cost === 0 ? null : cost
+    return atFactor(this.total.cost, this.priceFactor) + cost
   }
 
   /** The charge for closed turns and for tools. */
   get closedCost(): PicoUsd {
-    return atFactor(this.closed?.cost ?? 0, this.priceFactor) + this.#toolCost
+    return atFactor(this.closed?.cost ?? 0, this.priceFactor) + this.tools.cost
   }
 
   /** How the usage record came by its tokens. */
   get accounting(): Accounting {
     if (this.total === null) return 'none'
     return this.total.exact ? 'exact' : 'estimated'
-  }
-
-  get tools(): ToolUse {
-    return { requested: this.#requested, executed: this.#executed, cost: this.#toolCost }
   }
 
   /** Input and output of everything so far, inner calls too. */
@@ -118,27 +116,27 @@ export class Bill {
 
   /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */
   addToolCall(executed: boolean, cost: PicoUsd = 0, searches = 0): void {
-    this.#requested++
-    if (!executed) return
-    this.#executed++
-    this.#toolCost += cost
-    this.searches += searches
+    const { requested, executed: before, cost: costBefore } = this.tools
+    this.tools = executed
+      ? { requested: requested + 1, executed: before + 1, cost: costBefore + cost }
+      : { requested: requested + 1, executed: before, cost: costBefore }
+    if (executed) this.searches += searches
   }
 
   /** Adds the fee of a call that begins: it is owed even if nobody waits for the result. Drop it when the call ends. */
   holdFee(fee: PicoUsd): void {
-    this.#toolCost += fee
+    this.tools = { ...this.tools, cost: this.tools.cost + fee }
   }
 
   /** Takes a fee back, because what the call cost is known now. */
   dropFee(fee: PicoUsd): void {
-    this.#toolCost -= fee
+    this.tools = { ...this.tools, cost: this.tools.cost - fee }
   }
 
   /** Adds a search that a plugin made: no call of a tool. */
   addSearch(cost: PicoUsd): void {
     this.searches++
-    this.#toolCost += cost
+    this.holdFee(cost)
   }
 
   /** Adds a model call that a tool or plugin made for the exchange. */

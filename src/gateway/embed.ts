@@ -41,8 +41,14 @@ import { type Conclusion, details, explain, fixCharge, routingMetadata, summariz
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RankDeps, RouteCandidate } from './routing/rank.ts'
-import { RoutedExchange } from './running.ts'
-import { type ExchangeStage, guardRequest, routeRequest, runStages, SKIPPED } from './stages.ts'
+import {
+  type ExchangeStage,
+  guardRequest,
+  RoutedExchange,
+  routeRequest,
+  runStages,
+  SKIPPED,
+} from './running.ts'
 
 /** A request for embeddings as its door hands it in. */
 export interface EmbeddingsCall extends ClientRequest {

@@ -27,16 +27,16 @@ import type { Guard } from './guard/guard.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import { type Ranking, type RouteCandidate, rankPlanned, type Stickiness } from './routing/rank.ts'
-import { RunningExchange } from './running.ts'
 import {
   type ExchangeStage,
   guardBy,
   guardRequest,
   noteRanking,
+  RunningExchange,
   routeRequest,
   runStages,
   SKIPPED,
-} from './stages.ts'
+} from './running.ts'
 import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
 import { runTurns, type TurnsDeps } from './turns.ts'

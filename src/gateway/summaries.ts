@@ -27,8 +27,7 @@ import {
   withoutThreshold,
 } from './compaction.ts'
 import { namedModel } from './routing/rank.ts'
-import type { RunningExchange } from './running.ts'
-import { SKIPPED } from './stages.ts'
+import { type RunningExchange, SKIPPED } from './running.ts'
 
 export interface SummariesDeps {
   /** Absent: summaries go on as they are. */

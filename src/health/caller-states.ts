@@ -5,7 +5,7 @@
  */
 import { Breaker, NEVER } from './breaker.ts'
 import { type Cause, NAME_CHARS } from './notes.ts'
-import { OutcomeWindow, WINDOW_MS } from './outcome-window.ts'
+import { OutcomeWindow, WINDOW_MS } from './windows.ts'
 
 /** Who asks, as health distinguishes them. */
 export interface HealthCaller {
@@ -143,7 +143,8 @@ export class CallerStates {
   /** The caller by its key, which may be one without a name; but one that `fails` gets a name in any case. */
   of(nowMs: number, caller: HealthCaller | null, fails = false): CallerState {
     if (caller === null) return this.#others
-    return this.find(caller) ?? this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller), fails)
+    for (const each of this.#named) if (caller.keyHash.startsWith(each.name)) return each
+    return this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller), fails)
   }
 
   /** The caller by its name in a note. */

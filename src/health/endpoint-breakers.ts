@@ -44,8 +44,8 @@ export class EndpointBreakers {
   passage(nowMs: number, caller: HealthCaller | null): Passage {
     const { all } = this
     if (all.restUntilMs > nowMs) return 'blocked'
-    if (all.isOpen) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
-    const own = this.#blockedCaller(caller)
+    if (all.openUntilMs > NEVER) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
+    const own = this.#hasBlocked ? this.#blockedCaller(caller) : null
     if (own === null) return 'free'
     if (own.restUntilMs > nowMs) return 'blocked'
     if (!own.isOpen) return 'free'

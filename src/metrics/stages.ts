@@ -46,7 +46,8 @@ export class Stopwatch {
   #beforeAttemptMs: readonly number[] = NONE_SPENT
   #stage = AT.parse
   #previous = AT.parse
-  #enteredMs: number
+  /** Monotonic milliseconds when the current stage began: as good as now for what the stage decides first. Written here alone. */
+  enteredMs: number
   #attemptMs = 0
   /** The request was parsed and passed to the gateway. Written here alone. */
   isExchange = false
@@ -55,16 +56,16 @@ export class Stopwatch {
 
   constructor(startedMs: number) {
     this.startedMs = startedMs
-    this.#enteredMs = startedMs
+    this.enteredMs = startedMs
   }
 
   /** Ends the current stage and begins another. */
   enter(stage: Stage, nowMs: number): void {
     const left = this.#stage
     const spent = this.#spentMs[left] ?? Number.NaN
-    const ms = nowMs - this.#enteredMs
+    const ms = nowMs - this.enteredMs
     this.#spentMs[left] = Number.isNaN(spent) ? ms : spent + ms
-    this.#enteredMs = nowMs
+    this.enteredMs = nowMs
     this.#previous = left
     this.#stage = AT[stage]
     if (stage === 'guard' || stage === 'route') this.isExchange = true
@@ -84,7 +85,7 @@ export class Stopwatch {
         spent[at] = this.#beforeAttemptMs[at - ATTEMPT_FROM] ?? Number.NaN
       }
       this.#stage = AT.failover
-      this.#enteredMs = this.#attemptMs
+      this.enteredMs = this.#attemptMs
       this.enter('encode', nowMs)
     } else {
       this.enter('encode', nowMs)
@@ -101,7 +102,7 @@ export class Stopwatch {
     spentMs.set(this.#spentMs)
     if (endedMs !== null) {
       const spent = spentMs[this.#stage] ?? Number.NaN
-      const lastMs = endedMs - this.#enteredMs
+      const lastMs = endedMs - this.enteredMs
       spentMs[this.#stage] = Number.isNaN(spent) ? lastMs : spent + lastMs
     }
     for (let at = 0; at < spentMs.length; at++) {

@@ -26,7 +26,8 @@ export interface HttpRequestDeps extends GateRules {
   readonly keys: Authenticator
   readonly admissions: AdmissionControl
   readonly loopShare: LoopShare
-  readonly rate: RequestCounter
+  /** Null: no key has a limit. */
+  readonly rate: RequestCounter | null
   /** From the head to the last byte of the body. */
   readonly uploadMs: number
   /** Every connection is closed after its answer. */

@@ -286,7 +286,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     const place = this.#deps.admissions.enter(key.hash, operation.accept === 'raw' ? 0 : announced, mayWait)
     this.#place = place
     const known: Known = { match, accepted, key, place }
-    const counted = this.generates ? this.#deps.rate.enter(key) : undefined
+    const counted = this.generates ? this.#deps.rate?.enter(key) : undefined
     return counted instanceof Promise
       ? counted.then(room => this.#takeBody(operation, known, room))
       : this.#takeBody(operation, known, counted)

@@ -28,7 +28,7 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   readonly front: CreateFront
   readonly operations: readonly Operation[]
   readonly keys: Authenticator
-  readonly rate: RequestCounter
+  readonly rate: RequestCounter | null
   /** From the head of a request to the last byte of its body. */
   readonly uploadMs: number
   /** From the head of a request to the end of its answer. */
@@ -109,7 +109,7 @@ class Server implements HttpServer {
   constructor(options: ServerOptions) {
     this.#options = options
     this.#connections = new ClientConnections(options, options)
-    this.#admissions = new AdmissionControl(options, options, () => this.#drain.notice())
+    this.#admissions = new AdmissionControl(options, options)
     this.#drain = new Drain(this.#drainable(), options.clock)
     const loopShare = new LoopShare(options.clock)
     this.#deps = {
@@ -183,6 +183,7 @@ class Server implements HttpServer {
   }
 
   drain(graceMs: number): Promise<void> {
+    this.#admissions.onOver = () => this.#drain.notice()
     const draining = this.#drain.begin(graceMs)
     this.#sockets.end()
     return draining
@@ -217,8 +218,8 @@ class Server implements HttpServer {
   readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
     hold: (bytes, keyHash) => this.#admissions.holdUnread(bytes, keyHash),
-    ended: prompt => {
-      if (!prompt) this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
+    leaving: () => {
+      this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },
   }
 

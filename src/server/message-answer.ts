@@ -158,7 +158,7 @@ export class MessageAnswer implements ResponseSocket {
     this.#endStreaming()
     this.#setMore(more)
     this.#leave()
-    this.#observer.ended(this.#isOver)
+    if (!this.#isOver) this.#observer.leaving()
   }
 
   /** Sends what is left as the client takes it. The answer is over when nothing waits any more. */

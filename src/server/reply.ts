@@ -48,6 +48,8 @@ function statusLine(status: number): string {
   return `${status} ${STATUS_TEXTS.get(status) ?? STATUS_CODES[status] ?? 'Unknown'}`
 }
 
+const OK = statusLine(200)
+
 /** The request that a reply belongs to. */
 export interface ReplyOwner {
   readonly id: string
@@ -208,6 +210,6 @@ export class HttpReply implements Reply {
     const closes = this.#owner.closesAfter(status)
     if (this.#owner.bodiless) {
       this.#socket.sendHead(statusLine(status), this.#headers, Buffer.byteLength(body), closes)
-    } else this.#socket.send(statusLine(status), this.#headers, body, closes)
+    } else this.#socket.send(status === 200 ? OK : statusLine(status), this.#headers, body, closes)
   }
 }

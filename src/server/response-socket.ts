@@ -56,6 +56,6 @@ export interface SocketObserver {
    * key that asked; null: none is known.
    */
   hold(bytes: number, keyHash: string | null): void
-  /** An answer is complete; prompt when it has left the process as well. */
-  ended(prompt: boolean): void
+  /** An answer is complete, and has not left the process yet. */
+  leaving(): void
 }

@@ -87,7 +87,7 @@ export function createRouter(operations: readonly Operation[]): Router {
   }
   return {
     resources,
-    find: sent => find(sent.endsWith('/') ? sent.slice(0, -1) : sent),
+    find: sent => fixed.get(sent) ?? find(sent.endsWith('/') ? sent.slice(0, -1) : sent),
     dialectAbove(path) {
       if (OF_GOOGLE.test(path)) return fixed.get('/v1beta/models')?.resource.dialect ?? null
       const [, base = '', below = ''] = BELOW_BASE.exec(path.replace(DOUBLED, '$1')) ?? []

@@ -115,12 +115,14 @@ export function createTransports({ proxies, undici = false, ...options }: Transp
     return transport
   }
   const choose = ({ url, egress }: UpstreamRequest): Transport => {
-    if (egress === undefined && isAlwaysDirect) return direct
     const route = routeOf(url, egress, proxyOf)
     return undici || route.isUndici ? by(route) : direct
   }
   return {
-    start: (request, handler) => choose(request).start(request, handler),
+    start(request, handler, nowMs) {
+      const isDirect = isAlwaysDirect && request.egress === undefined
+      return (isDirect ? direct : choose(request)).start(request, handler, nowMs)
+    },
     async close() {
       await Promise.all([direct, ...others.values()].map(transport => transport.close()))
     },

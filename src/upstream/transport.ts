@@ -36,12 +36,13 @@ export interface UpstreamHead {
 /**
  * Callbacks of one call, called synchronously from the socket and never from inside `start`. A callback that throws
  * aborts the call and gets its error through `onError`. Nothing follows `onError`, nor `onEnd` unless that threw.
+ * `readMs`: monotonic milliseconds of the read that is told, the same for all that one read brings; absent: now.
  */
 export interface UpstreamHandler {
-  onHead(head: UpstreamHead): void
+  onHead(head: UpstreamHead, readMs?: number): void
   /** The bytes are only valid during the call or, with `isLast`, until `onEnd` has returned, which follows at once. */
-  onData(chunk: Buffer, isLast?: boolean): void
-  onEnd(): void
+  onData(chunk: Buffer, isLast?: boolean, readMs?: number): void
+  onEnd(readMs?: number): void
   /** Timeouts are `upstream_timeout`, all other failures `provider_unavailable`. Not called after `abort()`. */
   onError(error: GatewayError): void
 }
@@ -61,8 +62,11 @@ export interface UpstreamCall {
 
 /** Sends requests to providers. */
 export interface Transport {
-  /** Never throws: `onError` reports every fault of the request later. */
-  start(request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall
+  /**
+   * Never throws: `onError` reports every fault of the request later.
+   * @param nowMs monotonic; absent: the transport reads the clock
+   */
+  start(request: UpstreamRequest, handler: UpstreamHandler, nowMs?: number): UpstreamCall
   /** Closes all connections; running calls fail. */
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { CallWindow } from '../../src/health/call-window.ts'
 import { EndpointHealth, type HealthNote } from '../../src/health/health.ts'
+import { CallWindow } from '../../src/health/windows.ts'
 import { scriptedEndpoint } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -1,7 +1,7 @@
 /** Figures of an endpoint over minutes, half an hour and a day, as listings tell them. */
 import t from 'tap'
-import { FigureWindows } from '../../src/health/endpoint-figures.ts'
 import { EndpointHealth, endpointKey } from '../../src/health/health.ts'
+import { FigureWindows } from '../../src/health/windows.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { TestClock } from '../support/test-clock.ts'
 

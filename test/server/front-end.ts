@@ -121,7 +121,7 @@ export function serverOptions(rows: readonly Row[], overrides: Partial<ServerOpt
     front: FRONT.create,
     operations: rows.map(operation),
     keys: twoKeys,
-    rate: { enter: () => undefined },
+    rate: null,
     maxConnections: 1000,
     socketsPerKey: 64,
     connectionsPerAddress: 0,

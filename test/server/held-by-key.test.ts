@@ -33,11 +33,7 @@ const OWNER: AdmissionOwner = {
 function start() {
   const log = createLog('fatal', { write: () => undefined })
   const metrics = createMetrics()
-  const control = new AdmissionControl(
-    { clock: new TestClock(), log, metrics, requestMs: 1_000 },
-    LIMITS,
-    () => undefined,
-  )
+  const control = new AdmissionControl({ clock: new TestClock(), log, metrics, requestMs: 1_000 }, LIMITS)
   return {
     control,
     /** A request of a key that holds so much; null: there is no room for it. */

@@ -18,11 +18,7 @@ const LIMITS = {
 function start() {
   const metrics = createMetrics()
   const log = createLog('fatal', { write: () => undefined })
-  const control = new AdmissionControl(
-    { clock: new TestClock(), log, metrics, requestMs: 1_000 },
-    LIMITS,
-    () => undefined,
-  )
+  const control = new AdmissionControl({ clock: new TestClock(), log, metrics, requestMs: 1_000 }, LIMITS)
   const codeOf = (keyHash: string): string => {
     try {
       control.enter(keyHash, 10, false).leave()

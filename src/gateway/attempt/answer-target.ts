@@ -34,7 +34,7 @@ export interface AnswerTargetDeps {
   readonly summaries?: SummarySeal | undefined
   readonly answer: Answer
   /** The outcome of the reply. */
-  readonly figures: Pick<ReplyFigures, 'usage'>
+  readonly figures: Pick<ReplyFigures, 'usage' | 'readMs'>
   readonly record: AttemptRecord
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
@@ -121,7 +121,7 @@ export class AnswerTarget implements AttemptTarget {
     const { clock, exchange, figures, record } = this.#deps
     const { request, watch } = exchange
     const answer = this.#answer
-    const nowMs = clock.monotonicMs()
+    const nowMs = figures.readMs || clock.monotonicMs()
     this.#hasContent = true
     record.health?.answered(nowMs)
     watch.enter('stream', nowMs)

@@ -24,7 +24,7 @@ import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
 import { cutShort, failureOf } from './provider-failure.ts'
 import { harmless } from './provider-request.ts'
 import { finishOf, ReplyFigures } from './reply-figures.ts'
-import { ErrorReply, ReplyReading } from './reply-reading.ts'
+import { ErrorReply, LONG_REQUEST_CHARS, ReplyReading } from './reply-reading.ts'
 
 /** After the finish the provider gets this long to end its body, so that the connection can be used again. */
 const TRAILING_MS = 1_000
@@ -75,9 +75,9 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { clock, client } = this.#deps
     const { signal, watch } = this.#exchange
     const record = this.#record
-    signal.throwIfAborted()
+    if (signal.aborted) throw signal.reason
     this.#target = target
-    this.reader.bounds.encoded(request.body)
+    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.bounds.encoded(request.body)
     signal.addEventListener('abort', this.#onAbort, { once: true })
     record.isStarted = true
     this.figures.sentBytes = request.body.length
@@ -89,7 +89,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       watch.enter('upstream_first_byte', this.#sentMs)
       this.#debug?.note('adapter_request', clock, watch.startedMs)
     }
-    this.#call = client.start(request, this)
+    this.#call = request.body === '' ? client.start(request, this) : client.start(request, this, this.#sentMs)
     return this.#reply.promise
   }
 
@@ -147,20 +147,19 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (this.#target?.sink?.flush() === false) this.pause()
   }
 
-  onHead(head: UpstreamHead): void {
+  onHead(head: UpstreamHead, readMs = this.#deps.clock.monotonicMs()): void {
     const { clock, metrics } = this.#deps
     const { watch } = this.#exchange
-    const nowMs = clock.monotonicMs()
     this.#record.status = head.status
     // Limits of the gateway's own account are nobody's business.
     if (this.#record.credential !== null) this.#tellRates(head)
     const { span } = this.#record
-    if (span !== undefined) span.headMs = nowMs
+    if (span !== undefined) span.headMs = readMs
     this.#awaited = span ?? null
-    watch.enter('first_token', nowMs)
+    watch.enter('first_token', readMs)
     this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
     if (this.figures.sentBytes > 0) {
-      metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((nowMs - this.#sentMs) / 1000)
+      metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((readMs - this.#sentMs) / 1000)
     }
     this.reader.head(head)
   }
@@ -170,13 +169,14 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (rates !== null) this.#exchange.rates?.tellProviderRates(rates)
   }
 
-  onData(chunk: Buffer, isLast = false): void {
+  onData(chunk: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {
     if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
     if (this.isOver) return
     if (this.#awaited !== null) {
-      this.#awaited.firstMs = this.#deps.clock.monotonicMs()
+      this.#awaited.firstMs = readMs
       this.#awaited = null
     }
+    this.figures.readMs = readMs
     this.#target?.sink?.hold()
     try {
       this.#read(chunk, isLast)
@@ -184,12 +184,16 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       this.#failBy(thrown)
     }
     if (this.#target?.sink?.flush() === false) this.pause()
+    this.figures.readMs = 0
   }
 
-  onEnd(): void {
+  onEnd(readMs = this.#deps.clock.monotonicMs()): void {
     this.#ended = true
     this.#trailing?.cancel()
-    if (!this.isOver && this.#metered?.ended() !== true) this.turn(this.conclude)
+    if (this.isOver || this.#metered?.ended() === true) return
+    this.figures.readMs = readMs
+    this.turn(this.conclude)
+    this.figures.readMs = 0
   }
 
   onError(error: GatewayError): void {
@@ -289,6 +293,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#leave()
     if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
     this.figures.finish = finish
+    this.#record.endedMs = this.figures.readMs || this.#deps.clock.monotonicMs()
     this.#debug?.note('upstream_body_ended', this.#deps.clock, this.#exchange.watch.startedMs)
     this.#reply.resolve(finish)
   }

@@ -184,7 +184,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal, spans } = exchange
-      signal.throwIfAborted()
+      if (signal.aborted) throw signal.reason
       // Nothing is encoded where the thread has no room as it is.
       if (!held.hold(0)) throw overloaded()
       const wire = this.encode(record, terms)
@@ -246,7 +246,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
   #answered(candidate: RouteCandidate, record: AttemptRecord, figures: CallFigures, finish: Finish): Result {
     const { deps, exchange } = this
     try {
-      const nowMs = deps.clock.monotonicMs()
+      const nowMs = record.endedMs
       noteHealth(exchange, record, figures, nowMs, deps.metrics)
       const isPlausible = settle(exchange, record, figures, this.estimates)
       if (!isPlausible) noteImplausible(deps, record)

@@ -8,7 +8,7 @@ import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
-import { takeList } from '../../protocol/json/raw-list.ts'
+import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import { holdsSealed, openedFor } from '../../protocol/makers.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { baseUrlFor, fillGaps } from '../../providers/address.ts'
@@ -80,6 +80,7 @@ export class ProviderRequests {
       },
       endpoint,
     )
+    if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
   }

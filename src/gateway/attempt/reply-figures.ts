@@ -20,6 +20,8 @@ export class ReplyFigures implements CallFigures {
   pieceQuarters = 0
   /** Output before the last read, in quarters of tokens. */
   quartersBefore = 0
+  /** Monotonic milliseconds of the read that is told now: what it brings came then. 0: it is told later. */
+  readMs = 0
 
   said(text: string): void {
     this.outputQuarters += quartersIn(text)

@@ -1,21 +1,30 @@
 /**
- * Reads one reply: from bytes to deltas, through frames or as one document. Frames may pass the decoder by, in a relay,
- * where the target of the attempt takes one. Hot path.
+ * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because every byte of it is
+ * untrusted. Its memory counts as held bytes of the request. Frames may pass the decoder by, in a relay, where the
+ * target of the attempt takes one. Hot path.
  */
 import type { Clock } from '../../clock.ts'
-import type { GatewayError } from '../../errors.ts'
-import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import { GatewayError, overloaded } from '../../errors.ts'
+import type { AttemptRecord, Exchange, Held } from '../../exchange/exchange.ts'
 import type { Decoder, Delta, Format } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { Log } from '../../log/log.ts'
+import { countJson, type JsonBounds, structureBytes, textBytes } from '../../protocol/json/json-bounds.ts'
+import {
+  LOGPROBS_MAX_COMMAS,
+  LOGPROBS_MAX_PARTS,
+  REPLY_MAX_COMMAS,
+  REPLY_MAX_DEPTH,
+  REPLY_MAX_PARTS,
+} from '../../protocol/limits.ts'
+import type { Endpoint } from '../../providers/provider.ts'
 import { AwsEventParser } from '../../upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../../upstream/body.ts'
-import { SseParser } from '../../upstream/sse.ts'
+import { FRAME_MAX_BYTES, SseParser } from '../../upstream/sse.ts'
 import type { UpstreamHead } from '../../upstream/transport.ts'
 import type { Relay } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { refusalIn } from './provider-failure.ts'
-import { ReplyBounds, SHORT_FRAME_CHARS } from './reply-bounds.ts'
 
 /** An error page is only read for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
@@ -98,7 +107,8 @@ export class ReplyReading {
   end(): void {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
-      this.bounds.checkBody(this.#body.bytes(), this.#body.lengthBytes)
+      const { lengthBytes } = this.#body
+      if (lengthBytes > SHORT_FRAME_CHARS) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
       this.#decoder.frame('', this.#body.text())
     } else {
       this.#parser ??= this.#openParser()
@@ -171,4 +181,149 @@ function kindOf(chunk: Buffer): 'undecided' | 'frames' | 'document' {
     return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'document' : 'frames'
   }
   return 'undecided'
+}
+
+/** A whole JSON reply of text: some four times the longest that a model writes, escapes included. */
+const JSON_MAX_BYTES = 4 * 1024 * 1024
+/** With log probabilities, of which every token has twenty. */
+const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
+/** With drawn images inside. */
+const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
+/** An event with a drawn image holds all of it: a few megabytes of base64. */
+const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
+
+/** Characters that a token may have: words of code and of markup reach ten, runs of blanks and dashes more. */
+const TOKEN_MAX_CHARS = 16
+/** Characters that any reply may have: limits of a few tokens are not exact, and the shortest cap has to be far off. */
+const TEXT_MIN_CHARS = 1024 * 1024
+/** Characters that a reply may have where nobody says how many tokens: as many as the longest known limit gives. */
+const TEXT_MAX_CHARS = 4 * 1024 * 1024
+
+/** Shorter frames and replies need no check: they cannot nest deeper than any stack allows. */
+const SHORT_FRAME_CHARS = 2048
+
+const PLAIN_BOUNDS: JsonBounds = {
+  depth: REPLY_MAX_DEPTH,
+  parts: REPLY_MAX_PARTS,
+  commas: REPLY_MAX_COMMAS,
+}
+const LOGPROBS_BOUNDS: JsonBounds = {
+  depth: REPLY_MAX_DEPTH,
+  parts: LOGPROBS_MAX_PARTS,
+  commas: LOGPROBS_MAX_COMMAS,
+}
+
+/** Said text: two bytes a character, in the answer and once more where a decoder needs it again. */
+const CHAR_BYTES = 4
+/** A frame with more than text in it, as objects. */
+const RICH_BYTES = 3
+/** Less than this is not told to the request's count: most replies never are. */
+const TOLD_BYTES = 16 * 1024
+/** The encoded text of a request counts from this length on, until the provider has answered. */
+export const LONG_REQUEST_CHARS = 16 * 1024
+
+/** The bounds of one reply, and the count of what it holds. */
+export class ReplyBounds {
+  readonly frameBytes: number
+  readonly jsonBytes: number
+  /** Characters that the model may say in a stream. */
+  readonly textChars: number
+  /** The frame that is being decoded has brought more than text. */
+  isRich = false
+  readonly #json: JsonBounds
+  readonly #held: Held
+  /** Bytes that are counted with the request at present. */
+  #told = 0
+  #requestBytes = 0
+  /** Of frames with more than text, and of a parsed reply. */
+  #richBytes = 0
+
+  constructor(exchange: Exchange, endpoint: Endpoint) {
+    const { request } = exchange
+    const draws =
+      endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
+    const hasLogprobs = request.top_logprobs != null
+    this.frameBytes = draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
+    this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
+    const tokens = Math.min(
+      request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    )
+    this.textChars = Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
+    this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
+    this.#held = exchange.held
+  }
+
+  /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
+  encoded(body: string): void {
+    this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
+    this.#told = this.#requestBytes
+    if (this.#held.hold(this.#told)) return
+    this.drop()
+    throw overloaded()
+  }
+
+  /** The request has been sent. */
+  answered(): void {
+    if (this.#requestBytes === 0) return
+    this.#tell(this.#told - this.#requestBytes)
+    this.#requestBytes = 0
+  }
+
+  /**
+   * Call before a frame is parsed that is not short.
+   * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
+   */
+  checkFrame(data: string): void {
+    this.#check(Buffer.from(data))
+  }
+
+  /**
+   * Call before a whole reply is parsed that is not short. `keptBytes`: of the document and of what was cut out of it.
+   * @throws GatewayError as `checkFrame`, or `overloaded`
+   */
+  checkBody(bytes: Buffer, keptBytes: number): void {
+    const count = this.#check(bytes)
+    this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
+    this.#tell(keptBytes + this.#richBytes)
+  }
+
+  /** A frame brought more than text, of which the answer may keep all. */
+  addRich(data: string): void {
+    this.#richBytes += RICH_BYTES * data.length
+  }
+
+  /**
+   * Counts what the reply holds: bytes that wait for the rest of their frame or body, and characters that were said.
+   * @throws GatewayError `overloaded`
+   */
+  count(waitingBytes: number, saidChars: number): void {
+    const bytes = this.#requestBytes + waitingBytes + this.#richBytes + CHAR_BYTES * saidChars
+    if (Math.abs(bytes - this.#told) >= TOLD_BYTES) this.#tell(bytes)
+  }
+
+  /** Nothing of the reply is kept. */
+  drop(): void {
+    this.#requestBytes = 0
+    this.#richBytes = 0
+    this.#held.hold(-this.#told)
+    this.#told = 0
+  }
+
+  #check(bytes: Buffer) {
+    const count = countJson(bytes, this.#json)
+    if (count.excess === null) return count
+    throw new GatewayError(
+      'provider_unavailable',
+      count.excess === 'depth'
+        ? 'The provider sent a value that is nested too deeply'
+        : 'The provider sent a value with too many elements',
+    )
+  }
+
+  #tell(bytes: number): void {
+    const more = bytes - this.#told
+    this.#told = bytes
+    if (!this.#held.hold(more)) throw overloaded()
+  }
 }

@@ -77,10 +77,13 @@ export class Routing {
     this.hedgeAfterMs = options.hedgeAfterMs ?? null
   }
 
-  /** @param caller null: nobody in particular */
-  terms(caller: HealthCaller | null): RankTerms {
-    const { clock, health, random, balances } = this.#options
-    return { shared: this.#shared, health, nowMs: clock.monotonicMs(), caller, random, balances }
+  /**
+   * @param caller null: nobody in particular
+   * @param nowMs monotonic
+   */
+  terms(caller: HealthCaller | null, nowMs = this.#options.clock.monotonicMs()): RankTerms {
+    const { health, random, balances } = this.#options
+    return { shared: this.#shared, health, nowMs, caller, random, balances }
   }
 }
 
@@ -236,7 +239,7 @@ export function rankPlanned(
       exclusions,
     }
   }
-  const terms = deps.routing.terms(caller)
+  const terms = deps.routing.terms(caller, exchange.watch.enteredMs)
   const candidates = ranked(groups, terms)
   return whenReady(
     deps.stickiness.order(exchange, candidates, terms.nowMs),

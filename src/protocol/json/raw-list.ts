@@ -13,6 +13,9 @@ type RawListName = (typeof NAMES)[number]
 export const RAW_MIN_BYTES = 16 * 1024
 export const RAW_MAX_BYTES = 256 * 1024
 
+/** A request that holds less has no list here. Of texts in memory, two bytes are three of UTF-8 at most. */
+export const RAW_LEAST_HELD_BYTES = RAW_MIN_BYTES / 2
+
 interface RawList {
   readonly name: RawListName
   readonly list: readonly unknown[]

@@ -218,7 +218,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   /** The answer is complete. A reader that does not take it is cut. */
   #leaving(bytes: number): void {
     if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
-    this.#host.observer.ended(this.#dead || bytes <= PROMPT_MAX_BYTES)
+    if (!this.#dead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()
   }
 
   /** Ends the answer, and the connection with it: the client has sent all, or does not end. */

@@ -43,6 +43,8 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** The address at the other end, where its connections are counted. Null once the request is over. */
   #peer: Peer | null
   #dead = false
+  /** Nothing more may be written: the answer is complete, or its client has gone. Written here alone. */
+  dead = false
   /** The answer is complete; its last bytes may still be leaving. */
   #complete = false
   #streaming = false
@@ -78,10 +80,6 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.address = Buffer.from(response.getRemoteAddressAsText()).toString('latin1')
   }
 
-  get dead(): boolean {
-    return this.#dead || this.#complete
-  }
-
   /** Connects the request of this answer. Runs inside the library's callback. */
   attach(request: HttpRequest): void {
     this.#request = request
@@ -99,6 +97,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
     if (this.dead) return
     this.#complete = true
+    this.dead = true
     if (body.length > PROMPT_MAX_CHARS || (close && this.#request?.isSending === true)) {
       this.#sendLong(status, headers, typeof body === 'string' ? Buffer.from(body) : body, close)
       return
@@ -113,12 +112,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
     } catch (thrown) {
       this.#broken(thrown)
     }
-    this.#observer.ended(true)
   }
 
   sendHead(status: string, headers: readonly string[], length: number | null, close: boolean): void {
     if (this.dead) return
     this.#complete = true
+    this.dead = true
     this.#over(close)
     const closes = close && length !== null && length > 0
     this.#guard(() => {
@@ -137,7 +136,6 @@ export class UwsSocket implements FrontSocket, LoopWork {
       })
       if (closes) this.#response.close()
     })
-    this.#observer.ended(true)
   }
 
   open(
@@ -184,6 +182,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
     if (this.dead) return
     this.#complete = true
+    this.dead = true
     this.#progress = null
     this.#countStreamOut()
     this.#more = more
@@ -192,7 +191,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
     else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
-    this.#observer.ended(this.#dead)
+    if (!this.#dead) this.#observer.leaving()
   }
 
   onProgress(callback: (drained: boolean) => void): void {
@@ -304,7 +303,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#sendRest(body, endsAt)
     })
     if (!this.#dead && this.#lingering === null) this.#hold(body.length)
-    this.#observer.ended(this.#dead)
+    if (!this.#dead) this.#observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
@@ -364,6 +363,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** Nothing more is written or told. `closed`: the connection ends with this request. */
   #over(closed: boolean): void {
     this.#dead = true
+    this.dead = true
     this.#peer?.ended(closed)
     this.#peer = null
   }

@@ -80,7 +80,6 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
       openPerKey: Number.POSITIVE_INFINITY,
       bytesInFlightPerKey: Number.POSITIVE_INFINITY,
     },
-    () => undefined,
   )
   const { load } = control
   const services = buildServices(built)

@@ -122,9 +122,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ),
     keys,
     weights,
-    rate: {
-      enter: config.quotas.requestsPerMinute === null ? () => undefined : key => rate.enter(callerOf(key)),
-    },
+    rate: config.quotas.requestsPerMinute === null ? null : { enter: key => rate.enter(callerOf(key)) },
     uploadMs: config.timeouts.uploadMs,
     requestMs: config.timeouts.requestMs,
     ...limits,

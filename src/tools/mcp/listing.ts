@@ -2,7 +2,7 @@
  * The tools that an MCP server lists: bounded, cleaned, and filtered by `allowed_tools`. All of it is untrusted text.
  * Pure but for `listTools`.
  */
-import { forbiddenKey } from '../../protocol/json/forbidden-keys.ts'
+import { forbiddenKey } from '../../protocol/json/body.ts'
 import { McpFailure } from './failure.ts'
 
 /** A tool, as an item `mcp_list_tools` shows it. */

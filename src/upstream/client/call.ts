@@ -1,7 +1,7 @@
 /**
  * Code that calls of every transport share: deadlines on the injected clock, back-pressure, and the rule that each call
- * ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each chunk costs one clock reading and one call,
- * without an allocation or a timer.
+ * ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each read costs one clock reading, and each chunk
+ * one call, without an allocation or a timer.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'
@@ -67,11 +67,10 @@ export abstract class RunningCall implements UpstreamCall {
   }
 
   /** Sets the first deadlines. */
-  protected begin(): void {
-    const now = this.#deps.clock.monotonicMs()
-    this.#headDeadlineMs = now + this.#headersTimeoutMs
-    this.#deadlineMs = now + Math.min(this.#headersTimeoutMs, this.#deps.connectTimeoutMs)
-    this.#arm(now)
+  protected begin(nowMs = this.#deps.clock.monotonicMs()): void {
+    this.#headDeadlineMs = nowMs + this.#headersTimeoutMs
+    this.#deadlineMs = nowMs + Math.min(this.#headersTimeoutMs, this.#deps.connectTimeoutMs)
+    this.#arm(nowMs)
   }
 
   /** The request goes out once more, on another connection; the deadline of the head stays. */
@@ -105,42 +104,42 @@ export abstract class RunningCall implements UpstreamCall {
     this.#expectBy(this.#headDeadlineMs)
   }
 
-  onHead(head: UpstreamHead): void {
+  onHead(head: UpstreamHead, readMs = this.#deps.clock.monotonicMs()): void {
     const encoding = head.headers['content-encoding']
     if (encoding !== undefined && head.status < 300 && isEncoded(encoding)) {
       this.fail(unavailable('The provider sent a compressed reply that was not asked for'))
       return
     }
     this.#headSeen = true
-    const deadlineMs = this.#deps.clock.monotonicMs() + this.#idleTimeoutMs
+    const deadlineMs = readMs + this.#idleTimeoutMs
     // The timer looks at the deadline when it fires.
     if (this.#timer !== null && this.#timerAtMs <= deadlineMs) this.#deadlineMs = deadlineMs
     else this.#expectBy(deadlineMs)
     if (this.#paused) this.holdBody()
     try {
-      this.#handler.onHead(head)
+      this.#handler.onHead(head, readMs)
     } catch (thrown) {
       this.fail(toGatewayError(thrown))
     }
   }
 
-  onBody(bytes: Buffer, isLast = false): void {
+  onBody(bytes: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {
     // The timer checks the deadline when it fires, so it is not reset here.
-    this.#deadlineMs = this.#deps.clock.monotonicMs() + this.#idleTimeoutMs
+    this.#deadlineMs = readMs + this.#idleTimeoutMs
     try {
-      this.#handler.onData(bytes, isLast)
+      this.#handler.onData(bytes, isLast, readMs)
     } catch (thrown) {
       this.fail(toGatewayError(thrown))
     }
   }
 
   /** The reply is complete, and the connection is no longer ours. */
-  onDone(): void {
+  onDone(readMs = this.#deps.clock.monotonicMs()): void {
     this.#over = true
     this.#timer?.cancel()
     this.#timer = null
     try {
-      this.#handler.onEnd()
+      this.#handler.onEnd(readMs)
     } catch (thrown) {
       this.#report(toGatewayError(thrown))
     }

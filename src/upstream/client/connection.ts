@@ -23,15 +23,15 @@ export interface ConnectionLimits {
   readonly ca: string | undefined
 }
 
-/** The sender of a request on a connection, with callbacks for its reply. */
+/** The sender of a request on a connection, with callbacks for its reply. `readMs`: monotonic time of the read. */
 export interface ConnectionUser {
   /** The request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
-  onHead(head: ReplyHead): void
+  onHead(head: ReplyHead, readMs: number): void
   /** As `ReplyReceiver.onBody`. */
-  onBody(bytes: Buffer, isLast: boolean): void
+  onBody(bytes: Buffer, isLast: boolean, readMs: number): void
   /** The reply is complete. The connection is already back in its pool, or closed. */
-  onDone(): void
+  onDone(readMs: number): void
   /**
    * The reply will not come, or no more of it. Never called from inside `send`.
    * @param again the request, if it may go out on a fresh connection: it was not written, or the provider closed the
@@ -84,6 +84,8 @@ export class Connection implements ReplyReceiver, Reader {
   #again: string | null = null
   /** Monotonic time of the write. */
   #writtenMs = 0
+  /** Monotonic time of the read that is told. */
+  #readMs = 0
   #crossingMs = CROSSING_MIN_MS
   #isOpen = false
   #isUsed = false
@@ -173,7 +175,7 @@ export class Connection implements ReplyReceiver, Reader {
   onHead(head: ReplyHead): void {
     const hint = head.headers['keep-alive']
     if (hint !== undefined) this.#takeHint(hint)
-    this.#user?.onHead(head)
+    this.#user?.onHead(head, this.#readMs)
   }
 
   /** A server's own hint may shorten the time, never lengthen it. */
@@ -183,22 +185,22 @@ export class Connection implements ReplyReceiver, Reader {
   }
 
   onBody(bytes: Buffer, isLast: boolean): void {
-    this.#user?.onBody(bytes, isLast)
+    this.#user?.onBody(bytes, isLast, this.#readMs)
   }
 
   onDone(isReusable: boolean): void {
     const user = this.#user
     this.#user = null
     this.#isUsed = true
-    const nowMs = this.#clock.monotonicMs()
-    this.expiresMs = Math.min(nowMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
+    const readMs = this.#readMs
+    this.expiresMs = Math.min(readMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
     // After a reply that came before its request was fully sent, the rest of that request would precede the next one.
-    if (!isReusable || this.expiresMs <= nowMs || this.#socket.writableLength > 0) this.discard()
+    if (!isReusable || this.expiresMs <= readMs || this.#socket.writableLength > 0) this.discard()
     else {
-      this.resume()
+      if (this.#isPaused) this.resume()
       if (!this.#pool.keep(this)) this.discard()
     }
-    user?.onDone()
+    user?.onDone(readMs)
   }
 
   #opened(error: Error | null): void {
@@ -212,6 +214,7 @@ export class Connection implements ReplyReceiver, Reader {
 
   #read(buffer: Buffer, length: number): void {
     this.#again = null
+    this.#readMs = this.#clock.monotonicMs()
     if (this.#user === null || this.#waiting !== null) {
       // Unexpected bytes would be read as the reply to the next request.
       const unsent = this.#isUsed ? this.#waiting : null
@@ -243,8 +246,10 @@ export class Connection implements ReplyReceiver, Reader {
 
   /** Handles a close by the provider, by an error, or by us; after our own close there is no user to inform. */
   #closed(): void {
-    if (this.#isGone || (this.#user !== null && this.#parser.end())) return
-    const isCrossing = this.#clock.monotonicMs() - this.#writtenMs <= this.#crossingMs
+    if (this.#isGone) return
+    this.#readMs = this.#clock.monotonicMs()
+    if (this.#user !== null && this.#parser.end()) return
+    const isCrossing = this.#readMs - this.#writtenMs <= this.#crossingMs
     const unsent = this.#isUsed ? this.#waiting : null
     this.#lose(
       this.#error ?? new Error('closed by the provider'),

@@ -33,9 +33,9 @@ export function createDirectTransport(options: DirectTransportOptions): Transpor
   const heads = new RequestHeads(settings.userAgent)
   const shared: Shared = { settings, connections, heads }
   return {
-    start(request, handler) {
+    start(request, handler, nowMs) {
       const call = new DirectCall(shared, request, handler)
-      call.start(request)
+      call.start(request, nowMs)
       return call
     },
     close: () => connections.close(),
@@ -63,9 +63,9 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
     this.#shared = shared
   }
 
-  start(request: UpstreamRequest): void {
+  start(request: UpstreamRequest, nowMs: number | undefined): void {
     const { connections, heads } = this.#shared
-    this.begin()
+    this.begin(nowMs)
     try {
       this.#text = heads.request(request)
       if (connections.isClosed) throw unavailable('The gateway is shutting down')
@@ -87,9 +87,9 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
     this.fail(transportError(error, false))
   }
 
-  override onDone(): void {
+  override onDone(readMs: number): void {
     this.#connection = null
-    super.onDone()
+    super.onDone(readMs)
   }
 
   onLost(error: unknown, again: string | null): void {

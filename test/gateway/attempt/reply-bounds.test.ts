@@ -1,7 +1,7 @@
 /** Replies of hostile or broken providers: how large, how deep and how long they may be, and what they count. */
 import t from 'tap'
 import { GatewayError } from '../../../src/errors.ts'
-import { ReplyBounds } from '../../../src/gateway/attempt/reply-bounds.ts'
+import { ReplyBounds } from '../../../src/gateway/attempt/reply-reading.ts'
 import type { Endpoint } from '../../../src/providers/provider.ts'
 import { FRAME_MAX_BYTES } from '../../../src/upstream/sse.ts'
 import { EventCollector } from '../../support/event-collector.ts'

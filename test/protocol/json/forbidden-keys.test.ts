@@ -1,5 +1,5 @@
 import t from 'tap'
-import { forbiddenKey } from '../../../src/protocol/json/forbidden-keys.ts'
+import { forbiddenKey } from '../../../src/protocol/json/body.ts'
 import { body, json, nested, refused } from '../bodies.ts'
 
 t.test('own keys that could become a prototype are refused wherever they are', t => {

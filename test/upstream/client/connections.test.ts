@@ -164,7 +164,7 @@ for (const by of TRANSPORTS) {
               onSent: () => undefined,
               onHead: () => undefined,
               onBody: () => undefined,
-              onDone: resolve,
+              onDone: () => resolve(),
               onLost: reject,
             })
           })
