@@ -3,7 +3,6 @@ import type { GatewayError } from '../errors.ts'
 import type { AppliedEdit, FinishReason, WireRequest } from '../formats/format.ts'
 import type { HealthEntry } from '../health/health.ts'
 import { shortList } from '../lists.ts'
-import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { Stopwatch } from '../metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../money.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
@@ -20,7 +19,14 @@ import type { AttemptNotes } from '../telemetry/ended-trace.ts'
 import type { ExchangeSpans, TracePlace } from '../telemetry/request-trace.ts'
 import type { CallerContext } from '../telemetry/trace-context.ts'
 import { Bill } from './bill.ts'
-import type { AttemptFigures, Exclusion, InnerCallNote, PassedCandidate, ToolCallNote } from './reasons.ts'
+import {
+  type AttemptFigures,
+  type InnerCallNote,
+  type PassedCandidate,
+  type RankingNotes,
+  type ToolCallNote,
+  UNRANKED,
+} from './reasons.ts'
 
 /** Counts the memory of one request. */
 export interface Held {
@@ -292,14 +298,10 @@ export class Exchange implements ClientRequest {
   router: string | null = null
   /** Told of each model that has answered; null: nobody asks. */
   onModel: ((modelId: string) => void) | null = null
-  /** Models of the request that the catalogue does not have. */
-  skippedModels: readonly string[] = []
   readonly attempts: AttemptRecord[] = shortList()
-  /** Why the first candidate is the first, and which one would be it without pins and plugins; null: not known. */
-  choice: EndpointChoice | null = null
-  rather: Candidate | null = null
-  /** Candidates that routing left out, and those that must not be asked when it was their turn. */
-  exclusions: readonly Exclusion[] = NOBODY
+  /** How routing came to its candidates. */
+  ranking: RankingNotes = UNRANKED
+  /** Candidates that must not be asked when it was their turn. */
   passedOver: readonly PassedCandidate[] = NOBODY
   /** Calls of server tools, and model calls for them; null: none has ended. */
   toolCalls: ToolCallNote[] | null = null

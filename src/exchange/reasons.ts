@@ -1,7 +1,8 @@
 /**
  * Reasons: what is noted of an exchange while it runs, so that it can be explained once it has ended. Nothing of them
- * is made for a request that meets none of it. Types, and their bound.
+ * is made for a request that meets none of it. Types, their bound, and their beginning.
  */
+import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { Endpoint } from '../providers/provider.ts'
 
 /** An endpoint with the id of the own credential by which it would be asked; null: the shared key. */
@@ -15,6 +16,21 @@ export interface Exclusion extends Way {
   /** The filter, as `availability.excluded_by` names it. */
   readonly by: string
 }
+
+/** How routing came to the candidates of an exchange. */
+export interface RankingNotes {
+  /** Models of the request that the catalogue does not have. */
+  readonly skipped: readonly string[]
+  /** Why the first candidate is the first; null: it is not known. */
+  readonly choice: EndpointChoice | null
+  /** The one that would be the first without pins and plugins; null: it is the first, or is not known. */
+  readonly rather: Way | null
+  /** Candidates that routing left out. */
+  readonly exclusions: readonly Exclusion[]
+}
+
+/** Of an exchange that was not routed. */
+export const UNRANKED: RankingNotes = { skipped: [], choice: null, rather: null, exclusions: [] }
 
 /** A candidate whose turn came while it must not be asked. */
 export interface PassedCandidate {

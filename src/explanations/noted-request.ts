@@ -4,7 +4,7 @@
  */
 import { type FailureCode, fieldOf, type GatewayError, type LimitName, systemCode } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../exchange/exchange.ts'
-import type { Way } from '../exchange/reasons.ts'
+import type { RankingNotes, Way } from '../exchange/reasons.ts'
 import { type ExchangeLine, shownModel } from '../log/log.ts'
 import { STAGES } from '../metrics/stages.ts'
 import { atFactor, type PriceFactor, toUsd } from '../money.ts'
@@ -25,15 +25,12 @@ type ExplainedExchange = Pick<
   | 'dataRegion'
   | 'candidates'
   | 'attempts'
-  | 'choice'
-  | 'rather'
-  | 'exclusions'
   | 'passedOver'
   | 'toolCalls'
   | 'innerCalls'
   | 'pipeline'
-  | 'skippedModels'
 > & {
+  readonly ranking: RankingNotes
   readonly streamed: boolean
   readonly preferences: Exchange['request']['provider']
   readonly priceFactor: PriceFactor
@@ -112,8 +109,8 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
     finish: line.finish ?? null,
     error,
     stages_ms: stagesOf(noted.spentMs),
-    choice: exchange?.choice ?? null,
-    rather: exchange === null || exchange.rather === null ? null : wayOf(exchange.rather),
+    choice: exchange?.ranking.choice ?? null,
+    rather: exchange?.ranking.rather == null ? null : wayOf(exchange.ranking.rather),
     attempts: exchange === null ? [] : explainedAttempts(exchange, since),
     passed_over: (exchange?.passedOver ?? []).slice(0, LIST_MAX).map(({ candidate, isLimited, waitMs }) => ({
       ...wayOf(candidate),
@@ -121,11 +118,11 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
       wait_ms: Math.round(waitMs),
     })),
     not_reached: exchange === null ? [] : rest(exchange),
-    excluded: (exchange?.exclusions ?? [])
+    excluded: (exchange?.ranking.exclusions ?? [])
       .slice(0, LIST_MAX)
       .map(exclusion => ({ ...wayOf(exclusion), by: exclusion.by })),
     preferences: preferencesOf(exchange?.preferences ?? {}),
-    skipped_models: (exchange?.skippedModels ?? []).slice(0, NAMES_MAX).map(shownModel),
+    skipped_models: (exchange?.ranking.skipped ?? []).slice(0, NAMES_MAX).map(shownModel),
     actions: (exchange?.pipeline ?? []).slice(0, LIST_MAX).map(explainedAction),
     tools: (exchange?.toolCalls ?? []).slice(0, LIST_MAX).map(call => ({
       tool: call.tool,

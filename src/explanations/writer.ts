@@ -6,7 +6,9 @@
 import { type Clock, isoInstant } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
+import type { RankingNotes } from '../exchange/reasons.ts'
 import type { ExchangeLine } from '../log/log.ts'
+import type { EndpointChoice } from '../metrics/metrics.ts'
 import { STAGES, type Stopwatch } from '../metrics/stages.ts'
 import type { NewExplanation } from '../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
@@ -15,6 +17,7 @@ const SEND_MS = 1_000
 /** Plain requests of one thread that are kept in a second, and of one organization among them. */
 const PLAIN_MAX = 32
 const PLAIN_OF_ONE_MAX = 8
+const PLAIN_CHOICES: ReadonlySet<EndpointChoice | null> = new Set(['only', 'price', 'order'])
 /** A longer request is kept as one that failed would be: people ask why it was slow. */
 const SLOW_MS = 30_000
 /** Keys, organizations and addresses whose rates are known. */
@@ -47,6 +50,11 @@ interface ExplanationWriterDeps {
   readonly send: (explanations: readonly NewExplanation[]) => void
   /** Called with each explanation that is kept, or is not. */
   readonly count: (outcome: 'kept' | 'dropped') => void
+}
+
+/** Without what pins hold of the exchange. */
+function notesOf({ skipped, choice, rather, exclusions }: RankingNotes): RankingNotes {
+  return { skipped, choice, rather, exclusions }
 }
 
 export class ExplanationWriter {
@@ -84,9 +92,9 @@ export class ExplanationWriter {
       exchange.attempts.length < 2 &&
       exchange.pipeline.length === 0 &&
       exchange.passedOver.length === 0 &&
-      exchange.exclusions.length === 0 &&
-      exchange.skippedModels.length === 0 &&
-      (exchange.choice === 'only' || exchange.choice === 'price' || exchange.choice === 'order') &&
+      exchange.ranking.exclusions.length === 0 &&
+      exchange.ranking.skipped.length === 0 &&
+      PLAIN_CHOICES.has(exchange.ranking.choice) &&
       line.durationMs < SLOW_MS &&
       !watch.hasWaited
     if (isPlain) {
@@ -124,14 +132,11 @@ export class ExplanationWriter {
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,
               attempts: exchange.attempts,
-              choice: exchange.choice,
-              rather: exchange.rather,
-              exclusions: exchange.exclusions,
+              ranking: notesOf(exchange.ranking),
               passedOver: exchange.passedOver,
               toolCalls: exchange.toolCalls,
               innerCalls: exchange.innerCalls,
               pipeline: exchange.pipeline,
-              skippedModels: exchange.skippedModels,
               streamed: exchange.request.stream === true,
               preferences: exchange.request.provider,
               priceFactor: exchange.bill.priceFactor,

@@ -191,7 +191,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
         selected: endpoint === chosen?.endpoint && credential === chosen.credential,
       })),
     },
-    ...(exchange.skippedModels.length === 0 ? {} : { skipped_models: exchange.skippedModels }),
+    ...(exchange.ranking.skipped.length === 0 ? {} : { skipped_models: exchange.ranking.skipped }),
     ...pipelineOf(exchange),
     timings_ms: roundedTimes(exchange.watch),
     ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),

@@ -6,6 +6,7 @@
 import type { Recording } from '../captures/recording.ts'
 import type { Clock } from '../clock.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
+import { type RankingNotes, UNRANKED } from '../exchange/reasons.ts'
 import type { Stage } from '../metrics/stages.ts'
 import { whenReady } from '../ready.ts'
 import { type Answer, DebugNotes } from './answer/answer.ts'
@@ -19,8 +20,11 @@ import {
   type Ranking,
   type RouteCandidate,
   rankCandidates,
-  type Stay,
 } from './routing/rank.ts'
+
+type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'stay'>
+
+const UNROUTED: RoutedNotes = { ...UNRANKED, fallbacks: false, stay: null }
 
 /** An exchange of any kind, as guard, routing and model calls see it. */
 export class RoutedExchange extends Exchange {
@@ -29,10 +33,7 @@ export class RoutedExchange extends Exchange {
   guarding: Guarding | null = null
   /** Null: no plugin has to do with the request. */
   plugins: PluginChain | null = null
-  /** A failure may move on to the next candidate. */
-  fallbacks = false
-  /** Pins the candidate that succeeds; null: nothing is pinned. */
-  stay: Stay | null = null
+  override ranking: RoutedNotes = UNROUTED
   /** Null: no capture takes it. */
   recording: Recording | null = null
   /** A batch service has taken its model call: it ends without an account, and another exchange has the reply. */
@@ -131,16 +132,9 @@ export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking 
 }
 
 /** Notes who is asked, in which order, and why. */
-export function noteRanking(
-  exchange: RoutedExchange,
-  { candidates, fallbacks, skipped, stay, named: { kind }, choice, rather, exclusions }: Ranking,
-): void {
-  exchange.candidates = candidates
-  exchange.fallbacks = fallbacks
-  exchange.skippedModels = skipped
-  exchange.stay = stay
-  exchange.choice = choice
-  exchange.rather = rather === undefined || rather === candidates[0] ? null : rather
-  exchange.exclusions = exclusions
+export function noteRanking(exchange: RoutedExchange, ranking: Ranking): void {
+  const { kind } = ranking.named
+  exchange.candidates = ranking.candidates
+  exchange.ranking = ranking
   if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
 }

@@ -70,7 +70,7 @@ export function askModel<Then>(
     if (reply === null) return onward(null)
     const { candidate: asked, record, figures, finish } = reply
     const { endpoint } = asked
-    exchange.stay?.succeeded(asked, figures.usage)
+    exchange.ranking.stay?.succeeded(asked, figures.usage)
     exchange.prefix?.note(asked, figures.usage)
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
     exchange.onModel?.(endpoint.modelId)

@@ -44,9 +44,8 @@ function setUp() {
       skippedModels: readonly string[] = [],
     ): void {
       const exchange = scriptedExchange()
-      exchange.skippedModels = skippedModels
       exchange.attempts.push(scriptedRecord())
-      exchange.choice = 'only'
+      exchange.ranking = { ...exchange.ranking, skipped: skippedModels, choice: 'only' }
       const told = line({ id: `gen-p${id++}`, organization, attempts: 1, ...fields })
       writer.take(told, new Stopwatch(0), clock.monotonicMs(), 'k', null, exchange)
     },

@@ -159,9 +159,10 @@ export class Fleet {
     let error: GatewayError | null = null
     this.#running++
     try {
-      const { candidates, fallbacks } = await rankCandidates(this.#deps, exchange)
+      const ranking = await rankCandidates(this.#deps, exchange)
+      const { candidates } = ranking
       exchange.candidates = candidates
-      exchange.fallbacks = fallbacks
+      exchange.ranking = ranking
       const reply = await new FleetCall(this, this.#deps, exchange).ask(candidates[0], one => one)
       slug = reply?.candidate.endpoint.provider.slug ?? null
     } catch (thrown) {

@@ -62,7 +62,7 @@ export interface HedgedCall {
     readonly retries: RetryBudget
     readonly routing: Pick<Routing, 'health' | 'hedgeAfterMs'>
   }
-  readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'fallbacks' | 'signal'>
+  readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'ranking' | 'signal'>
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
   /** It has a place in the retry budget. */
@@ -75,9 +75,9 @@ export interface HedgedCall {
 /** A race that a second attempt may join; null: this attempt stays alone. */
 export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null {
   const { clock, routing } = call.deps
-  const { attempts, candidates, fallbacks } = call.exchange
+  const { attempts, candidates, ranking } = call.exchange
   const { hedgeAfterMs } = routing
-  if (hedgeAfterMs === null || !fallbacks) return null
+  if (hedgeAfterMs === null || !ranking.fallbacks) return null
   // The bill of a caller's own key is the caller's, and a later attempt follows a failure: both are asked alone.
   if (candidate.credential !== null || candidates.length < 2 || attempts.length > call.from) return null
   const race: Race = new Race({

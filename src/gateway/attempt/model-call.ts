@@ -317,8 +317,8 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 
   #passOver(candidate: RouteCandidate): RouteCandidate | undefined {
     this.#passed = [...this.#passed, candidate]
-    const { bill, candidates, fallbacks } = this.exchange
-    if (!fallbacks) return undefined
+    const { bill, candidates, ranking } = this.exchange
+    if (!ranking.fallbacks) return undefined
     const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
       bill.closed === null || (credential === null) === (candidate.credential === null)
     return nextCandidate(candidates, this.soFar(), isPaidAlike)
@@ -326,8 +326,8 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 
   /** No other candidate is asked if the caller has left or the request was ended here. */
   #after(candidate: RouteCandidate, error: GatewayError): RouteCandidate | undefined {
-    const { candidates, fallbacks, signal } = this.exchange
-    if (!fallbacks || signal.aborted) return undefined
+    const { candidates, ranking, signal } = this.exchange
+    if (!ranking.fallbacks || signal.aborted) return undefined
     const next = candidateAfter(candidates, candidate, error, this.soFar())
     // A request that does not fit the model adds nothing to the load of an outage.
     if (next === undefined || error.retry !== 'endpoint' || this.isRetrying) return next

@@ -3,6 +3,7 @@ import type { Clock } from '../../clock.ts'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { RankingNotes } from '../../exchange/reasons.ts'
 import type { EndpointHealth, HealthCaller } from '../../health/health.ts'
 import type { Quota } from '../../limits/quota.ts'
 import type { EndpointChoice, Metrics } from '../../metrics/metrics.ts'
@@ -96,18 +97,14 @@ export interface RankDeps {
   readonly metrics: Metrics
 }
 
-export interface Ranking extends Pick<Exchange, 'choice' | 'exclusions'> {
+export interface Ranking extends RankingNotes {
   readonly candidates: readonly RouteCandidate[]
   /** A failure may move on to the next candidate. */
   readonly fallbacks: boolean
-  /** Models of the request that the catalogue does not have. */
-  readonly skipped: readonly string[]
   /** The model that the request names first, as it was understood. */
   readonly named: NamedModel
   /** Pins the candidate that succeeds; null: nothing is pinned. */
   readonly stay: Stay | null
-  /** The first one without pins and plugins; undefined: there is none. */
-  readonly rather: RouteCandidate | undefined
 }
 
 /** The exchange as ranking needs it. */
@@ -137,7 +134,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       const { embeds } = DIALECT_ABILITIES[dialect]
       const exclusions = new Exclusions()
       // A request that is refused here has them too.
-      exchange.exclusions = exclusions.list
+      exchange.ranking = { ...exchange.ranking, exclusions: exclusions.list }
       const scope = {
         exclusions,
         ownKeys,
@@ -161,7 +158,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
         const pinned = readersFirst(stuck, prompt)
         const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned
         const choice = countChoice(deps, prompt, ranked, pinned, candidates)
-        const [rather] = ranked
+        const rather = ratherThan(candidates, ranked)
         return { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions: exclusions.list }
       })
     }),
@@ -169,7 +166,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
 }
 
 /** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
-export interface PlainRoute extends Pick<Exchange, 'exclusions'> {
+export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
   readonly named: NamedModel
   /** In their order, each not ranked. */
   readonly groups: readonly Group[]
@@ -235,7 +232,7 @@ export function rankPlanned(
       named,
       stay: null,
       choice: 'only',
-      rather: undefined,
+      rather: null,
       exclusions,
     }
   }
@@ -246,7 +243,7 @@ export function rankPlanned(
     ({ candidates: stuck, stay }) => {
       const pinned = readersFirst(stuck, prompt)
       const choice = countChoice(deps, prompt, candidates, pinned, pinned)
-      const [rather] = candidates
+      const rather = ratherThan(pinned, candidates)
       return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay, choice, rather, exclusions }
     },
   )
@@ -255,6 +252,10 @@ export function rankPlanned(
 const NONE: readonly string[] = []
 
 type Candidates = readonly RouteCandidate[]
+
+function ratherThan([first]: Candidates, [ranked]: Candidates): RouteCandidate | null {
+  return ranked === undefined || ranked === first ? null : ranked
+}
 
 /**
  * The candidates with the one first that can read what was sealed last in the conversation, among those of its model
