@@ -10,7 +10,7 @@ import { type FailedAttempt, shownModel } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import { toUsd } from '../money.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { chargedTier, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
+import { chargedTier, type FailureChannel, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
 import type { Ending, ExchangeSummary, Outcome } from './answer/answer.ts'
 import type { ModelCallDeps } from './attempt/model-call.ts'
 import { asGatewayError } from './attempt/provider-failure.ts'
@@ -30,11 +30,7 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
 /** Why an exchange failed, and how its caller learns of it; null: it ended well. */
 export type Conclusion = {
   readonly error: GatewayError
-  /**
-   * `stream`: as the end of the answer; `events`: as an answer of its own in the stream; `envelope`: as the whole
-   * reply; `none`: the caller has left.
-   */
-  readonly channel: 'stream' | 'events' | 'envelope' | 'none'
+  readonly channel: FailureChannel
 } | null
 
 /** Makes the conclusion of an exchange from the value that a stage threw. */
@@ -61,14 +57,6 @@ export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange
   if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
     exchange.candidates = await explainRefused(deps, exchange)
   }
-}
-
-/** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
-export function fixCharge({ attempts, bill, finish }: Exchange, conclusion: Conclusion): void {
-  const isWhole = conclusion?.channel === 'envelope' || conclusion?.channel === 'events'
-  if (!isWhole || finish !== null) return
-  const last = attempts.at(-1)
-  if (last?.isRefused !== true) bill.charge(null)
 }
 
 /** Writes the end of the stream, and returns the outcome. */

@@ -26,6 +26,7 @@ import {
   admitEmbedding,
   EMBEDDING_ESTIMATES,
   embeddingDemand,
+  fixCharge,
   type Ledger,
   type ReserveDeps,
   reserve,
@@ -37,7 +38,7 @@ import type { AttemptTarget } from './attempt/attempt-target.ts'
 import { ModelCall, type ModelCallDeps } from './attempt/model-call.ts'
 import { asGatewayError } from './attempt/provider-failure.ts'
 import { askedEndpoint } from './attempt/provider-request.ts'
-import { type Conclusion, details, explain, fixCharge, routingMetadata, summarize } from './conclude.ts'
+import { type Conclusion, details, explain, routingMetadata, summarize } from './conclude.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RankDeps, RouteCandidate } from './routing/rank.ts'
@@ -112,7 +113,7 @@ export async function embed(
   }
   // Vectors are in the reply of the provider.
   recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
-  fixCharge(exchange, conclusion)
+  if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()
   if (writing !== null) await writing

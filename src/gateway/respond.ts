@@ -12,7 +12,7 @@ import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import { whenReady } from '../ready.ts'
-import { account, demandOf, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
+import { account, demandOf, fixCharge, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
 import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
 import { noteCalls } from './attempt/call-faults.ts'
 import { collecting } from './attempt/collection.ts'
@@ -20,7 +20,7 @@ import { answerEmpty } from './attempt/empty-answer.ts'
 import { recorded, tellRecorded } from './attempt/recorded.ts'
 import { openServerTools, type ServerToolDeps } from './calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './calls/tool-ways.ts'
-import { type Conclusion, failureOf, fixCharge, summarize, tellEnd } from './conclude.ts'
+import { type Conclusion, failureOf, summarize, tellEnd } from './conclude.ts'
 import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
 import type { Guard } from './guard/guard.ts'
@@ -136,7 +136,7 @@ function ended(
     exchange.recording?.drop()
     return SUBMITTED
   }
-  if (conclusion !== null) fixCharge(exchange, conclusion)
+  if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   account(deps, exchange, conclusion?.error ?? null)
   const writing = deps.ledger.written()
   return writing === null

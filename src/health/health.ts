@@ -69,7 +69,8 @@ export class HealthEntry {
   firstTokenMs: number | null = null
   /** Milliseconds for each output token, in the same way. */
   perTokenMs: number | null = null
-  #sentMs: number
+  /** Monotonic milliseconds when the request is sent. The time before is the gateway's own, and not measured. */
+  sentMs: number
   /** Monotonic milliseconds of its first content; null before. */
   #answeredMs: number | null = null
   #isOver = false
@@ -88,12 +89,7 @@ export class HealthEntry {
     this.#caller = caller
     this.#probed = probed
     this.beganMs = nowMs
-    this.#sentMs = nowMs
-  }
-
-  /** The request is about to be sent. The time before is the gateway's own, and not measured. */
-  sent(nowMs: number): void {
-    this.#sentMs = nowMs
+    this.sentMs = nowMs
   }
 
   /** The first content has come. This is a success, because the end of a long answer would come too late. */
@@ -137,8 +133,8 @@ export class HealthEntry {
   ): void {
     const answeredMs = this.#answeredMs
     if (answeredMs === null) return
-    const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.#sentMs) : null
-    const spanMs = nowMs - (isStream ? answeredMs : this.#sentMs)
+    const latencyMs = isStream ? Math.max(MEASURED_MIN_MS, answeredMs - this.sentMs) : null
+    const spanMs = nowMs - (isStream ? answeredMs : this.sentMs)
     const isLong = outputTokens >= TOKENS_MIN && spanMs >= SPAN_MIN_MS
     const tokensPerSecond = isLong ? (outputTokens * 1_000) / spanMs : null
     if (latencyMs === null && tokensPerSecond === null) return

@@ -6,7 +6,7 @@
 import t from 'tap'
 import type { Delta, Usage } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { priceUsage } from '../../src/gateway/accounting/cost.ts'
+import { priceUsage } from '../../src/gateway/accounting/charge.ts'
 import type { Endpoint, FormatName } from '../../src/providers/provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>

@@ -158,7 +158,7 @@ t.test('latency and speed of the last five minutes', async t => {
   const { clock, attempt, state } = setup()
   const measure = (latencyMs: number, tokens: number, spanMs: number): void => {
     const entry = attempt()
-    entry?.sent(clock.monotonicMs())
+    if (entry != null) entry.sentMs = clock.monotonicMs()
     clock.advance(latencyMs)
     entry?.answered(clock.monotonicMs())
     clock.advance(spanMs)

@@ -56,36 +56,42 @@ const VERBOSITY: Readonly<Record<string, string>> = { xhigh: 'high', max: 'high'
 /** The efforts that can replace a budget. */
 const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
-/** @throws GatewayError `unprocessable` that names the field without a form in this format. */
+/**
+ * Field by field, without an entry or a call for those that are not set.
+ * @throws GatewayError `unprocessable` that names the field without a form in this format.
+ */
 export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request } = model
   const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
   refuse(request)
   const { tools, toolChoice } = chatTools(request, quirks)
-  const hasTools = tools.length > 0
-  const fields: [string, unknown][] = [
-    ...unknownFields(request),
-    ...SAME_NAME.map((name): [string, unknown] => [name, request[name]]),
-    ['model', endpoint.upstreamModel],
-    ['messages', chatMessages(request, quirks)],
-    ['stream', model.stream ? true : undefined],
-    ['stream_options', model.stream && !quirks.has('no-stream-usage') ? { include_usage: true } : undefined],
-    ['tools', hasTools ? tools : undefined],
-    ['tool_choice', hasTools ? toolChoice : undefined],
-    ['parallel_tool_calls', hasTools ? request.parallel_tool_calls : undefined],
-    limit(request, quirks),
-    ...reasoning(request, endpoint, quirks),
-    ['response_format', responseFormat(request)],
-    ['verbosity', verbosity(request)],
-    ['modalities', request.modalities?.includes('image') === true ? request.modalities : undefined],
-    ['service_tier', tier(request)],
-    ['user', quirks.has('no-user') ? undefined : model.endUser],
-  ]
-  if (typeof request.top_logprobs === 'number') {
-    fields.push(['logprobs', true], ['top_logprobs', request.top_logprobs])
+  // Later fields win.
+  const body = unknownFields(request)
+  for (const name of SAME_NAME) if (request[name] != null) body[name] = request[name]
+  body['model'] = endpoint.upstreamModel
+  body['messages'] = chatMessages(request, quirks)
+  if (model.stream) {
+    body['stream'] = true
+    if (!quirks.has('no-stream-usage')) body['stream_options'] = { include_usage: true }
   }
-  // fromEntries defines properties: a foreign key cannot reach a prototype. Later entries win.
-  const body = Object.fromEntries(fields.filter(([, value]) => value !== undefined && value !== null))
+  if (tools.length > 0) {
+    body['tools'] = tools
+    if (toolChoice != null) body['tool_choice'] = toolChoice
+    if (request.parallel_tool_calls != null) body['parallel_tool_calls'] = request.parallel_tool_calls
+  }
+  const most = request.max_output_tokens
+  if (most != null) body[quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens'] = most
+  if (request.reasoning != null) addReasoning(body, request, request.reasoning, endpoint, quirks)
+  if (request.text != null) addText(body, request.text)
+  if (request.modalities?.includes('image') === true) body['modalities'] = request.modalities
+  const asked = request.service_tier
+  const tier = asked != null && Object.hasOwn(TIERS, asked) ? TIERS[asked] : asked
+  if (tier != null) body['service_tier'] = tier
+  if (model.endUser != null && !quirks.has('no-user')) body['user'] = model.endUser
+  if (typeof request.top_logprobs === 'number') {
+    body['logprobs'] = true
+    body['top_logprobs'] = request.top_logprobs
+  }
   return { path: '/chat/completions', body: withTakenMarks(body, quirks) }
 }
 
@@ -103,24 +109,27 @@ function refuse(request: ResponsesRequest): void {
   if (typeof n === 'number' && n > 1) throw inexpressible('n', 'must be 1: this gateway returns one answer')
 }
 
-function unknownFields(request: ResponsesRequest): [string, unknown][] {
+/** fromEntries defines properties: a foreign key cannot reach a prototype. */
+function unknownFields(request: ResponsesRequest): Record<string, unknown> {
+  const fields = request as unknown as Readonly<Record<string, unknown>>
   const limited = typeof request.max_output_tokens === 'number'
-  return Object.entries(request).filter(
-    ([name]) => !isDeclared(name) && !OWN_NAMES.has(name) && !(limited && LIMITS.has(name)),
-  )
+  let unknown: [string, unknown][] | null = null
+  for (const name in fields) {
+    if (fields[name] == null || isDeclared(name) || OWN_NAMES.has(name)) continue
+    if (limited && LIMITS.has(name)) continue
+    unknown ??= []
+    unknown.push([name, fields[name]])
+  }
+  return unknown === null ? {} : Object.fromEntries(unknown)
 }
 
-function limit(request: ResponsesRequest, quirks: ReadonlySet<Quirk>): [string, unknown] {
-  return [quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens', request.max_output_tokens]
-}
-
-function reasoning(
+function addReasoning(
+  body: Record<string, unknown>,
   request: ResponsesRequest,
+  wanted: NonNullable<ResponsesRequest['reasoning']>,
   endpoint: Endpoint,
   quirks: ReadonlySet<Quirk>,
-): [string, unknown][] {
-  const wanted = request.reasoning
-  if (wanted === undefined || wanted === null) return []
+): void {
   if (quirks.has('reasoning-object')) {
     const { effort, max_tokens, enabled, summary } = wanted
     const object = Object.fromEntries(
@@ -128,11 +137,11 @@ function reasoning(
         ([, value]) => value !== undefined && value !== null,
       ),
     )
-    return Object.keys(object).length === 0 ? [] : [['reasoning', object]]
+    if (Object.keys(object).length > 0) body['reasoning'] = object
+    return
   }
   const effort = wanted.effort ?? effortOf(wanted, request.max_output_tokens ?? endpoint.maxOutputTokens)
-  if (effort === null) return []
-  return [['reasoning_effort', effort === 'max' ? 'xhigh' : effort]]
+  if (effort !== null) body['reasoning_effort'] = effort === 'max' ? 'xhigh' : effort
 }
 
 /** The effort for a switch or a token budget. */
@@ -144,9 +153,17 @@ function effortOf(wanted: NonNullable<ResponsesRequest['reasoning']>, most: numb
   return budget !== null || wanted.enabled === true ? 'medium' : null
 }
 
-function responseFormat(request: ResponsesRequest): Record<string, unknown> | undefined {
-  const format = request.text?.format
-  if (format === undefined || format === null || format.type === 'text') return undefined
+function addText(
+  body: Record<string, unknown>,
+  { format, verbosity }: NonNullable<ResponsesRequest['text']>,
+): void {
+  if (format != null && format.type !== 'text') body['response_format'] = responseFormat(format)
+  if (verbosity != null) body['verbosity'] = VERBOSITY[verbosity] ?? verbosity
+}
+
+function responseFormat(
+  format: Exclude<NonNullable<NonNullable<ResponsesRequest['text']>['format']>, { type: 'text' }>,
+): Record<string, unknown> {
   if (format.type === 'json_object') return { type: 'json_object' }
   const { name, schema, description, strict } = format
   return {
@@ -158,15 +175,4 @@ function responseFormat(request: ResponsesRequest): Record<string, unknown> | un
       ...(typeof strict === 'boolean' ? { strict } : {}),
     },
   }
-}
-
-function verbosity(request: ResponsesRequest): string | undefined {
-  const wanted = request.text?.verbosity
-  return wanted === undefined || wanted === null ? undefined : (VERBOSITY[wanted] ?? wanted)
-}
-
-function tier(request: ResponsesRequest): string | undefined {
-  const wanted = request.service_tier
-  if (wanted === undefined || wanted === null) return undefined
-  return Object.hasOwn(TIERS, wanted) ? TIERS[wanted] : wanted
 }

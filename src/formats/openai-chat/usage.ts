@@ -5,11 +5,62 @@
 import type { FinishReason, Usage } from '../format.ts'
 import { countOrZero, type Json, record } from '../json.ts'
 
+const NAMES: ReadonlySet<string> = new Set([
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'prompt_tokens_details',
+  'completion_tokens_details',
+])
+const INPUT_DETAILS: ReadonlySet<string> = new Set(['cached_tokens', 'audio_tokens'])
+const OUTPUT_DETAILS: ReadonlySet<string> = new Set([
+  'reasoning_tokens',
+  'audio_tokens',
+  'accepted_prediction_tokens',
+  'rejected_prediction_tokens',
+])
+
+/** As `chatUsage`, of usage in OpenAI's own words alone, whose counts are whole and agree; null: of any other. */
+function plainUsage(usage: Json): Usage | null {
+  for (const name in usage) if (!NAMES.has(name)) return null
+  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage
+  if (!(Number.isSafeInteger(input) && Number.isSafeInteger(output))) return null
+  const [inputTokens, outputTokens] = [input as number, output as number]
+  if (inputTokens < 0 || outputTokens < 0 || total !== inputTokens + outputTokens) return null
+  let [cachedTokens, audioTold, reasoningTokens] = [0, 0, 0]
+  const read = usage['prompt_tokens_details'] as Json | null | undefined
+  if (read != null) {
+    for (const name in read) if (!INPUT_DETAILS.has(name) || !((read[name] as number) >= 0)) return null
+    const { cached_tokens: cached = 0, audio_tokens: audio = 0 } = read
+    if (!(Number.isSafeInteger(cached) && Number.isSafeInteger(audio))) return null
+    cachedTokens = Math.min(cached as number, inputTokens)
+    audioTold = audio as number
+  }
+  const said = usage['completion_tokens_details'] as Json | null | undefined
+  if (said != null) {
+    for (const name in said) if (!OUTPUT_DETAILS.has(name)) return null
+    const { reasoning_tokens: reasoning = 0 } = said
+    if (!Number.isSafeInteger(reasoning) || (reasoning as number) < 0) return null
+    reasoningTokens = Math.min(reasoning as number, outputTokens)
+  }
+  return {
+    inputTokens,
+    cachedTokens,
+    cacheWriteTokens: 0,
+    ...(audioTold === 0 ? undefined : { audioTokens: Math.min(audioTold, inputTokens) }),
+    outputTokens,
+    reasoningTokens,
+    webSearchRequests: 0,
+  }
+}
+
 /**
  * Normalises a `usage` object. Limits cached tokens to the input and reasoning to the output: some vendors report more,
  * and a bill must never be negative.
  */
 export function chatUsage(usage: Json): Usage {
+  const plain = plainUsage(usage)
+  if (plain !== null) return plain
   const promptDetails = record(usage['prompt_tokens_details'])
   const outputDetails = record(usage['completion_tokens_details'])
   const cached = firstCount(

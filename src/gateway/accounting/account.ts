@@ -1,32 +1,65 @@
 /** Accounting of an exchange: reservation, charge, usage record and metrics. Public entry point of this module. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
-import type { Bill } from '../../exchange/bill.ts'
-import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
 import { BusyError, type Demand, type Quota } from '../../limits/quota.ts'
 import type { ReservationQueue } from '../../limits/reservation-wait.ts'
-import type { Log } from '../../log/log.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import { isPending } from '../../ready.ts'
+import type { LedgerStore } from '../../storage/ledger.ts'
+import type { UsageSpool } from '../../storage/spool/spool.ts'
+import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
+import { chargedTier, feesBeside, settleReservation } from './charge.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
-import { chargedTier, chargeOf, imagesIn } from './cost.ts'
-import type { Said } from './estimate.ts'
-import type { Ledger } from './ledger.ts'
-import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
+export {
+  byokFee,
+  type CallFigures,
+  chargedTier,
+  type FailureChannel,
+  fixCharge,
+  inputOf,
+  noteImplausible,
+  settle,
+  toResponseUsage,
+} from './charge.ts'
 export { keptName, traceOf } from './client-fields.ts'
-export { byokFee, chargedTier, inputOf, toResponseUsage } from './cost.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
 export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf, quartersIn } from './estimate.ts'
-export { createLedger, type Ledger } from './ledger.ts'
 export type { UsageEstimates } from './plausible.ts'
 export { VisibleStreams } from './visible-streams.ts'
+
+/**
+ * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
+ * The spool has the latest records in memory, so that this thread finds them at once.
+ */
+export interface Ledger {
+  /** Keeps the record, together with others of this turn of the event loop. Never throws. */
+  append(record: UsageRecord): void
+  /** Resolves when all records until now survive a kill of the process; null: they do. Never rejects. */
+  written(): Promise<void> | null
+  /** Null when there is none of that id in that organization. */
+  find(id: string, organizationId: string): Promise<UsageRecord | null>
+}
+
+export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
+  return {
+    append: spool.append.bind(spool),
+    written: spool.written.bind(spool),
+    async find(id, organizationId) {
+      const line = spool.find(id)
+      if (line === null) return store.find(id, organizationId)
+      const record = wholeRecord(JSON.parse(line) as UsageLine)
+      return record.organizationId === organizationId ? record : null
+    },
+  }
+}
 
 export interface ReserveDeps {
   readonly clock: Clock
@@ -68,75 +101,6 @@ async function reserveLater(
   }
 }
 
-/** The figures of a model call that has ended, however it ended. */
-export interface CallFigures extends Said {
-  readonly finish: Finish | null
-  /** Bytes of the request that was sent; 0: none was. */
-  readonly sentBytes: number
-  /** The gateway ended it, so what the provider reported may not be all. */
-  readonly isCut: boolean
-  /** It was not read when it ended, because its reader was slow. */
-  readonly isStalled: boolean
-  /** Its reader was slow once. */
-  readonly wasPaused: boolean
-  /** Most of its output that came at once, in quarters of tokens. */
-  readonly pieceQuarters: number
-}
-
-/**
- * Writes the last model call into the exchange and the running turn of its bill. False: the provider reported usage
- * that cannot be, so another one was charged.
- */
-export function settle(
-  exchange: Exchange,
-  attempt: AttemptRecord,
-  figures: CallFigures,
-  estimates: UsageEstimates = TEXT_ESTIMATES,
-): boolean {
-  const { usage, finish, isCut } = figures
-  const { prompt, bill } = exchange
-  exchange.finish = finish
-  if (finish === null && !isCharged(exchange, attempt, figures)) {
-    attempt.cost = bill.charge(null)
-    return true
-  }
-  const { endpoint } = attempt
-  const images = imagesIn(endpoint.pricing, prompt)
-  if (usage === null || finish === null || isCut) {
-    attempt.cost = bill.charge(
-      chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images),
-    )
-    return true
-  }
-  const plausible = estimates.plausible(usage, prompt, figures, endpoint)
-  attempt.cost = bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
-  return plausible === usage
-}
-
-/** Tells of a usage that cannot be. */
-export function noteImplausible(
-  { log, metrics }: { readonly log: Pick<Log, 'notice'>; readonly metrics: Metrics },
-  { endpoint }: AttemptRecord,
-): void {
-  const { slug } = endpoint.provider
-  metrics.usageImplausible.inc({ provider: slug })
-  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
-    provider: slug,
-    model: endpoint.modelId,
-  })
-}
-
-/**
- * A reply that its provider broke costs nothing, unless it broke because it was not read. What was ended on this side
- * is billed by its provider all the same, as soon as it was sent.
- */
-function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
-  if (attempt.isRefused) return true
-  if (exchange.signal.aborted) return figures.sentBytes > 0
-  const hasSaid = figures.usage !== null || figures.outputQuarters > 0
-  return hasSaid && (figures.isStalled || attempt.error?.meaning.paysSaid === true)
-}
-
 /**
  * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
  * the answer is written, so that every answered request is in the ledger. `error`: null when the reply ended well.
@@ -151,20 +115,16 @@ export function account(
   const { spans } = exchange
   if (exchange.batch?.accounts(exchange, error) === false) {
     spans?.charged(0, exchange.bill.priceFactor, 'left', error?.code ?? null, deps.clock.monotonicMs())
-    exchange.reservation?.settle(NOTHING_SPENT)
+    settleReservation(exchange, null)
     countAttempts(metrics, exchange)
     return
   }
   const record = usageRecord(exchange, error, deps.clock.monotonicMs())
   deps.ledger.append(record)
-  const { cost, isByok, inputTokens, outputTokens } = record
-  const fees = isByok ? feesBeside(exchange.bill) : 0
-  const tokens = inputTokens + outputTokens
-  if (fees === 0) exchange.reservation?.settle({ cost, isByok, tokens })
-  else {
-    deps.ledger.append(feeRecord(record, fees))
-    exchange.reservation?.settle({ cost, isByok, fees, tokens })
-  }
+  const { cost } = record
+  const fees = feesBeside(exchange.bill, record.isByok)
+  if (fees > 0) deps.ledger.append(feeRecord(record, fees))
+  settleReservation(exchange, record)
   if (spans !== null) {
     spans.notes.session = keptName(exchange.request.session_id) ?? null
     const { outcome } = record
@@ -205,14 +165,6 @@ function countCache(
     if (tokens > 0) metrics.promptCacheTokens.of(provider, label, kind).inc(tokens)
 }
 
-/**
- * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so that they count
- * as if no own credential were there.
- */
-function feesBeside(bill: Bill): PicoUsd {
-  return bill.tools.cost
-}
-
 /** The record of fees beside a record on a BYOK credential, which it names as its parent. */
 function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
   return {
@@ -234,8 +186,6 @@ function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
     attempts: [],
   }
 }
-
-const NOTHING_SPENT = { cost: 0, isByok: false, tokens: 0 } as const
 
 function countAttempts(metrics: Metrics, exchange: Exchange): void {
   for (const attempt of exchange.attempts) {
@@ -286,7 +236,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
     reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
     webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
-    cost: Math.min((bill.cost ?? 0) - (isByok ? feesBeside(bill) : 0), Number.MAX_SAFE_INTEGER),
+    cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
     isByok,
     serviceTier: tier === null || tier === 'default' ? tier : cutForeign(tier),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,

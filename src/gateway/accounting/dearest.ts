@@ -6,7 +6,7 @@ import type { PicoUsd } from '../../money.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Endpoint, Pricing, TokenPrices } from '../../providers/provider.ts'
-import { imagesIn } from './cost.ts'
+import { imagesIn } from './charge.ts'
 import { attachmentTokens } from './estimate.ts'
 import { type FetchingEndpoint, fetchedTokens } from './fetched.ts'
 

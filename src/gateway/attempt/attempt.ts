@@ -85,7 +85,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (request.body !== '') {
       this.#sentMs = clock.monotonicMs()
       if (record.span !== undefined) record.span.sentMs = this.#sentMs
-      record.health?.sent(this.#sentMs)
+      if (record.health !== undefined) record.health.sentMs = this.#sentMs
       watch.enter('upstream_first_byte', this.#sentMs)
       this.#debug?.note('adapter_request', clock, watch.startedMs)
     }

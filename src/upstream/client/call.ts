@@ -101,7 +101,10 @@ export abstract class RunningCall implements UpstreamCall {
   /** The request was written to a connection. */
   onSent(): void {
     this.#sent = true
-    this.#expectBy(this.#headDeadlineMs)
+    // The timer looks at the deadline when it fires, and that of a connection is mostly the sooner one.
+    if (this.#timer !== null && this.#timerAtMs <= this.#headDeadlineMs)
+      this.#deadlineMs = this.#headDeadlineMs
+    else this.#expectBy(this.#headDeadlineMs)
   }
 
   onHead(head: UpstreamHead, readMs = this.#deps.clock.monotonicMs()): void {

@@ -76,7 +76,7 @@ export class Pool implements ConnectionPool {
   }
 
   keep(connection: Connection): boolean {
-    const next = this.#nextSeeker()
+    const next = this.#queue.size === 0 ? undefined : this.#nextSeeker()
     if (next !== undefined) {
       next.onConnection(connection)
       return true
@@ -140,16 +140,14 @@ export class Connections {
   readonly #sockets = new Set<Socket>()
   #drained: (() => void) | null = null
   #closing: Promise<void> | null = null
+  /** Written here alone. */
+  isClosed = false
   #sweeping: Timer | null = null
   #sweepsAtMs = 0
   #uses = 0
 
   constructor(limits: PoolLimits) {
     this.#limits = limits
-  }
-
-  get isClosed(): boolean {
-    return this.#closing !== null
   }
 
   pool(url: URL, isolation: string | undefined): Pool {
@@ -189,6 +187,7 @@ export class Connections {
       const closed = Promise.withResolvers<void>()
       // Before anything is closed: nothing may take the place of a closed connection.
       this.#closing = closed.promise
+      this.isClosed = true
       this.#closeAll(closed.resolve)
     }
     return this.#closing

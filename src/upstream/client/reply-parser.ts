@@ -273,7 +273,7 @@ export class ReplyParser {
   }
 
   #done(isReusable: boolean): void {
-    this.stop()
+    this.#state = OVER
     this.#receiver.onDone(this.#reusable && isReusable)
   }
 

@@ -1,7 +1,7 @@
 /** How a reply is watched while it runs, and what is sent of a cap. */
 import t from 'tap'
 import { admitCall, demandOf, Meter } from '../../../src/gateway/accounting/allowance.ts'
-import { chargeOf } from '../../../src/gateway/accounting/cost.ts'
+import { chargeOf } from '../../../src/gateway/accounting/charge.ts'
 import { VisibleStreams } from '../../../src/gateway/accounting/visible-streams.ts'
 import type { Allowance } from '../../../src/protocol/records.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'

@@ -1,7 +1,7 @@
 /** What a serve thread keeps at hand of what it has served. Real spool and Store; nothing ships in between. */
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../src/clock.ts'
-import { createLedger } from '../../../src/gateway/accounting/ledger.ts'
+import { createLedger } from '../../../src/gateway/accounting/account.ts'
 import { createLog } from '../../../src/log/log.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { openSpool } from '../../../src/storage/spool/spool.ts'

@@ -1,14 +1,22 @@
-/** Cost of usage by the prices of the catalogue, and the `usage` object of a response. Pure. */
+/**
+ * Charges: who is charged when a model call or an exchange ends, and how much; the cost of usage by the prices of the
+ * catalogue, and the `usage` object of a response.
+ */
 
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
-import type { Exchange } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
+import type { Log } from '../../log/log.ts'
+import type { Metrics } from '../../metrics/metrics.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { TOOL_PROMPT, withNative } from '../../protocol/json/native.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+import type { Said } from './estimate.ts'
+import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 export interface UsageCost {
   readonly input: PicoUsd
@@ -165,4 +173,109 @@ export function chargedTier({
   if (last === undefined || finish === null || DIALECT_ABILITIES[dialect].embeds) return null
   const told = last.credential === null ? null : finish.serviceTier
   return told ?? last.endpoint.serviceTier ?? 'default'
+}
+
+/** The figures of a model call that has ended, however it ended. */
+export interface CallFigures extends Said {
+  readonly finish: Finish | null
+  /** Bytes of the request that was sent; 0: none was. */
+  readonly sentBytes: number
+  /** The gateway ended it, so what the provider reported may not be all. */
+  readonly isCut: boolean
+  /** It was not read when it ended, because its reader was slow. */
+  readonly isStalled: boolean
+  /** Its reader was slow once. */
+  readonly wasPaused: boolean
+  /** Most of its output that came at once, in quarters of tokens. */
+  readonly pieceQuarters: number
+}
+
+/**
+ * Writes the last model call into the exchange and the running turn of its bill. False: the provider reported usage
+ * that cannot be, so another one was charged.
+ */
+export function settle(
+  exchange: Exchange,
+  attempt: AttemptRecord,
+  figures: CallFigures,
+  estimates: UsageEstimates = TEXT_ESTIMATES,
+): boolean {
+  const { usage, finish, isCut } = figures
+  const { prompt, bill } = exchange
+  exchange.finish = finish
+  if (finish === null && !isCharged(exchange, attempt, figures)) {
+    attempt.cost = bill.charge(null)
+    return true
+  }
+  const { endpoint } = attempt
+  const images = imagesIn(endpoint.pricing, prompt)
+  if (usage === null || finish === null || isCut) {
+    attempt.cost = bill.charge(
+      chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images),
+    )
+    return true
+  }
+  const plausible = estimates.plausible(usage, prompt, figures, endpoint)
+  attempt.cost = bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
+  return plausible === usage
+}
+
+/** Tells of a usage that cannot be. */
+export function noteImplausible(
+  { log, metrics }: { readonly log: Pick<Log, 'notice'>; readonly metrics: Metrics },
+  { endpoint }: AttemptRecord,
+): void {
+  const { slug } = endpoint.provider
+  metrics.usageImplausible.inc({ provider: slug })
+  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
+    provider: slug,
+    model: endpoint.modelId,
+  })
+}
+
+/**
+ * A reply that its provider broke costs nothing, unless it broke because it was not read. What was ended on this side
+ * is billed by its provider all the same, as soon as it was sent.
+ */
+function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
+  if (attempt.isRefused) return true
+  if (exchange.signal.aborted) return figures.sentBytes > 0
+  const hasSaid = figures.usage !== null || figures.outputQuarters > 0
+  return hasSaid && (figures.isStalled || attempt.error?.meaning.paysSaid === true)
+}
+
+/**
+ * How the caller learns of a failure. `stream`: as the end of the answer; `events`: as an answer of its own in the
+ * stream; `envelope`: as the whole reply; `none`: the caller has left.
+ */
+export type FailureChannel = 'stream' | 'events' | 'envelope' | 'none'
+
+/** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
+export function fixCharge({ attempts, bill, finish }: Exchange, channel: FailureChannel): void {
+  const isWhole = channel === 'envelope' || channel === 'events'
+  if (isWhole && finish === null && attempts.at(-1)?.isRefused !== true) bill.charge(null)
+}
+
+/**
+ * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so that they count
+ * as if no own credential were there.
+ */
+export function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
+  return isByok ? bill.tools.cost : 0
+}
+
+/** Charges the limits of the caller with what the record says; null: with nothing. */
+export function settleReservation(
+  { bill, reservation }: Exchange,
+  record: Pick<UsageRecord, 'cost' | 'isByok' | 'inputTokens' | 'outputTokens'> | null,
+): void {
+  if (reservation === null) return
+  if (record === null) {
+    reservation.settle({ cost: 0, isByok: false, tokens: 0 })
+    return
+  }
+  const { cost, isByok, inputTokens, outputTokens } = record
+  const fees = feesBeside(bill, isByok)
+  const tokens = inputTokens + outputTokens
+  reservation.settle(fees === 0 ? { cost, isByok, tokens } : { cost, isByok, fees, tokens })
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { byokFee, imagesIn, priceUsage } from '../../../src/gateway/accounting/cost.ts'
+import { byokFee, imagesIn, priceUsage } from '../../../src/gateway/accounting/charge.ts'
 
 t.test('tokens of the cache are charged at their own prices, each token once', async t => {
   const usage = {
