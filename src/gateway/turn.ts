@@ -230,7 +230,8 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
     const { formats, summaries } = this.deps
     const wish = prompt[COMPACTS]
-    const usual = formats[textFormat(endpoint)]
+    // Routing keeps endpoints of embeddings away.
+    const usual = formats[endpoint.format as FormatName]
     if (usual.variant !== undefined) return usual.variant(prompt, this.exchange.dialect, endpoint) ?? usual
     if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
       return usual

@@ -9,7 +9,7 @@ import type { AttemptRecord, Exchange, Held } from '../../exchange/exchange.ts'
 import type { Decoder, Delta, Format } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { Log } from '../../log/log.ts'
-import { countJson, type JsonBounds, structureBytes, textBytes } from '../../protocol/json/json-bounds.ts'
+import { countJson, type JsonBounds, structureBytes, textBytes } from '../../protocol/json/json.ts'
 import {
   LOGPROBS_MAX_COMMAS,
   LOGPROBS_MAX_PARTS,

@@ -1,7 +1,11 @@
-/** Parses the JSON of request bodies, after checking its limits. Error messages never repeat the body. Pure. */
+/**
+ * Parses the JSON of request bodies, after checking its limits on its bytes: JSON.parse accepts millions of parts and any
+ * depth, but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Error
+ * messages never repeat the body. Pure.
+ */
+import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
-import { countJson, type JsonBounds, structureBytes, textBytes } from './json-bounds.ts'
 import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
@@ -51,4 +55,114 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
   } catch {
     throw new GatewayError('invalid_request', 'The request body is not valid JSON')
   }
+}
+
+/** Upper bounds of one document. */
+export interface JsonBounds {
+  /** Levels of arrays and objects. */
+  readonly depth: number
+  /** Arrays, objects and fields in all. */
+  readonly parts: number
+  /** Commas between elements and between fields. */
+  readonly commas: number
+}
+
+/** Counts of a document, up to the bound that it exceeds. */
+interface JsonCount {
+  /** The first bound that it exceeds; null: none. */
+  readonly excess: keyof JsonBounds | null
+  readonly parts: number
+  readonly commas: number
+}
+
+/** After this many bytes of a string the native search is faster, if what it finds is the end. */
+const SHORT_STRING_BYTES = 64
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const OPEN_BRACKET = 0x5b
+const CLOSE_BRACKET = 0x5d
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+const COLON = 0x3a
+
+/** Names the bound that a document exceeds. */
+export function excessOf(document: Uint8Array, bounds: JsonBounds): JsonCount['excess'] {
+  return countJson(document, bounds).excess
+}
+
+/**
+ * Counts what a document has. Every byte of a longer UTF-8 sequence is above 0x7f, so bytes are enough. `finder`: is
+ * told of the fields of the document itself; null: nobody is.
+ */
+export function countJson(
+  document: Uint8Array,
+  bounds: JsonBounds,
+  finder: ListFinder | null = null,
+): JsonCount {
+  const bytes = Buffer.from(document.buffer, document.byteOffset, document.byteLength)
+  let excess: JsonCount['excess'] = null
+  let depth = 0
+  let parts = 0
+  let commas = 0
+  for (let index = 0; index < bytes.length && excess === null; index++) {
+    const byte = bytes[index]
+    if (byte === QUOTE) {
+      const from = index + 1
+      index = closingQuote(bytes, from)
+      if (finder !== null && depth === 1) finder.text(bytes, from, index)
+    } else if (byte === COMMA) {
+      if (++commas > bounds.commas) excess = 'commas'
+    } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
+      if (++depth > bounds.depth) excess = 'depth'
+      else if (++parts > bounds.parts) excess = 'parts'
+      else if (finder !== null && depth === 2) finder.opens(byte === OPEN_BRACKET, index, parts - 1)
+    } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) {
+      depth--
+      if (finder !== null && depth === 1) finder.closes(index + 1, parts)
+    } else if (byte === COLON) {
+      if (finder !== null && depth === 1) finder.fields++
+      if (++parts > bounds.parts) excess = 'parts'
+    }
+  }
+  return { excess, parts, commas }
+}
+
+/** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */
+function closingQuote(bytes: Buffer, from: number): number {
+  let at = from
+  for (;;) {
+    // Escapes often follow each other, and each would cost a search.
+    const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
+    while (at < until) {
+      const byte = bytes[at]
+      if (byte === QUOTE) return at
+      at += byte === BACKSLASH ? 2 : 1
+    }
+    if (at >= bytes.length) return bytes.length
+    const quote = bytes.indexOf(QUOTE, at)
+    if (quote === -1) return bytes.length
+    let backslashes = 0
+    while (quote - backslashes > at && bytes[quote - backslashes - 1] === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return quote
+    at = quote + 1
+  }
+}
+
+/** Memory of an object, an array or a field, and of one more element; the dearest documents of each kind take that. */
+const PART_BYTES = 64
+const COMMA_BYTES = 32
+
+/** Bytes of the texts in a document of so many characters: two each once one of them is above U+00FF. */
+export function textBytes(document: Uint8Array, characters: number): number {
+  const isNarrow =
+    isAscii(document) &&
+    !Buffer.from(document.buffer, document.byteOffset, document.byteLength).includes('\\u')
+  return isNarrow ? characters : 2 * characters
+}
+
+/** Bytes of memory, at most, that the structure of a document takes once it is parsed, beside its texts. */
+export function structureBytes({ parts, commas }: JsonCount): number {
+  return parts * PART_BYTES + commas * COMMA_BYTES
 }

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { parseJson } from '../../../src/protocol/json/json.ts'
-import { excessOf } from '../../../src/protocol/json/json-bounds.ts'
+import { excessOf, parseJson } from '../../../src/protocol/json/json.ts'
 
 /** Objects, arrays and fields of a value. */
 function partsOf(value: unknown): number {
