@@ -10,7 +10,7 @@ import { type FailedAttempt, shownModel } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import { toUsd } from '../money.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { chargedTier, type FailureChannel, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
+import { chargedTier, type FailureKind, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
 import type { Ending, ExchangeSummary, Outcome } from './answer/answer.ts'
 import type { ModelCallDeps } from './attempt/model-call.ts'
 import { asGatewayError } from './attempt/provider-failure.ts'
@@ -30,7 +30,7 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
 /** Why an exchange failed, and how its caller learns of it; null: it ended well. */
 export type Conclusion = {
   readonly error: GatewayError
-  readonly channel: FailureChannel
+  readonly channel: FailureKind
 } | null
 
 /** Makes the conclusion of an exchange from the value that a stage threw. */

@@ -1,4 +1,7 @@
-/** Windows of time over which the attempts at one endpoint count: for its breakers, its rank and its listing. Pure. Hot path. */
+/**
+ * Windows of time over which the attempts at one endpoint count: for its breakers, its rank and its listing. Pure. Hot
+ * path.
+ */
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'
 

@@ -46,7 +46,10 @@ export class Stopwatch {
   #beforeAttemptMs: readonly number[] = NONE_SPENT
   #stage = AT.parse
   #previous = AT.parse
-  /** Monotonic milliseconds when the current stage began: as good as now for what the stage decides first. Written here alone. */
+  /**
+   * Monotonic milliseconds when the current stage began: as good as now for what the stage decides first. Written here
+   * alone.
+   */
   enteredMs: number
   #attemptMs = 0
   /** The request was parsed and passed to the gateway. Written here alone. */

@@ -22,7 +22,7 @@ export {
   byokFee,
   type CallFigures,
   chargedTier,
-  type FailureChannel,
+  type FailureKind,
   fixCharge,
   inputOf,
   noteImplausible,

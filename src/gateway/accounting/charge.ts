@@ -248,10 +248,10 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
  * How the caller learns of a failure. `stream`: as the end of the answer; `events`: as an answer of its own in the
  * stream; `envelope`: as the whole reply; `none`: the caller has left.
  */
-export type FailureChannel = 'stream' | 'events' | 'envelope' | 'none'
+export type FailureKind = 'stream' | 'events' | 'envelope' | 'none'
 
 /** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
-export function fixCharge({ attempts, bill, finish }: Exchange, channel: FailureChannel): void {
+export function fixCharge({ attempts, bill, finish }: Exchange, channel: FailureKind): void {
   const isWhole = channel === 'envelope' || channel === 'events'
   if (isWhole && finish === null && attempts.at(-1)?.isRefused !== true) bill.charge(null)
 }

@@ -257,10 +257,12 @@ interface Place {
 }
 
 /**
- * Finds keys such as `__proto__`, which would change a prototype when an object is copied or merged. The first pass only
- * checks; a second pass finds the path where there is such a key. The problem as `<path>: …` if an object anywhere in the value has the key `__proto__`, `constructor` or
- * `prototype`, or if the value is nested too deep; otherwise null. In a JSON Schema only `__proto__` is refused: an
- * argument of a function may have the name `constructor`.
+ * Finds keys such as `__proto__`, which would change a prototype when an object is copied or merged. The first pass
+ * only checks; a second pass finds the path where there is such a key.
+ *
+ * The problem as `<path>: …` if an object anywhere in the value has the key `__proto__`, `constructor` or `prototype`,
+ * or if the value is nested too deep; otherwise null. In a JSON Schema only `__proto__` is refused: an argument of a
+ * function may have the name `constructor`.
  */
 export function forbiddenKey(root: unknown): string | null {
   return isClean(root) ? null : locate(root)

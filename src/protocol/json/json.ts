@@ -1,7 +1,7 @@
 /**
- * Parses the JSON of request bodies, after checking its limits on its bytes: JSON.parse accepts millions of parts and any
- * depth, but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it. Error
- * messages never repeat the body. Pure.
+ * Parses the JSON of request bodies, after checking its limits on its bytes: JSON.parse accepts millions of parts and
+ * any depth, but the result could fill the memory, block the event loop, or exhaust the stack of code that walks it.
+ * Error messages never repeat the body. Pure.
  */
 import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../errors.ts'
