@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { AttemptRecord, Exchange } from '../../../src/exchange/exchange.ts'
+import { type AttemptRecord, type Exchange, UNCOUNTED } from '../../../src/exchange/exchange.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
 import { ProviderRequests } from '../../../src/gateway/attempt/provider-request.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
@@ -25,7 +25,12 @@ function sentTier(
     endpoint: serviceTier === undefined ? plain : { ...plain, serviceTier },
     credential: isOwn ? credentialOf('acme') : null,
   }
-  const exchange = { request: prompt, dialect: 'responses', prefix: null } as unknown as Exchange
+  const exchange = {
+    request: prompt,
+    dialect: 'responses',
+    prefix: null,
+    held: UNCOUNTED,
+  } as unknown as Exchange
   const { body } = requests.encode(exchange, record, FORMATS['openai-chat'], prompt)
   return (body as { service_tier?: unknown }).service_tier
 }
