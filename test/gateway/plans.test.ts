@@ -144,7 +144,7 @@ async function setup() {
     request: { input: 'Hi', ...request } as unknown as ResponsesRequest,
     withMetadata: false,
     dataRegion: null,
-    watch: new Stopwatch(0),
+    watch: new Stopwatch(clock.monotonicMs()),
     held: UNCOUNTED,
     signal: new RequestAbort(),
     ...more,
