@@ -1,13 +1,13 @@
 /**
  * `npm run bench -- --profile`: where the gateway spends a request or an event: CPU by thread, time and bytes of the
- * serve thread by stage and function, system calls. Writes profiles for developer tools, and flame graphs.
+ * serve thread by stage and function, time of the main thread by function, system calls. Writes profiles for developer tools, and flame graphs.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { HeapProfiler, Profiler } from 'node:inspector'
 import { connect, type Socket } from 'node:net'
-import { join, relative } from 'node:path'
+import { basename, join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import { startGateway } from './gateway.ts'
@@ -33,7 +33,7 @@ interface ThreadTime {
   readonly micros: number
 }
 
-/** Measures each scenario's gateway four times: as it is, with time sampled, with bytes sampled, with calls traced. */
+/** Measures each scenario's gateway as it is, with the time of two threads and bytes sampled, and with calls traced. */
 export async function profile(scenarios: readonly Scenario[], root: string, out: string): Promise<string> {
   const pages: string[] = []
   const built = await build(scenarios, root, true)
@@ -55,8 +55,9 @@ async function profileOne(built: Built, scenario: Scenario, root: string, out: s
   preload.searchParams.set('folder', rig.folder)
   const gateway = await startGateway(bench, 'sluice', '', { preload })
   const sampler = connect(path)
+  const mainSampler = connect(`${path}-main`)
   try {
-    await once(sampler, 'connect')
+    await Promise.all([once(sampler, 'connect'), once(mainSampler, 'connect')])
     await warm(gateway, scenario)
     await practise(rig, { ...scenario, practiceSeconds: PRACTICE_SECONDS }, gateway)
     const window = async (begin: () => unknown, end: () => unknown): Promise<number> => {
@@ -66,30 +67,36 @@ async function profileOne(built: Built, scenario: Scenario, root: string, out: s
     const threads = threadTimes(gateway.pids())
     const plain = await window(threads.begin, threads.end)
     const src = pathToFileURL(join(root, 'src/')).href
-    const sampled = async (what: 'time' | 'bytes'): Promise<{ file: string; work: number }> => {
+    const sampled = async (
+      thread: Socket,
+      what: 'time' | 'bytes',
+    ): Promise<{ file: string; work: number }> => {
       let file: string | null = null
       const work = await window(
-        () => ask(sampler, `start-${what}`),
+        () => ask(thread, `start-${what}`),
         async () => {
-          file = await ask(sampler, `take-${what}`)
+          file = await ask(thread, `take-${what}`)
         },
       )
       if (file === null) throw new Error(`no profile of ${what}`)
-      copyFileSync(file, join(out, what === 'time' ? 'time.cpuprofile' : 'bytes.heapprofile'))
+      copyFileSync(file, join(out, basename(file)))
       return { file, work }
     }
-    const time = await sampled('time')
+    const time = await sampled(sampler, 'time')
     const timeTree = ofTime(JSON.parse(readFileSync(time.file, 'utf8')) as Profiler.Profile, src)
-    const bytes = await sampled('bytes')
+    const main = await sampled(mainSampler, 'time')
+    const mainTree = ofTime(JSON.parse(readFileSync(main.file, 'utf8')) as Profiler.Profile, src)
+    const bytes = await sampled(sampler, 'bytes')
     const bytesTree = ofBytes(
       JSON.parse(readFileSync(bytes.file, 'utf8')) as HeapProfiler.SamplingHeapProfile,
       src,
     )
     const unit = scenario.load.kind === 'json' ? 'request' : 'event'
-    const write = (name: string, tree: CallNode, words: string, per: number): void =>
-      writeFileSync(join(out, name), flameGraph(tree, `${scenario.name}, serve thread`, words, per))
-    write('time.svg', timeTree, `µs a ${unit}`, time.work)
-    write('bytes.svg', bytesTree, `bytes a ${unit}`, bytes.work)
+    const write = (name: string, tree: CallNode, thread: string, words: string, per: number): void =>
+      writeFileSync(join(out, name), flameGraph(tree, `${scenario.name}, ${thread} thread`, words, per))
+    write('time.svg', timeTree, 'serve', `µs a ${unit}`, time.work)
+    write('main-time.svg', mainTree, 'main', `µs a ${unit}`, main.work)
+    write('bytes.svg', bytesTree, 'serve', `bytes a ${unit}`, bytes.work)
     const calls = await traced(gateway.pids(), window)
     const page = [
       `## ${scenario.name}\n`,
@@ -104,6 +111,8 @@ async function profileOne(built: Built, scenario: Scenario, root: string, out: s
       functionTable('time, µs', timeTree, time.work),
       '',
       functionTable('bytes', bytesTree, bytes.work),
+      '',
+      functionTable('time of the main thread, µs', mainTree, main.work),
       ...(calls === null ? [] : ['', table(['system call', 'calls'], calls)]),
       '',
     ].join('\n')
@@ -112,6 +121,7 @@ async function profileOne(built: Built, scenario: Scenario, root: string, out: s
     return page
   } finally {
     sampler.destroy()
+    mainSampler.destroy()
     await gateway.stop()
   }
 }

@@ -1,13 +1,13 @@
 /**
- * Preloaded into a profiled gateway (`--import`): samples where its serve thread spends time, what it allocates, and
- * how long the turns of its event loop are. Takes one command a line on a socket, and answers each with the file that
- * it wrote, or null.
+ * Preloaded into a profiled gateway (`--import`): samples where its serve thread and its main thread spend time, what
+ * they allocate, and how long the turns of their event loops are. Takes one command a line on a socket, that of the
+ * main thread with `-main` behind its name, and answers each with the file that it wrote, or null.
  */
-import { writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { type HeapProfiler, type Profiler, Session } from 'node:inspector'
 import { createServer } from 'node:net'
 import { createInterface } from 'node:readline'
-import { workerData } from 'node:worker_threads'
+import { isMainThread, workerData } from 'node:worker_threads'
 import { TurnWatch, type Watched } from './turn-watch.ts'
 
 export type SamplerCommand =
@@ -23,7 +23,7 @@ const TIME_INTERVAL_MICROS = 200
 /** Mean distance of two samples; small beside what a second of requests allocates. */
 const BYTES_INTERVAL = 16_384
 
-function listen(path: string, folder: string): void {
+function listen(path: string, folder: string, prefix: string): void {
   const session = new Session()
   session.connect()
   const turns = new TurnWatch()
@@ -31,7 +31,7 @@ function listen(path: string, folder: string): void {
     name: string,
     taken: Profiler.Profile | HeapProfiler.SamplingHeapProfile | Watched,
   ): string => {
-    const file = `${folder}/${name}`
+    const file = `${folder}/${prefix}${name}`
     writeFileSync(file, JSON.stringify(taken))
     return file
   }
@@ -84,5 +84,11 @@ const { thread } = (workerData ?? {}) as { readonly thread?: unknown }
 const { searchParams } = new URL(import.meta.url)
 const path = searchParams.get('socket')
 const folder = searchParams.get('folder')
-if (typeof thread === 'string' && thread.startsWith('serve') && path !== null && folder !== null)
-  listen(path, folder)
+if (path !== null && folder !== null) {
+  if (typeof thread === 'string' && thread.startsWith('serve')) listen(path, folder, '')
+  if (isMainThread) {
+    // The command replaces its process once, and the first one has left its socket.
+    rmSync(`${path}-main`, { force: true })
+    listen(`${path}-main`, folder, 'main-')
+  }
+}

@@ -4,7 +4,7 @@
  * open. Hot path.
  */
 import type { Reply } from '../api/operation.ts'
-import { type Clock, type Timer, unixSeconds } from '../clock.ts'
+import type { Clock, Timer } from '../clock.ts'
 import { GatewayError, shownFieldOf, systemCode } from '../errors.ts'
 import type { ExplanationWriter } from '../explanations/writer.ts'
 import { generationId } from '../ids.ts'
@@ -114,7 +114,7 @@ export class Admission implements Chained<Admission> {
     const nowMs = clock.monotonicMs()
     this.watch = tracing === undefined ? new Stopwatch(nowMs) : new TracedStopwatch(nowMs)
     this.trace = tracing === undefined ? null : tracing.begin()
-    this.id = id ?? generationId(unixSeconds(clock))
+    this.id = id ?? generationId(clock.nowMs())
     this.#control = control
     this.#owner = owner
   }

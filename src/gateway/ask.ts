@@ -6,7 +6,7 @@
  * models.
  */
 
-import { type Clock, unixSeconds } from '../clock.ts'
+import type { Clock } from '../clock.ts'
 import { NO_CREDENTIALS } from '../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InnerUse } from '../exchange/bill.ts'
@@ -69,7 +69,7 @@ export function createAsk(deps: AskDeps): Ask {
       const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
       const outcome = await gateway.respond(
         {
-          id: generationId(unixSeconds(clock)),
+          id: generationId(clock.nowMs()),
           parent: parent.id,
           witness: parent.witness,
           caller: SERVICE,
@@ -98,7 +98,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
       const sink = new FinalSink(onEvent)
-      const innerId = generationId(unixSeconds(clock))
+      const innerId = generationId(clock.nowMs())
       const startedMs = clock.monotonicMs()
       const outcome = await gateway().respond(
         {

@@ -17,6 +17,13 @@ type Relax = <Tables, T>(
   work: (transaction: Transaction<Tables>) => Promise<T>,
 ) => Promise<T>
 
+/**
+ * Runs a statement once for each list of parameters, in the transaction that runs now. Returns how many rows each run
+ * has changed.
+ * @throws the error of the database.
+ */
+type RunEach = (statement: string, rows: readonly (readonly (string | number | null)[])[]) => number[]
+
 /** One open database. */
 export interface Engine {
   readonly name: 'sqlite' | 'postgres'
@@ -24,8 +31,8 @@ export interface Engine {
   readonly dialect: Dialect
   readonly serialize: Serialize
   readonly relax: Relax
-  /** True if it takes many rows faster as one JSON text than as parameters. */
-  readonly readsJson: boolean
+  /** Null: it takes many rows faster as one JSON text. */
+  readonly runEach: RunEach | null
   /** True if transactions lock single rows (`for update`); false if each is the only writer anyway. */
   readonly locksRows: boolean
   /** True if a statement failed because a unique value exists already. */

@@ -86,7 +86,7 @@ export function openPostgres(url: string): Engine {
         await sql`set local synchronous_commit = off`.execute(transaction)
         return await work(transaction)
       }),
-    readsJson: true,
+    runEach: null,
     locksRows: true,
     isDuplicate: error => codeOf(error) === DUPLICATE,
     // The server overwrites old versions of rows when it vacuums; secrets in them are sealed.

@@ -52,6 +52,7 @@ export function openSqlite(path: string): Engine {
     database.close()
     throw error
   }
+  const repeated = new Map<string, StatementSync>()
   return {
     name: 'sqlite',
     dialect: sqliteDialect(database),
@@ -67,7 +68,15 @@ export function openSqlite(path: string): Engine {
           await sql`pragma synchronous = full`.execute(connection)
         }
       }),
-    readsJson: false,
+    runEach(sql, rows) {
+      try {
+        const statement = repeated.get(sql) ?? database.prepare(sql)
+        repeated.set(sql, statement)
+        return rows.map(row => Number(statement.run(...row).changes))
+      } catch (error) {
+        throw storeErrorFor(error)
+      }
+    },
     locksRows: false,
     isDuplicate: error => SQLITE_DUPLICATES.includes(errorCode(error)),
     async purge(db) {

@@ -381,6 +381,32 @@ t.test('records from before the totals are counted in batches, once, beside new 
   t.match(await one.ledger.usageSince({ ...filter, memberId: 'm' }), { requests: 25, cost: 300n })
 })
 
+t.test(
+  'records of a busy second are written without copies of pages, and let other work run between',
+  async t => {
+    const store = await openStore(`sqlite:${pathFor(t)}`)
+    t.teardown(() => store.close())
+    const records = Array.from({ length: 3_000 }, () => someUsage())
+    const written = (): number =>
+      Number(/^wchar: (\d+)$/m.exec(readFileSync('/proc/thread-self/io', 'utf8'))?.[1])
+    let turns = 0
+    const count = (): void => {
+      turns++
+      next = setImmediate(count)
+    }
+    let next = setImmediate(count)
+    const before = written()
+    for (let from = 0; from < records.length; from += 1_000) {
+      t.equal(await store.ledger.add(records.slice(from, from + 1_000)), 1_000)
+    }
+    const bytes = (written() - before) / records.length
+    clearImmediate(next)
+    // About 3 KB: in the log of the database, and in its file. Copies of changed pages would make it 12 KB.
+    t.ok(bytes < 6_000, `${bytes} bytes for each record`)
+    t.ok(turns >= 9, `${turns} turns of the event loop`)
+  },
+)
+
 t.test('sums read a row for each day, whatever the number of records', async t => {
   const path = pathFor(t)
   const store = await openStore(`sqlite:${path}`)

@@ -7,7 +7,7 @@ import type { UsageRecord } from '../../src/storage/usage.ts'
 /** A usage record unlike all others. */
 export function someUsage(fields: Partial<UsageRecord> = {}): UsageRecord {
   return {
-    id: generationId(1_767_225_600),
+    id: generationId(1_767_225_600_000),
     createdAt: '2026-01-01T00:00:00.000Z',
     organizationId: 'org_1',
     workspaceId: 'ws_1',

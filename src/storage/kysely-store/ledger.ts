@@ -16,7 +16,8 @@ import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from 
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
-  const insertRecords = createInsertRecords(db)
+  const { runEach } = engine
+  const insertRecords = runEach === null ? null : createInsertRecords(db, runEach, turn)
   /** One transaction is one wait for the disk. */
   const addNew = (insert: (transaction: Transaction<Tables>) => Promise<readonly AlikeUsage[]>) =>
     inTransaction(db, async transaction => addTotals(transaction, await insert(transaction)))
@@ -24,15 +25,13 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     records.length === 0
       ? 0
       : await addNew(transaction =>
-          engine.readsJson
-            ? insertJson(transaction, JSON.stringify(records))
-            : insertRecords(transaction, records),
+          insertRecords === null ? insertJson(transaction, JSON.stringify(records)) : insertRecords(records),
         )
 
   return {
     add,
     async addLines(lines) {
-      if (engine.readsJson) {
+      if (insertRecords === null) {
         const json = `[${lines.trim().replaceAll(/\n+/g, ',')}]`
         try {
           return { added: await addNew(transaction => insertJson(transaction, json)), spoilt: 0 }

@@ -3,7 +3,8 @@
  * counted. An embedded database gets parameters, since its own reading of JSON takes longer; a server gets one JSON
  * text, which this thread need not read.
  */
-import { type CompiledQuery, type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import type { Engine } from '../engine.ts'
 import { type UsageLine, wholeRecord } from '../spool/usage-line.ts'
 import type { Tables, UsageTable } from '../tables.ts'
 import type { UsageRecord } from '../usage.ts'
@@ -38,50 +39,36 @@ export const COLUMNS = [
 /** Fields of a record that are columns; the others are its details. */
 const FIELDS: ReadonlySet<string> = new Set(COLUMNS.filter(name => name !== 'inTotals' && name !== 'details'))
 
-/** Rows per insert, largest first: few different statements, each compiled and prepared once. */
-const BATCHES = [64, 8, 1] as const
+/** So many rows take the thread some milliseconds. */
+const PART = 256
 
-/** For a database whose transactions are the only writer. */
-type InsertRecords = (
-  transaction: Transaction<Tables>,
-  records: readonly UsageLine[],
-) => Promise<readonly AlikeUsage[]>
+/** Within the transaction that runs: its database has one writer at a time, and one transaction on each handle. */
+type InsertRecords = (records: readonly UsageLine[]) => Promise<readonly AlikeUsage[]>
 
-export function createInsertRecords(db: Kysely<Tables>): InsertRecords {
-  const inserts = new Map<number, CompiledQuery>()
-  /** Compiling a statement costs as much as running it, so each size is compiled once. */
-  const insertOf = (rows: number): CompiledQuery => {
-    const cached = inserts.get(rows)
-    if (cached !== undefined) return cached
-    const names = Object.fromEntries(COLUMNS.map(name => [name, ''])) as unknown as UsageRow
-    const compiled = db
-      .insertInto('usage')
-      .values(Array.from({ length: rows }, () => names))
-      .onConflict(conflict => conflict.column('id').doNothing())
-      .compile()
-    inserts.set(rows, compiled)
-    return compiled
-  }
-
-  return async (transaction, records) => {
-    const last = await sql<{ row: number | null }>`select max(rowid) as row from usage`.execute(transaction)
-    let added = 0
-    for (let from = 0; from < records.length; ) {
-      const size = BATCHES.find(rows => rows <= records.length - from) ?? 1
-      const parameters: (string | number | null)[] = []
-      for (const record of records.slice(from, from + size)) parameters.push(...rowOf(record))
-      const { numAffectedRows } = await transaction.executeQuery({ ...insertOf(size), parameters })
-      added += Number(numAffectedRows)
-      from += size
+/**
+ * One statement for each row: where one has many rows, SQLite first copies every page that it changes, in case a row
+ * fails, and that took two thirds of all writes.
+ * @param rest lets the thread do other work
+ */
+export function createInsertRecords(
+  db: Kysely<Tables>,
+  runEach: NonNullable<Engine['runEach']>,
+  rest: () => Promise<unknown>,
+): InsertRecords {
+  const { sql: insert } = db
+    .insertInto('usage')
+    .values(Object.fromEntries(COLUMNS.map(name => [name, ''])) as unknown as UsageRow)
+    .onConflict(conflict => conflict.column('id').doNothing())
+    .compile()
+  return async records => {
+    const added: UsageLine[] = []
+    for (let from = 0; from < records.length; from += PART) {
+      if (from > 0) await rest()
+      const part = records.slice(from, from + PART)
+      const changes = runEach(insert, part.map(rowOf))
+      for (const [at, record] of part.entries()) if (changes[at] !== 0) added.push(record)
     }
-    if (added === records.length) return alike(records)
-    // Some were here before. Naming the new ones each time would cost more than the rare second look.
-    const { rows } = await sql<{ id: string }>`
-      select id from usage where rowid > ${last.rows[0]?.row ?? 0}
-    `.execute(transaction)
-    const fresh = new Set(rows.map(({ id }) => id))
-    // Of two records with one id the first is stored.
-    return alike(records.filter(({ id }) => fresh.delete(id)))
+    return alike(added)
   }
 }
 

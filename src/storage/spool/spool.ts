@@ -250,8 +250,11 @@ function wholeLines(bytes: Buffer, start: number, length: number): number {
   return lines
 }
 
-/** Bytes of one read, some hundred records. A record is far smaller, so a piece always holds a whole line. */
-const PIECE_BYTES = 256 * 1024
+/**
+ * Bytes of one read, some two thousand records: what a busy thread writes between two shipments is one transaction, and
+ * so writes each page of the database once. A record is far smaller, so a piece always holds a whole line.
+ */
+const PIECE_BYTES = 1024 * 1024
 /** Stands for bytes that are no line. */
 const NO_LINE = 'no line end'
 const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
