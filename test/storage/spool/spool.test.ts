@@ -169,7 +169,7 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
   t.same(recordsIn(piece), [one, two])
   appendFileSync(path, '{"id":"gen-torn')
   t.equal(readSpool(path, piece?.offset ?? 0), null, 'what has no end yet is not read')
-  appendFileSync(path, 'x'.repeat(300 * 1024))
+  appendFileSync(path, 'x'.repeat(1100 * 1024))
   t.same(
     parseLines(readSpool(path, piece?.offset ?? 0)?.lines ?? ''),
     { records: [], spoilt: 1 },
@@ -180,10 +180,10 @@ t.test('lines that a kill or a full disk left half written spoil nothing else', 
 
 t.test('a file longer than a piece is read whole, piece by piece', async t => {
   const { folder, spool } = setUp(t)
-  const records = Array.from({ length: 1_000 }, () => someUsage())
+  const records = Array.from({ length: 4_000 }, () => someUsage())
   await keep(spool, ...records)
   const path = spoolFiles(folder)[0]?.path ?? ''
-  t.ok(recordsIn(readSpool(path, 0)).length < 1_000)
+  t.ok(recordsIn(readSpool(path, 0)).length < records.length)
   t.same(everything(folder), records)
   spool.close()
 })
