@@ -261,20 +261,21 @@ async function fill(t: Test, engine: Engine): Promise<void> {
   const sinceMs = performance.now()
   const seconds = () => ((performance.now() - sinceMs) / 1_000).toFixed(1)
   const db = new Kysely<Tables>({ dialect: engine.dialect, plugins: [new CamelCasePlugin()] })
-  if (!engine.readsJson) {
+  const { runEach } = engine
+  if (runEach !== null) {
     await sql`pragma synchronous = off`.execute(db)
     await sql`pragma cache_size = -200000`.execute(db)
   }
-  const insertRecords = createInsertRecords(db)
+  const insertRecords = runEach === null ? null : createInsertRecords(db, runEach, async () => undefined)
   for (let from = 0; from < RECORDS; from += BULK) {
     const count = Math.min(BULK, RECORDS - from)
     const records = Array.from({ length: count }, (_, at) => variedUsage(from + at, USAGE))
     await db
       .transaction()
       .execute(async transaction =>
-        engine.readsJson
+        insertRecords === null
           ? await insertJson(transaction, `[${records.map(lineOf).join(',')}]`)
-          : await insertRecords(transaction, records),
+          : await insertRecords(records),
       )
     if ((from + count) % TOLD_EVERY === 0) t.comment(`${from + count} records after ${seconds()} s`)
   }
