@@ -1,6 +1,7 @@
 /**
  * `npm run bench -- --profile`: where the gateway spends a request or an event: CPU by thread, time and bytes of the
- * serve thread by stage and function, time of the main thread by function, system calls. Writes profiles for developer tools, and flame graphs.
+ * serve thread by stage and function, time of the main thread by function, system calls. Writes profiles for developer
+ * tools, and flame graphs.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
