@@ -55,7 +55,11 @@ const nameOf = ({ suite, part }: Unit): string => (part === '' ? suite : `${suit
 async function run(unit: Unit, folder: string): Promise<boolean> {
   const sinceMs = performance.now()
   const { suite, part } = unit
-  const results = join(ROOT, '.tap/test-results', `${suite}${part.replace('/', '-of-')}.tap`)
+  const results = join(
+    ROOT,
+    '.tap/test-results',
+    `${[suite, part.replace('/', '-of-')].filter(Boolean).join('.')}.tap`,
+  )
   mkdirSync(dirname(results), { recursive: true })
   const temporary = mkdtempSync(join(folder, 's'))
   chmodSync(temporary, 0o1777)
