@@ -192,7 +192,7 @@ async function guardrails(_: Test, walk: Walk): Promise<void> {
   await page.getByRole('table', { name: 'Budgets of Team' }).getByText('member ada').waitFor()
   await look('guardrails with budgets')
   await keys.choose(page.getByRole('combobox', { name: 'Guardrail', exact: true }), id)
-  await keys.choose(page.getByLabel('As', { exact: true }), 'input')
+  await keys.choose(page.getByRole('combobox', { name: 'As', exact: true }), 'input')
   await keys.type(page.getByLabel('Text', { exact: true }), 'Write to ada@example.com about work')
   await keys.use(button('Check'))
   await page.getByLabel('The text as it goes on').waitFor()

@@ -1,11 +1,15 @@
 /** Forms in dialogs: fields, faults that the gateway names, and questions before something is lost. */
 import { html, useEffect, useRef, useState } from './html.js'
 
+/** What opened the last dialog: one that follows it at once has the same opener. */
+let lastOpener = /** @type {Element} */ (document.body)
+
 /** A dialog that opens with its view. What had the focus gets it back, however the dialog ends. */
 function useModal() {
   const dialog = useRef(null)
   useEffect(() => {
-    const opener = document.activeElement
+    if (document.activeElement !== document.body) lastOpener = document.activeElement
+    const opener = lastOpener
     dialog.current.showModal()
     // Behind an open dialog nothing can have the focus.
     return () => queueMicrotask(() => opener instanceof HTMLElement && opener.focus())

@@ -5,7 +5,7 @@ const PAGE = 100
 /** Beyond 1,000 of each a view shows ids. */
 const PAGES_MAX = 10
 
-const NOTHING = { keys: new Map(), workspaces: new Map(), isKnown: false }
+const NOTHING = { keys: new Map(), workspaces: new Map(), isKnown: false, version: null }
 
 /** @returns keys by hash and workspaces by id, each with its record; empty until they are known */
 export function useNames(calls, version = 0) {
@@ -23,6 +23,7 @@ export function useNames(calls, version = 0) {
           keys: new Map(keys.map(key => [key.hash, key])),
           workspaces: new Map(workspaces.map(each => [each.id, each])),
           isKnown: true,
+          version,
         })
       },
       // Ids are shown instead.

@@ -13,9 +13,13 @@ export function Credentials({ calls, names, version, onChanged }) {
   const [chosen, setChosen] = useState('')
   const [open, setOpen] = useState(null)
   const workspaces = [...names.workspaces.values()]
-  const workspace = chosen !== '' ? chosen : (workspaces.find(each => each.is_default) ?? workspaces[0])?.id
+  const workspace = names.workspaces.has(chosen)
+    ? chosen
+    : (workspaces.find(each => each.is_default) ?? workspaces[0])?.id
+  // After a change the chosen workspace may be gone.
+  const isKnown = workspace !== undefined && names.version === version
   const query = { offset, limit: PAGE, ...(workspace === undefined ? {} : { workspace_id: workspace }) }
-  const { document, error } = useApi(calls, workspace === undefined ? null : 'byok', query, { version })
+  const { document, error } = useApi(calls, isKnown ? 'byok' : null, query, { version })
   const close = () => setOpen(null)
   const done = () => {
     onChanged()
