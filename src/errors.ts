@@ -279,10 +279,10 @@ export function toGatewayError(thrown: unknown): GatewayError {
   return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
 }
 
-/** A message of ours that begins with the path of a field. */
+/** A message of the gateway that begins with the path of a field. */
 const FIELD = /^([A-Za-z_][\w.[\]*-]{0,255}): /
 
-/** The path of the field that a message of ours is about. */
+/** The path of the field that a message of the gateway is about. */
 export function fieldIn(message: string): string | undefined {
   return FIELD.exec(message)?.[1]
 }

@@ -57,7 +57,7 @@ export function fileId(): string {
 
 const FILE_ID = /^gw_file_[0-9A-Za-z]{24}$/
 
-/** True for an id of a file of ours. Those of providers have other forms. */
+/** True for an id of a file of the gateway. Those of providers have other forms. */
 export function isFileId(text: string): boolean {
   return FILE_ID.test(text)
 }

@@ -7,7 +7,7 @@ import type { InferenceDeps } from './inference.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
 
-/** `bodyOf`: makes the body for the dialect, where parts of it stand in the address. */
+/** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
   deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,

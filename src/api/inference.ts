@@ -32,7 +32,7 @@ interface MayHaveInput {
   readonly input?: unknown
 }
 
-/** `bodyOf`: makes the body for the dialect, where parts of it stand in the address. */
+/** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
 export function createInference(
   dialect: Dialect,
   deps: InferenceDeps,

@@ -68,7 +68,7 @@ export interface RawBody {
   read(reader: BodyReader): Promise<void>
 }
 
-/** Takes the chunks of a body. `at`: where the chunk stands in the body, in bytes. */
+/** Takes the chunks of a body. `at`: where the chunk is in the body, in bytes. */
 export interface BodyReader {
   /** The chunk is the reader's until the promise resolves; while it is pending the client is held back. */
   take(chunk: Uint8Array, at: number): Promise<void>
@@ -178,7 +178,7 @@ interface OperationBase {
   readonly takesRest?: true
   /**
    * The word after the last colon of the path, which alone finds the operation: the path is one of those of Google's
-   * clients, whatever stands before it. The free parameter is what is between `models/`, which may be missing, and it.
+   * clients, whatever is before it. The free parameter is what is between `models/`, which may be missing, and it.
    */
   readonly verb?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */

@@ -362,7 +362,7 @@ function preferencesOf({ provider }: BatchCreation): BatchPreferences | null {
   return { only: provider.only ?? null, allowFallbacks: provider.allow_fallbacks ?? true }
 }
 
-/** A job that could not do its work may find a worker and a Store later; other failures are faults of ours. */
+/** A job that could not do its work may find a worker and a Store later; other failures are faults of the gateway. */
 function failureOfTask(thrown: unknown): unknown {
   if (!(thrown instanceof TaskError)) return thrown
   const { outcome, failure } = thrown

@@ -1,5 +1,5 @@
 /**
- * Recording of one request for captures: stands between the exchange and the transport, and keeps what goes to
+ * Recording of one request for captures: is between the exchange and the transport, and keeps what goes to
  * providers and comes back, up to bounds. Exists only where a capture takes the request. Nothing of it leaves before
  * the request is over: only then it is known what guardrails and the caller want.
  */

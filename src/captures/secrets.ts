@@ -40,7 +40,7 @@ export class SecretScan {
     for (const secret of long) {
       if (secret.length > REWRITTEN_MAX_CHARS) continue
       const hex = Buffer.from(secret).toString('hex')
-      // Only grams with both digits of a byte: the mark before them stands in many texts.
+      // Only grams with both digits of a byte: the mark before them is in many texts.
       this.#index(hex.replace(/../g, '%$&'), 3, 1)
       this.#index(hex.replace(/../g, '\\u00$&'), 6, 4)
     }
@@ -159,7 +159,7 @@ function writingsOf(secret: string): string[] {
   return [...[...usual, ...base64, ...others].map(text => Buffer.from(text).toString('latin1')), ...wide]
 }
 
-/** The base64 characters that these bytes alone decide when `shift` bytes stand before them. */
+/** The base64 characters that these bytes alone decide when `shift` bytes are before them. */
 function base64At(bytes: Buffer, shift: number): string {
   const base64 = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64')
   return base64.slice(shift === 0 ? 0 : shift + 1, Math.floor(((shift + bytes.length) * 8) / 6))

@@ -77,7 +77,7 @@ function expected(schema: TSchema): string {
   return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another text')
 }
 
-/** The keys that stand in the environment under the providers' own names, by slug. */
+/** The keys that are in the environment under the providers' own names, by slug. */
 export function readProviderKeys(environment: Environment, faults: Faults): Readonly<Record<string, string>> {
   const keys: Record<string, string> = {}
   for (const [slug, name] of KEY_VARIABLES) {

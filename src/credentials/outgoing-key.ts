@@ -195,7 +195,7 @@ function vertexHost(location: string): string {
 
 // Azure
 
-/** Domains of the two kinds of resource; the name of the resource stands before them. */
+/** Domains of the two kinds of resource; the name of the resource is before them. */
 const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azure.com' } as const
 
 /** The ends of the addresses of deployments. */

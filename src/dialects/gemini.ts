@@ -24,7 +24,7 @@ export function createGemini(offered: Offered): Dialect {
   }
 }
 
-/** Addresses stand in logs on the way; keys must not. */
+/** Addresses are in logs on the way; keys must not. */
 function queryFault(query: string): string | null {
   const parameters = new URLSearchParams(query)
   const found = KEYS.find(name => parameters.has(name))

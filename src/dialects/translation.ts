@@ -24,7 +24,7 @@ export function fieldsBut(body: object, translated: ReadonlySet<string>): Record
   return fields
 }
 
-/** A message of ours that begins with the path of a field. */
+/** A message of the gateway that begins with the path of a field. */
 const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
 
 /** The client's place of a field of a request; null: the same name. `rest` follows the field and its index. */

@@ -72,7 +72,7 @@ const PREFERENCES = [
   'max_price',
   'enforce_distillable_text',
 ] as const
-/** Kinds of stages whose summary is in words of ours and names of settings. */
+/** Kinds of stages whose summary is in words of the gateway and names of settings. */
 const SUMMARIZED: ReadonlySet<string> = new Set(['guardrail', 'context_compression', 'response_healing'])
 
 /** The explanation of a request that is over. @param createdAt ISO 8601 UTC */
@@ -208,7 +208,7 @@ function rest({ candidates, attempts, passedOver }: ExplainedExchange): Explanat
     .map(candidate => ({ ...wayOf(candidate), breaker_open: candidate.state?.isOpen === true }))
 }
 
-/** Failures with words of ours alone, also after somebody was asked. */
+/** Failures with words of the gateway alone, also after somebody was asked. */
 const OWN_CODES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'permission_denied',
   'guardrail_unavailable',

@@ -8,7 +8,7 @@ export interface ContentSource {
 }
 
 /**
- * Names are ids of ours alone: nothing that a caller says becomes part of a path. `keyHash`: of the API key for which
+ * Names are our own ids alone: nothing that a caller says becomes part of a path. `keyHash`: of the API key for which
  * it is done; absent for the gateway itself. A storage with few places may say `rate_limit_exceeded` to a key that has
  * its share of them.
  */

@@ -36,7 +36,7 @@ const SILENCE_MS = 30_000
 /** A bucket that is busy, or a connection that has just ended, is asked once more. */
 const TRIES = 2
 const CONNECTIONS_MAX = 64
-/** Connections of one key: a reader of ours may be as slow as it likes. */
+/** Connections of one key: a reader of the gateway may be as slow as it likes. */
 const CONNECTIONS_PER_KEY = 16
 /** Of an answer that is no object. */
 const ANSWER_MAX_BYTES = 64 * 1024

@@ -45,7 +45,7 @@ export function jsonOf(text: string, document: string, name: 'text' | 'content')
   return null
 }
 
-/** Without escapes the text stands between the quotes. Equality compares blocks, `startsWith` single characters. */
+/** Without escapes the text is between the quotes. Equality compares blocks, `startsWith` single characters. */
 function isSame(json: string, text: string): boolean {
   return json.length === text.length + 2 && json.slice(1, -1) === text
 }

@@ -102,7 +102,7 @@ export function withOpenSummaries(
   return { ...request, input: items }
 }
 
-/** True for a block of the Messages API as its client sent it: its provider made it, without a mark of ours. */
+/** True for a block of the Messages API as its client sent it: its provider made it, without a mark of the gateway. */
 function isOfMessages(item: InputItem): boolean {
   return isObject((item as { readonly native?: unknown }).native)
 }

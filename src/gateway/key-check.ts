@@ -145,7 +145,7 @@ export class KeyCheck {
     return { provider, credential, endpoint, isNamed: true }
   }
 
-  /** Rejects only with the reason of the signal, or for a fault of ours: what the provider does is a verdict. */
+  /** Rejects only with the reason of the signal, or for a fault of the gateway: what the provider does is a verdict. */
   async run(tried: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
     const late = new AbortController()
     const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(tried.provider)))
@@ -275,7 +275,7 @@ function keyHeaders({ provider, credential }: TriedKey, key: OutgoingKey | null)
   return authHeaders(key?.scheme ?? usual, key === null ? provider.apiKey : key.text)
 }
 
-/** @throws the reason of a caller who left, or a fault of ours */
+/** @throws the reason of a caller who left, or a fault of the gateway */
 function failureFrom(thrown: unknown, signal: AbortSignal): GatewayError {
   const cause: unknown = signal.aborted ? signal.reason : thrown
   const error = toGatewayError(cause)

@@ -83,7 +83,7 @@ function plainCharacter(code: number): string {
   return plain
 }
 
-/** Digits of a script stand in a row, from 0 to 9. */
+/** Digits of a script are in a row, from 0 to 9. */
 function digitOf(code: number): number {
   const compatible = Number(String.fromCodePoint(code).normalize('NFKC'))
   if (!Number.isNaN(compatible)) return compatible

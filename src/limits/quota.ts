@@ -150,7 +150,7 @@ class Admission {
       if (taking.exceeded === null) return this.#reservation(entries, taking)
       const less = this.#less(taking, taking.exceeded)
       const smaller = this.#entries(less)
-      // The unspent money is enough, so the reservations of running requests stand in the way.
+      // The unspent money is enough, so the reservations of running requests are in the way.
       if (smaller.every(({ amount }, at) => amount === entries[at]?.amount)) throw this.#busy(taking.exceeded)
       return whenReady(this.#take(smaller), second => {
         if (second.exceeded === null) return this.#reservation(smaller, second)

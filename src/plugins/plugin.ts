@@ -49,7 +49,7 @@ export interface RoutableModels {
   kindOf(name: string): 'plain' | 'other' | null
   /**
    * Those of the models that may serve the request: by guardrails, region, keys, preferences and modalities. In the
-   * order of `ids`. `variants` as they stand behind the slug of the router. Gives other requests a turn in between.
+   * order of `ids`. `variants` as they are behind the slug of the router. Gives other requests a turn in between.
    */
   of(exchange: Exchange, ids: readonly string[], variants: string): Promise<readonly RoutableModel[]>
 }

@@ -150,7 +150,7 @@ function defaultPrompt(clock: Clock): string {
   return `A web search was made on ${date}. Use the following results where they help to answer. Cite each that you use as a Markdown link named by the domain of its source, for example [example.com](https://example.com/page).`
 }
 
-/** The results stand before the last user message, as data of their own: they are no instructions. */
+/** The results are before the last user message, as data of their own: they are no instructions. */
 function withResults(prompt: ResponsesRequest, words: string, results: string): ResponsesRequest {
   const input: InputItem[] =
     typeof prompt.input === 'string' ? [message('user', prompt.input)] : [...(prompt.input ?? [])]

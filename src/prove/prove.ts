@@ -25,7 +25,7 @@ export interface ProveOptions {
   readonly limits: ProveLimits
   /** The gateway asks it; whoever made it closes it. */
   readonly provider: FaultProvider | null
-  /** Ids of checks, or what stands before their dots; `figures` for the figures. Null: all. */
+  /** Ids of checks, or what is before their dots; `figures` for the figures. Null: all. */
   readonly only: readonly string[] | null
   /** The client whose traffic is replayed in place of all other checks. */
   readonly client: ProvedClientName | null

@@ -179,7 +179,7 @@ function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
   return [...earlier, Buffer.from(JSON.stringify(items))]
 }
 
-/** An item that asks for a compaction stands at the end of its own request only. */
+/** An item that asks for a compaction is at the end of its own request only. */
 function isSaid(item: unknown): boolean {
   return !(isObject(item) && item['type'] === 'compaction_trigger')
 }

@@ -197,7 +197,7 @@ export class SocketSession implements AnsweringSocket {
   }
 
   /**
-   * Makes the body of a request over HTTP from that of a message: the conversation that it continues stands before its
+   * Makes the body of a request over HTTP from that of a message: the conversation that it continues is before its
    * own items, so that whatever reads the request sees all of it.
    * @throws GatewayError `invalid_request`
    */

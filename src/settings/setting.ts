@@ -25,7 +25,7 @@ export interface Notes<T> {
   readonly defaultText?: string
   /** The environment variable that overrides the file. */
   readonly env?: string
-  /** The variable may stand in lower case too, which wins, as other programs have it. */
+  /** The variable may be in lower case too, which wins, as other programs have it. */
   readonly anyCase?: true
   /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
   readonly secret?: true
@@ -64,7 +64,7 @@ export function nullable<T extends TSchema>(schema: T) {
   return Type.Union([schema, Type.Null()], { default: null, given: schema })
 }
 
-/** One of the words of a list that stands beside its type. */
+/** One of the words of a list that is beside its type. */
 export function oneOf<const Words extends readonly string[]>(words: Words) {
   return Type.Unsafe<Words[number]>(Type.Union(words.map(word => Type.Literal(word))))
 }

@@ -67,7 +67,7 @@ export function deleteJob(type: string | null): SimBatchAnswer {
 export function partsOf({ contentType, text }: SimBatchCall): readonly string[] | null {
   const boundary = /boundary="?([^";]+)"?/.exec(contentType)?.[1]
   if (boundary === undefined) return null
-  // A boundary stands at the beginning of a line.
+  // A boundary is at the beginning of a line.
   return `\r\n${text}`
     .split(`\r\n--${boundary}`)
     .slice(1, -1)

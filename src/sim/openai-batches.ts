@@ -83,7 +83,7 @@ export function listBatches(batches: SimBatches, { query }: SimBatchCall): SimBa
   return ok({ object: 'list', data: page.map(openaiBatch), has_more: hasMore })
 }
 
-/** Replies stand in one file, all else in the other. */
+/** Replies are in one file, all else in the other. */
 export function outputFile(
   batches: SimBatches,
   _: SimBatchCall,

@@ -83,7 +83,7 @@ export function placeOf(url: string): string {
     const isPlain =
       url.split('@').length === (username + password === '' ? 1 : 2) && /^\/?[\w-]*$/.test(pathname)
     if (!isPlain) return UNREADABLE
-    // A socket of the system stands in a parameter.
+    // A socket of the system is in a parameter.
     const host = hostname === '' ? (searchParams.get('host') ?? 'localhost') : hostname
     const number = port === '' ? PORTS[protocol] : port
     return `${host}${number === undefined ? '' : `:${number}`}${pathname === '/' ? '' : pathname}`

@@ -15,7 +15,7 @@ interface JudgeAnswer {
 /** Longest answer that is searched. A verdict on 128 rules has two thousand characters. */
 export const ANSWER_MAX_CHARS = 32_768
 
-/** The object has this one key, so that no key can be repeated and nothing can stand in it. */
+/** The object has this one key, so that no key can be repeated and nothing can be in it. */
 const VERDICT = /\{\s*"probabilities"\s*:\s*\[([^[\]{}"]*)\]\s*\}/g
 const FENCE = '```'
 const OPENING_FENCE = /```[\w-]*\s*$/

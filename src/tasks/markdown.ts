@@ -166,7 +166,7 @@ function list({ childNodes }: MarkdownNode, markOf: (at: number) => string): rea
   ]
 }
 
-/** The node as the one child of another: what stands in a list beside its items. */
+/** The node as the one child of another: what is in a list beside its items. */
 function only(child: MarkdownNode): MarkdownNode {
   return { nodeName: 'LI', textContent: child.textContent, childNodes: [child], getAttribute: () => null }
 }
@@ -176,7 +176,7 @@ function quote(node: MarkdownNode): readonly Piece[] {
   return text === '' ? [] : [block(text.replace(/^/gm, '> ').replace(/^> $/gm, '>'))]
 }
 
-/** A first row of headings gets its rule. What is no row stands before the rows. */
+/** A first row of headings gets its rule. What is no row is before the rows. */
 function table(node: MarkdownNode): readonly Piece[] {
   const others: string[] = []
   const rows: string[] = []

@@ -108,7 +108,7 @@ function repairFrom(text: string): string | null {
 function tryRepair(span: string): string | null {
   try {
     const repaired = jsonrepair(span)
-    // It makes a string or a list of whatever stands there; only what began as a structure may end as one.
+    // It makes a string or a list of whatever is there; only what began as a structure may end as one.
     return repaired.trimStart()[0] === span[0] && isStructure(repaired) ? repaired : null
   } catch {
     // Beyond repair, or nested deeper than its recursion goes.

@@ -14,7 +14,7 @@ import { count, GatewayMetadataAnswer, orNoText, text, UsageAnswer } from './res
 
 const open = { additionalProperties: true }
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
-/** The model stands in the address. */
+/** The model is in the address. */
 const { model: _model, stream: _stream, ...settings } = GeminiBody.properties
 const Body = Type.Object(settings)
 const Embedded = Type.Object({

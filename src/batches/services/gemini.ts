@@ -94,7 +94,7 @@ function related(mark: string, lines: readonly string[]): { readonly type: strin
   }
 }
 
-/** @throws GatewayError if it is no name that may stand in a path */
+/** @throws GatewayError if it is no name that may be in a path */
 function nameOf(value: unknown, form: RegExp): string {
   if (typeof value === 'string' && form.test(value)) return value
   throw new GatewayError('provider_unavailable', 'The batch service sent an invalid name')
@@ -113,7 +113,7 @@ function isBefore(job: Json | undefined, { sinceMs }: LostJob): boolean {
   return createdMs < sinceMs - CLOCKS_MS
 }
 
-/** Null: the job has none. It stands in the reply of the operation, or in the output of the batch. */
+/** Null: the job has none. It is in the reply of the operation, or in the output of the batch. */
 function responsesFileOf(job: Json): string | null {
   const response = recordOrEmpty(job['response'])
   const output = recordOrEmpty(recordOrEmpty(job['metadata'])['output'])

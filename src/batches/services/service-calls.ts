@@ -227,7 +227,7 @@ export function isUnsent(error: GatewayError): boolean {
 /** Of a job or a file; longer or other text has no place in a path. */
 const ID = /^[A-Za-z0-9_-]{1,128}$/
 
-/** @throws GatewayError if it is no id that may stand in a path */
+/** @throws GatewayError if it is no id that may be in a path */
 export function idOf(value: unknown): string {
   if (typeof value === 'string' && ID.test(value)) return value
   throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')

@@ -34,7 +34,7 @@ const COMPACT_SHARE = 0.9
 
 const NONE: readonly string[] = []
 
-/** The key is that of the shell: it never stands in a file. */
+/** The key is that of the shell: it is never in a file. */
 export const CLIENTS: readonly Client[] = [
   {
     name: 'claude-code',

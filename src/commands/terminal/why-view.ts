@@ -93,7 +93,7 @@ function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
     .trimEnd()
 }
 
-/** Stages in which attempts run: the rows of attempts stand before the first of them. */
+/** Stages in which attempts run: the rows of attempts are before the first of them. */
 const OF_ATTEMPTS: ReadonlySet<Stage> = new Set<Stage>([
   'failover',
   'encode',

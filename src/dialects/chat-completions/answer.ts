@@ -81,7 +81,7 @@ export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
 
-/** Entries of a finished item. Its signature stands with its last text, which is not among them. */
+/** Entries of a finished item. Its signature is with its last text, which is not among them. */
 export function reasoningSeals(item: ReasoningItem): {
   signature: ChatFields | null
   encrypted: ChatFields | null

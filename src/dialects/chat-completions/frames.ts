@@ -369,7 +369,7 @@ function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFi
 }
 
 /**
- * An error that ends the choice. Usage of calls that count follows in a chunk of its own. A fault of ours says nothing
+ * An error that ends the choice. Usage of calls that count follows in a chunk of its own. Our own fault says nothing
  * of the routing.
  */
 function failureChunks(

@@ -112,7 +112,7 @@ function assistantContent(message: ChatAssistantMessage, index: number): string 
   return parts
 }
 
-/** Annotations of the message stand with its first text. */
+/** Annotations of the message are with its first text. */
 function annotate(parts: Item[], annotations: readonly Item[]): void {
   let text = parts.find(part => part['type'] === 'output_text')
   if (text === undefined) {

@@ -1,6 +1,6 @@
 /**
  * Translates reasoning that a client sends back with an assistant message to reasoning items. Pure. Entries of one item
- * follow one another: they share an id, or stand before the signature or encrypted part that ends it. A client that
+ * follow one another: they share an id, or are before the signature or encrypted part that ends it. A client that
  * only gathered the pieces of a stream sends a text in many entries; they are one again.
  */
 import { InputItem } from '../../protocol/items.ts'

@@ -86,7 +86,7 @@ export function geminiFailure(
       ...availabilityOf(error, metadata),
     },
     responseId: id,
-    // A fault of ours says nothing of the routing.
+    // A fault of the gateway says nothing of the routing.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
     ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
   }

@@ -78,7 +78,7 @@ export class GeminiFrames implements FrameWriter {
   }
 
   /**
-   * White space may stand anywhere between the elements of an array. In an event stream it is a chunk that says
+   * White space may be anywhere between the elements of an array. In an event stream it is a chunk that says
    * nothing: clients of this API read no comments, and some wait forever behind one.
    */
   get heartbeat(): string {

@@ -2,7 +2,7 @@
  * Thought signatures: wraps the ones of other providers so that they survive the round trip through the client. Pure.
  * Google signs its thoughts itself, and its clients send a signature back with the part that had it, without knowing
  * what it is. So what other providers seal, and calls of tools that the gateway ran, for which this API has no part,
- * travel there too: as items of the conversation, in a form of ours. It is base64, because clients in some languages
+ * travel there too: as items of the conversation, in our own form. It is base64, because clients in some languages
  * decode signatures.
  */
 import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'

@@ -55,7 +55,7 @@ export function toolUse(item: CallItem): OutputBlock {
   }
 }
 
-/** A custom tool's input is a text, which stands in an object here. */
+/** A custom tool's input is a text, which is in an object here. */
 function inputOf(item: CallItem): Readonly<Record<string, unknown>> {
   return item.type === 'custom_tool_call' ? { input: item.input } : objectIn(item.arguments)
 }
@@ -151,7 +151,7 @@ function inputUsage({ input_tokens: all, input_tokens_details: details }: ReadTo
 /** Fields that only the end knows. */
 const NOT_YET = { output_tokens_details: null, server_tool_use: null, service_tier: null, speed: null }
 
-/** The message as it stands at the start of a stream. */
+/** The message as it is at the start of a stream. */
 export function begunMessage(response: ResponseResource): MessageFields {
   return {
     ...messageHead(response),
@@ -184,7 +184,7 @@ export function reportsOf({
   }
 }
 
-/** Edits of the input stand beside the end, where they were asked for. */
+/** Edits of the input are beside the end, where they were asked for. */
 export function editsOf({ context_management }: ResponseResource): MessageFields {
   return context_management === undefined ? {} : { context_management }
 }

@@ -130,7 +130,7 @@ export function messagesFailure(
     },
     request_id: id,
     user_id: null,
-    // A fault of ours says nothing of the routing.
+    // A fault of the gateway says nothing of the routing.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
     ...(usage === null ? {} : { usage: messagesUsage(usage, null) }),
   }

@@ -14,12 +14,12 @@ export const THOUGHT_BREAK = '\n\n'
 
 const CLAUDE = 'anthropic-claude-v1'
 /**
- * Begin what is sealed in a form of ours: `MARK`, then fields between dots. The last one is as the provider gave it.
+ * Begin what is sealed in our own form: `MARK`, then fields between dots. The last one is as the provider gave it.
  */
 const REASONING_MARK = 'gateway-reasoning-v1.'
 const CALL_MARK = 'gateway-call-v1.'
 
-/** True for a seal in a form of ours, which no provider reads. */
+/** True for a seal in a form of the gateway, which no provider reads. */
 export function isSealedHere(seal: string): boolean {
   return seal.startsWith(REASONING_MARK) || seal.startsWith(CALL_MARK) || isMarked(seal)
 }

@@ -91,7 +91,7 @@ function never(): boolean {
 const POINT = { cachePoint: { type: 'default' } }
 
 /**
- * The same of a body for Converse: points of its own stand behind what they cover. `onTools`: the model takes them
+ * The same of a body for Converse: points of its own are behind what they cover. `onTools`: the model takes them
  * there too.
  */
 export function withOwnPoints<Body extends Json>(

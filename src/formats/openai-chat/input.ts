@@ -214,7 +214,7 @@ class Conversation {
     this.#messages.push({ role: 'tool', tool_call_id: callId, content })
   }
 
-  /** Adds the attachments after all outputs of the turn: no message may stand between outputs. */
+  /** Adds the attachments after all outputs of the turn: no message may be between outputs. */
   #attach(): void {
     if (this.#attachments.length === 0) return
     this.#messages.push({ role: 'user', content: this.#attachments })

@@ -93,7 +93,7 @@ export function chatUsage(usage: Json): Usage {
       if (toldReasoning === 0) reasoning = apart
     }
   }
-  // Counts of Anthropic's names stand beside the prompt; others put them into it.
+  // Counts of Anthropic's names are beside the prompt; others put them into it.
   const beside =
     countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
   if (beside > input && beside === cached + written) input += beside

@@ -274,7 +274,7 @@ function slotsIn(
   })
 }
 
-/** The template of a frame of ours; null if it has no slot for the text. */
+/** The template of a frame of the gateway; null if it has no slot for the text. */
 function templateOf(
   written: string,
   slotOf: (path: string, place: Place, json: string) => 'delta' | 'number' | null,

@@ -253,7 +253,7 @@ export class FrameTemplate {
     to.length = at
   }
 
-  /** The frame for a text, as it stands in JSON. */
+  /** The frame for a text, as it is in JSON. */
   frame(delta: string, number: number): string {
     const pieces = textsOf(this.#pieces)
     return pieces

@@ -60,7 +60,7 @@ export class AnswerTarget implements AttemptTarget {
     this.#answer = answer
     this.#calls = calls
     this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
-    // Nothing stands between the reads and the sink; nothing leaves in a read where nobody sees events.
+    // Nothing is between the reads and the sink; nothing leaves in a read where nobody sees events.
     this.sink = answer.live ? answer.sink : null
   }
 
@@ -73,7 +73,7 @@ export class AnswerTarget implements AttemptTarget {
     if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
   }
 
-  /** No guard looks at the reply, and no tool of ours or of the client's is called. */
+  /** No guard looks at the reply, and no tool of the gateway or of the client's is called. */
   message(message: WholeMessage): void {
     if (!this.#hasContent) this.#begin()
     this.#answer.message(message)

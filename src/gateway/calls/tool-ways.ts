@@ -35,7 +35,7 @@ const PLUGIN_TOOLS: ReadonlyMap<string, string> = new Map([
 const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search'] as const
 const ONLINE = /:online(?::|$)/
 const FUSION = /^(?:gateway|openrouter)\/fusion(?:-flash)?(?::|$)/
-/** Tools of providers that no tool of ours serves in this spelling; the date at their end is left out. */
+/** Tools of providers that no tool of the gateway serves in this spelling; the date at their end is left out. */
 const FAMILIES: ReadonlyMap<string, string> = new Map([
   ['web_search', 'web_search'],
   ['web_fetch', 'web_fetch'],

@@ -1,6 +1,6 @@
 /**
  * Output guard: scans the texts of a reply window by window, and delivers each window after its scan. A target that
- * stands between an attempt and its own target; streams and whole answers go the same way. One per attempt. Hot path of
+ * is between an attempt and its own target; streams and whole answers go the same way. One per attempt. Hot path of
  * guarded replies.
  *
  * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client is

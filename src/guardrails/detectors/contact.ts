@@ -12,7 +12,7 @@ import { before, type Detect, type Hit, isNumbered, noShapes, type Shape, shapeO
 // Email
 
 const LOCAL_MAX_CHARS = 64
-/** ASCII by a table, other letters by their range: digits, letters and what may stand between them. */
+/** ASCII by a table, other letters by their range: digits, letters and what may be between them. */
 const isLocal = (code: number): boolean =>
   (code >= 97 && code <= 122) ||
   (code >= 64 && code <= 90 && code !== 64) ||

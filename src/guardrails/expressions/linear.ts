@@ -6,7 +6,7 @@
  * the sum over the places of the pattern, each times the length of the text. It begins with 1. A character leaves it as
  * it is, a choice adds its branches up. What matters are repeats of a class C:
  *
- * - `before` is what stands before a place. If no character of C stands directly before the repeat, it is only entered
+ * - `before` is what is before a place. If no character of C is directly before the repeat, it is only entered
  *   where a run of C begins. A place that it reaches then has one place where it was entered. So `tries` stays, and
  *   each run is read once for each of them. Examples: the `\s*` in `password\s*=`, the `[\w.-]+` in `@[\w.-]+\.com`,
  *   the `\w+` in `\b\w+@`.

@@ -162,7 +162,7 @@ function fileOf({ path, content, changedMs }: Entry): ContainerFile {
   return { path, bytes: content.length, changedMs }
 }
 
-/** True if no file or link stands in place of a folder of the path, and no folder in place of the file. */
+/** True if no file or link is in place of a folder of the path, and no folder in place of the file. */
 function isFree(entries: readonly Entry[], path: string): boolean {
   return entries.every(
     entry =>

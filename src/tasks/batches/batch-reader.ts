@@ -165,7 +165,7 @@ export class BatchReader {
 
   // Requests
 
-  /** From the beginning of a line. White space stands between two of them, and nothing else. */
+  /** From the beginning of a line. White space is between two of them, and nothing else. */
   #readLines(): void {
     const scanner = this.#scanner
     if (this.#requests === 0) {

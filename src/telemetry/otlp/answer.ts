@@ -30,7 +30,7 @@ function rejectedInProtobuf(body: Buffer): number {
 const WIRE_VARINT = 0
 const WIRE_BYTES = 2
 
-/** Field 1 of a message of varints and bytes; undefined: it has none, or other fields stand before it. */
+/** Field 1 of a message of varints and bytes; undefined: it has none, or other fields are before it. */
 function fieldOne(message: Buffer): number | Buffer | undefined {
   let at = 0
   const varint = (): number => {

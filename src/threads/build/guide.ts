@@ -11,7 +11,7 @@ import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
 
 export const GUIDE_PATH = '/guide'
 
-/** Of the compiled gateway too: `src` and `dist` stand beside each other. */
+/** Of the compiled gateway too: `src` and `dist` are beside each other. */
 const BUILT = fileURLToPath(new URL('../../../dist/guide', import.meta.url))
 
 const TYPES: Readonly<Record<string, string>> = {

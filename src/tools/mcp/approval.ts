@@ -44,7 +44,7 @@ interface Item {
   readonly [field: string]: unknown
 }
 
-/** Items that stand behind an approval while it waits for its call; a reply of the model ends the wait. */
+/** Items that are behind an approval while it waits for its call; a reply of the model ends the wait. */
 const WAITING: ReadonlySet<unknown> = new Set([
   'mcp_approval_request',
   'mcp_approval_response',

@@ -20,7 +20,7 @@ export interface McpServer {
   readonly url: URL
   /** Header fields of each request, the authorization among them. */
   readonly headers: Readonly<Record<string, string>>
-  /** Values that must not stand in an error. */
+  /** Values that must not be in an error. */
   readonly secrets: readonly string[]
 }
 

@@ -93,6 +93,6 @@ function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure 
 
 function keyHeaders(header: EngineAccess['keyHeader'], key: string | null): Record<string, string> {
   if (key === null) return {}
-  // An engine without a key of its own may stand behind a proxy that asks for one.
+  // An engine without a key of its own may be behind a proxy that asks for one.
   return header === 'x-api-key' ? { 'x-api-key': key } : { authorization: `Bearer ${key}` }
 }

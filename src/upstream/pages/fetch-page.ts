@@ -48,7 +48,7 @@ export interface FetchedPage {
 }
 
 interface PageTerms {
-  /** Accepted media types; the first one stands in messages. */
+  /** Accepted media types; the first one is in messages. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
   /** Hash of the API key for which it is followed. */
