@@ -19,7 +19,8 @@ const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = 
   { folder: 'batches', parts: 2 },
   { folder: 'gateway', parts: 2 },
   { folder: 'storage', parts: 2 },
-  ...['threads', 'commands', 'browser', 'tasks'].map(folder => ({ folder, parts: 1 })),
+  { folder: 'browser', parts: 2 },
+  ...['threads', 'commands', 'tasks'].map(folder => ({ folder, parts: 1 })),
 ]
 /** Of what is told of one point. */
 const TOLD_MAX_CHARS = 4_000

@@ -24,6 +24,8 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
   chart: ['heavy/chart.test.ts'],
+  widths: ['browser/keyboard-widths.heavy.ts'],
+  bench: ['bench/dialects.test.ts', 'bench/parity.test.ts', 'bench/probe.test.ts'],
 }
 
 /** They measure, or take long: for a machine that does nothing else. */
