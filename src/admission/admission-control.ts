@@ -1,9 +1,10 @@
 /** The requests of one thread: load shedding, shares of keys, and what ends all of them in a drain. Hot path. */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
-import { type Admission, type AdmissionDeps, OpenRequests } from './admission.ts'
+import type { Admission, AdmissionDeps } from './admission.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
+import { OpenRequests } from './open-requests.ts'
 
 /** The part of the buffer limit that unread answers may hold; a key has its share of it. */
 const UNREAD_SHARE = 0.5

@@ -1,7 +1,6 @@
 /**
  * Admission of one request, whatever brought it: total deadline, abort, metrics and the log line. An HTTP request is
- * one owner of an `Admission`; a WebSocket message or a line of a batch may be others. Also the chain of those that are
- * open. Hot path.
+ * one owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
  */
 import type { Reply } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
@@ -19,6 +18,7 @@ import type { CallerContext } from '../telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../telemetry/tracing.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import type { WeightsOfEndUsers } from './key-queue.ts'
+import type { Chained } from './open-requests.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
@@ -303,50 +303,4 @@ function refusalText(error: GatewayError): string | undefined {
 /** True for statuses that the client caused: not for a timeout, but for an unknown method. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
-}
-
-/** A member of the chain. Only the chain writes its fields. */
-export interface Chained<T> {
-  earlier: T | null
-  later: T | null
-}
-
-/**
- * The open requests of a thread, as a linked list. A `Set` keeps its former tables chained to one another: one that has
- * become old takes along the requests of all later ones, until the next full collection.
- */
-export class OpenRequests<T extends Chained<T>> {
-  #first: T | null = null
-  #last: T | null = null
-  /** Written here alone. */
-  size = 0
-
-  /** Adds one that is in no chain. */
-  add(one: T): void {
-    one.earlier = this.#last
-    if (this.#last === null) this.#first = one
-    else this.#last.later = one
-    this.#last = one
-    this.size++
-  }
-
-  /** Takes one out. Nothing happens for one that is not in the chain. */
-  remove(one: T): void {
-    const { earlier, later } = one
-    if (earlier === null && this.#first !== one) return
-    if (earlier === null) this.#first = later
-    else earlier.later = later
-    if (later === null) this.#last = earlier
-    else later.earlier = earlier
-    one.earlier = null
-    one.later = null
-    this.size--
-  }
-
-  /** All of now, in the order in which they came. */
-  all(): T[] {
-    const all: T[] = []
-    for (let one = this.#first; one !== null; one = one.later) all.push(one)
-    return all
-  }
 }

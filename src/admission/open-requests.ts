@@ -1,0 +1,46 @@
+/**
+ * The open requests of a thread, as a linked list. A `Set` keeps its former tables chained to one another: one that has
+ * become old takes along the requests of all later ones, until the next full collection. Hot path.
+ */
+
+/** A member of the chain. Only the chain writes its fields. */
+export interface Chained<T> {
+  earlier: T | null
+  later: T | null
+}
+
+export class OpenRequests<T extends Chained<T>> {
+  #first: T | null = null
+  #last: T | null = null
+  /** Written here alone. */
+  size = 0
+
+  /** Adds one that is in no chain. */
+  add(one: T): void {
+    one.earlier = this.#last
+    if (this.#last === null) this.#first = one
+    else this.#last.later = one
+    this.#last = one
+    this.size++
+  }
+
+  /** Takes one out. Nothing happens for one that is not in the chain. */
+  remove(one: T): void {
+    const { earlier, later } = one
+    if (earlier === null && this.#first !== one) return
+    if (earlier === null) this.#first = later
+    else earlier.later = later
+    if (later === null) this.#last = earlier
+    else later.earlier = earlier
+    one.earlier = null
+    one.later = null
+    this.size--
+  }
+
+  /** All of now, in the order in which they came. */
+  all(): T[] {
+    const all: T[] = []
+    for (let one = this.#first; one !== null; one = one.later) all.push(one)
+    return all
+  }
+}
