@@ -1,7 +1,7 @@
 /**
- * A proxy of the two libraries that the gateway stands on, its HTTP front and its own client, and nothing else: no key
- * is checked, nothing is read, recorded or counted. What it costs is what this platform costs; the rest is the
- * gateway's own. `node bench/bare.ts PLAIN_PORT SECURE_PORT PLAIN_UPSTREAM SECURE_UPSTREAM CERTIFICATE`
+ * A proxy built from the two libraries that the gateway uses, its HTTP front and its own client, and nothing else: it
+ * checks no key, and reads, records and counts nothing. Its cost is the cost of the platform; everything above that is
+ * the gateway's own. `node bench/bare.ts PLAIN_PORT SECURE_PORT PLAIN_UPSTREAM SECURE_UPSTREAM CERTIFICATE`
  */
 
 import { App, type HttpRequest, type HttpResponse } from 'uWebSockets.js'

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:batches`: how fast a batch runs beside what the same provider gives to live requests at the same
- * concurrency, and what live requests feel meanwhile. The provider answers after 200 ms, so that it is the limit.
- * Writes bench/results/batches.md, which stands in RESULTS.md.
+ * `npm run bench:batches`: measures how fast a batch runs compared with live requests to the same provider at the same
+ * concurrency, and how much it slows live requests down. The provider takes 200 ms per reply, so it is the bottleneck.
+ * Writes bench/results/batches.md, which RESULTS.md includes.
  */
 import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'

@@ -1,7 +1,8 @@
 /**
- * Requests that keep task workers busy beside the load that is measured: so many connections, each of which asks again
- * when it has its reply. Prints a line when every connection has had one, then answers each line on its standard input
- * with one line of counts. `node bench/busy-load.ts PORT PATH CONNECTIONS HEADERS_JSON BODY_FILE EXPECTED`
+ * Load that keeps task workers busy while another load is measured: a fixed number of connections, each of which sends
+ * its next request as soon as it has a reply. Prints a line once every connection has had a reply, then answers each
+ * line on standard input with one line of counts.
+ * `node bench/busy-load.ts PORT PATH CONNECTIONS HEADERS_JSON BODY_FILE EXPECTED`
  */
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'

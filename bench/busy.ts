@@ -1,6 +1,6 @@
 /**
- * Keeps the task workers of a subject busy while a row is measured, on a core that is not its serve thread's, and tells
- * whether they were.
+ * Keeps the task workers of a subject busy while a row is measured, on a core other than that of its serve thread, and
+ * reports whether they were busy.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'

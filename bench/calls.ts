@@ -1,6 +1,6 @@
 /**
- * `npm run bench:calls -- REV [REV_B]`: counts what one request takes in the serve thread: calls, distinct functions
- * and files of our sources, promises, timers and immediates. Counts do not depend on how busy the machine is.
+ * `npm run bench:calls -- REV [REV_B]`: counts what one request costs the serve thread: calls, distinct functions and
+ * files of our sources, promises, timers and immediates. The counts do not depend on how busy the machine is.
  */
 import { once } from 'node:events'
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** What the gateway is meant to reach, each as a figure per round of one run. Pure. */
+/** The performance targets of the gateway, each as a figure per round of one run. Pure. */
 
 import { costs, rowsOf, series } from './figures.ts'
 import { OUTPUT_WINDOW } from './guards.ts'

@@ -1,6 +1,6 @@
 /**
- * Cold starts of the installed package: how long until it is ready, and until the first token of the first request.
- * The package is packed and installed as users install it; nothing is pinned and nothing else is under load.
+ * Cold starts of the installed package: the time until it is ready, and until the first token of the first request. The
+ * package is packed and installed as users install it; nothing is pinned, and the machine has no other load.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:compare -- REV_A REV_B`: the gateway of two revisions side by side, rounds interleaved, and A a
- * second time, so that what the same code differs by stands beside every difference. `.` is the working tree.
+ * `npm run bench:compare -- REV_A REV_B`: measures the gateway at two revisions in interleaved rounds, and REV_A a
+ * second time, so that the page shows next to every difference how much two runs of the same code differ. `.` is the
+ * working tree.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

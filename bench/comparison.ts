@@ -1,4 +1,4 @@
-/** Rows of two revisions as a page of tables. Pure. */
+/** Renders the rows of two revisions as a page of tables. Pure. */
 import { rowsOf, series } from './figures.ts'
 import { costOf, type Row, workOf } from './results.ts'
 import type { Scenario } from './scenarios.ts'

@@ -1,4 +1,7 @@
-/** What processes cost, read from /proc: CPU time, resident memory, threads; and what the machine did meanwhile. */
+/**
+ * The cost of processes, read from /proc: CPU time, resident memory and threads; and the activity of the machine
+ * meanwhile.
+ */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 

@@ -1,6 +1,6 @@
 /**
- * The gateway itself as a subject: the real process of a source tree with a configuration of its own, one serve
- * thread, keys checked, usage recorded, log lines in a file: what it is in production.
+ * The gateway itself as a subject: the real process of a source tree, set up as in production: its own configuration,
+ * one serve thread, key checks, usage records, and log lines in a file.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

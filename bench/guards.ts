@@ -1,4 +1,4 @@
-/** Guardrails of a measured gateway: what a careful operator would have on what goes in, and on what comes out. */
+/** Guardrails of a measured gateway: those that a careful operator would apply to input and to output. */
 
 /** What may be looked for in replies. */
 export const REPLY_DETECTORS = [

@@ -1,8 +1,9 @@
 /**
- * The load generator of whole replies: autocannon with a body check, in a process of its own; one connection is also
- * timed by a raw socket afterwards, since autocannon counts in whole milliseconds. Speaks the same lines as the probes.
- * `node bench/json-load.ts PORT PATH CONNECTIONS WARM_SECONDS WINDOW_SECONDS HEADERS_JSON BODY EXPECTED TIMES REQUESTS`
- * EXPECTED has to stand in each reply TIMES times. The window is REQUESTS long; 0: WINDOW_SECONDS.
+ * Load generator for complete replies: autocannon in a process of its own, with a check of every body. One connection
+ * is timed again afterwards with a raw socket, because autocannon measures in whole milliseconds. Prints the same lines
+ * as the probes. `node bench/json-load.ts PORT PATH CONNECTIONS WARM_SECONDS WINDOW_SECONDS HEADERS_JSON BODY EXPECTED
+ * TIMES REQUESTS` EXPECTED must occur TIMES times in each reply. The window ends after REQUESTS requests, or after
+ * WINDOW_SECONDS if REQUESTS is 0.
  */
 import { once } from 'node:events'
 import { createRequire } from 'node:module'

@@ -1,4 +1,4 @@
-/** Bytes that the kernel holds of the connections to a port of 127.0.0.1: sent and not yet read. Linux. */
+/** Reads how many bytes the kernel holds for the connections to a port of 127.0.0.1: sent but not yet read. Linux. */
 import { readFileSync } from 'node:fs'
 
 /** What was written to the clients of this port and has not been read by them. @param table text of /proc/net/tcp */

@@ -1,4 +1,4 @@
-/** What lag.ts noted, within a window. */
+/** Reads the samples that lag.ts recorded within a window. */
 import { readFileSync } from 'node:fs'
 import type { Quantiles } from './results.ts'
 import { quantilesOf } from './stats.ts'

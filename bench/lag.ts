@@ -1,7 +1,7 @@
 /**
- * Preloaded into a measured gateway (`--import`): notes in each serve thread how late the event loop is, one line per
- * sample, `stamp late` in microseconds. The gateway's own gauge is the middle one of five samples, which suits its
- * purpose and hides what a p99 is asked for. Task workers start without it.
+ * Preloaded into a measured gateway (`--import`): records how late the event loop of each serve thread is, one line per
+ * sample: `stamp late`, in microseconds. The gateway's own gauge is the median of five samples, which suits its purpose
+ * but hides the late samples that a p99 measures. Task workers start without it.
  */
 import { appendFileSync } from 'node:fs'
 import { workerData } from 'node:worker_threads'

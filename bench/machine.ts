@@ -1,4 +1,4 @@
-/** What a report says of where it was measured. */
+/** The description of the machine in a report. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { cpus, release, totalmem } from 'node:os'

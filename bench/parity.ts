@@ -1,8 +1,8 @@
 /**
  * `npm run parity -- BEFORE AFTER`: plays every recorded provider reply and every golden through the gateways of two
- * revisions, as real processes, and compares the bytes that their clients get and what their provider is asked.
- * `npm run parity -- --dialects REV`: the same replies through Responses, chat completions and messages of one
- * revision, live and as requests of batches.
+ * revisions, as real processes, and compares the bytes that clients receive and the requests that the provider
+ * receives. `npm run parity -- --dialects REV`: plays the same replies through Responses, chat completions and Messages
+ * of one revision, live and as batch requests.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

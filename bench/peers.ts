@@ -1,6 +1,6 @@
 /**
- * The peers as subjects, each with a configuration and a process of its own on ports of its own: nginx and HAProxy as
- * plain proxies, Portkey as another gateway in JavaScript. What is not installed is left out, with the reason.
+ * The peers as subjects: nginx and HAProxy as plain proxies, Portkey as another gateway in JavaScript. Each has its own
+ * configuration, process and ports. A peer that is not installed is left out, with the reason.
  */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'

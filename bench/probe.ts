@@ -1,7 +1,6 @@
 /**
- * Stream load generator where there is no C compiler: the same programme as probe.c, word for word in its settings
- * and its lines of output, at several times its cost per event; what `recut` means is said there. Hot path: no object
- * per event.
+ * Stream load generator for machines without a C compiler: the same program as probe.c, with the same settings and
+ * output lines, at several times its cost per event; probe.c explains `recut`. Hot path: no object per event.
  */
 import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'

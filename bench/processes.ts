@@ -1,6 +1,6 @@
 /**
- * Processes of a bench: pinned to a core, with enough file descriptors, known by their id, their output in files or
- * read line by line, and ended by that id alone.
+ * Starts and ends the processes of a bench: pinned to a core, with enough file descriptors, and with their output in
+ * files or read line by line. A process is identified and ended by its process id only.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- --profile`: where the gateway spends a request or an event: CPU by thread, time and bytes of the
- * serve thread by stage and function, time of the main thread by function, system calls. Writes profiles for developer
- * tools, and flame graphs.
+ * `npm run bench -- --profile`: shows where the gateway spends the time of a request or an event: CPU by thread, time
+ * and bytes of the serve thread by stage and function, time of the main thread by function, and system calls. Writes
+ * profiles for developer tools, and flame graphs.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,4 +1,4 @@
-/** How far a run is, on standard error: a bar on a terminal, otherwise a line per row. */
+/** Shows the progress of a run on standard error: a bar on a terminal, otherwise one line per row. */
 import { drawsOver, ProgressBar } from '../src/commands/terminal/progress-bar.ts'
 import { costOf, type Row } from './results.ts'
 

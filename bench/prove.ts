@@ -1,6 +1,6 @@
 /**
- * Proves Portkey and this gateway, each in front of the same scripted provider, and writes both reports to
- * `bench/results/prove/`. `npm run bench:prove`
+ * Runs `sluice prove` against Portkey and this gateway, each in front of the same scripted provider, and writes both
+ * reports to `bench/results/prove/`. `npm run bench:prove`
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-/** Raw results as a page of tables. Pure: the same results give the same page. */
+/** Renders raw results as a page of tables. Pure: the same results give the same page. */
 import { CLAIMS, type Claim } from './claims.ts'
 import { costs, rowsOf } from './figures.ts'
 import { bytesPerStream, LIMITS, type Row, type Run, type Start, type StartState, workOf } from './results.ts'

@@ -1,4 +1,4 @@
-/** What a run leaves behind: the shape of the raw JSON, and which rows count. Pure. */
+/** The results of a run: the shape of the raw JSON, and which rows count. Pure. */
 import type { Scenario, SubjectName } from './scenarios.ts'
 import { HTTP2 } from './wire.ts'
 

@@ -1,4 +1,4 @@
-/** Source trees of revisions, each in a folder of its own; the repository itself stays as it is. */
+/** Checks out the source trees of revisions, each in a folder of its own; the repository itself stays unchanged. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'

@@ -1,4 +1,4 @@
-/** Sets up what all rows of a run share, runs scenarios, and takes everything down again. */
+/** Sets up everything that the rows of a run share, runs scenarios, and tears everything down again. */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: measures the gateway beside its peers and writes the results as raw JSON and as a page.
- * `--list` names the scenarios; `--only`, `--rounds`, `--seconds` and `--quick` measure less.
+ * `npm run bench`: measures the gateway and its peers, and writes the results as raw JSON and as a page. `--list` names
+ * the scenarios; `--only`, `--rounds`, `--seconds` and `--quick` measure less.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'

@@ -1,4 +1,4 @@
-/** What `npm run bench` measures, as data, and how long it takes. Pure. */
+/** The scenarios of `npm run bench`, as data, and how long they take. Pure. */
 import type { Plan, Wire } from './wire.ts'
 
 export const SUBJECTS = [

@@ -1,4 +1,4 @@
-/** The statistics of the reports. Pure. */
+/** Statistics for the reports. Pure. */
 import type { Quantiles } from './results.ts'
 
 /** Least, middle and greatest of some values; of none: null. */

@@ -1,4 +1,4 @@
-/** What stands between load and upstream, as one kind of thing: something with a port, processes and an end. */
+/** A subject of a measurement, between load and upstream: it has a port and processes, and can be ended. */
 import type { Scenario, SubjectName } from './scenarios.ts'
 import type { Wire } from './wire.ts'
 

@@ -1,4 +1,4 @@
-/** Tables and numbers of the pages. Pure. */
+/** Formats the tables and numbers of the pages. Pure. */
 import type { Spread } from './stats.ts'
 
 /** Where there is no figure. */

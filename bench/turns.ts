@@ -1,4 +1,4 @@
-/** What makes turns of the event loop of the serve thread long, as a page of tables. */
+/** Reports what makes turns of the serve thread's event loop long, as a page of tables. */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { Profiler } from 'node:inspector'

@@ -1,6 +1,6 @@
 /**
- * The upstream over HTTP/2, with as many streams a connection as providers allow, and with connections that are lost:
- * now and then it drops the one with the most streams, as a provider's own balancer does.
+ * The upstream over HTTP/2, with as many streams per connection as providers allow, and with lost connections: now and
+ * then it drops the connection with the most streams, as a provider's load balancer does.
  */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'

@@ -1,7 +1,7 @@
 /**
- * The upstream of the benches: a process that speaks as a provider would, plain, under TLS and over HTTP/2, at a pace
- * that the model name of a request spells (wire.ts). Prints one line with its three ports, then answers each line on
- * its standard input with one line of counts. `node bench/upstream.ts CERT KEY`
+ * The upstream of the benches: a process that behaves like a provider, plain, over TLS and over HTTP/2, at a pace that
+ * the model name of the request encodes (wire.ts). Prints one line with its three ports, then answers each line on
+ * standard input with one line of counts. `node bench/upstream.ts CERT KEY`
  */
 
 import type { TemplatedApp } from 'uWebSockets.js'

@@ -1,8 +1,8 @@
 /**
- * The three wire formats in which the bench upstream speaks, as frames of a stream and as one JSON body. Pure.
- * Every text begins `@uid,seq,stamp;` (stream, position, CLOCK_MONOTONIC nanoseconds of its sending), so that a
- * reader behind any proxy knows the one-way delay; the last text of a stream ends `#` and the FNV-1a hash of all
- * texts before it, so that it also knows whether what it read is what was sent.
+ * The three wire formats of the bench upstream, as stream frames and as one JSON body. Pure. Every text begins with
+ * `@uid,seq,stamp;` (stream, position, and CLOCK_MONOTONIC nanoseconds at sending), so that a reader behind any proxy
+ * can compute the one-way delay. The last text of a stream ends with `#` and the FNV-1a hash of all texts before it, so
+ * that the reader can also verify that it received exactly what was sent.
  */
 
 export type Wire = 'openai-responses' | 'openai-chat' | 'anthropic-messages'

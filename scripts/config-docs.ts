@@ -1,6 +1,6 @@
 /**
  * Writes the tables of docs/configuration.md from the settings, those of docs/providers.md from the provider table, and
- * docs/sources.md from the heads of the source files: `npm run docs:config`. A test holds them equal.
+ * docs/sources.md from the heads of the source files: `npm run docs:config`. A test checks that they are up to date.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,7 @@
 /**
- * Runs heavy tests: all of them without a word behind it, the named groups of test/heavy/groups.ts, or with `--turn` the
- * group whose turn it is. `npm run test:heavy -- secrets kills`. What needs npm, or waits, runs only where it is named.
+ * Runs heavy tests: all of them if no argument is given, the named groups of test/heavy/groups.ts, or with `--turn` the
+ * group whose turn it is. `npm run test:heavy -- secrets kills`. Groups that need npm or that wait run only if they are
+ * named.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,6 +1,7 @@
 /**
- * Runs the tests that cover the changed files, in about a minute: `npm run test:quick`, or with `-- REVISION` what
- * changed since then (else since the branch left main). Says what it runs and what it leaves to `npm test`.
+ * Runs the tests that cover the changed files, in about a minute: `npm run test:quick`, or with `-- REVISION` those for
+ * all changes since that revision (by default, since the branch left main). Prints what it runs and what it leaves to
+ * `npm test`.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, globSync, readFileSync } from 'node:fs'

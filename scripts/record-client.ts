@@ -1,7 +1,7 @@
 /**
- * Makes the recordings of src/prove/clients/recordings out of what test/heavy/agents.test.ts wrote down with AGENTS_RECORD: long
- * texts, thoughts, paths and ids go, and what a request has in common with the one before it stands once.
- * `node scripts/record-client.ts NAME TITLE VERSION FOLDER`.
+ * Makes the recordings of src/prove/clients/recordings from the files that test/heavy/agents.test.ts wrote with
+ * AGENTS_RECORD: removes long texts, thoughts, paths and ids, and stores only once what a request shares with the
+ * previous one. `node scripts/record-client.ts NAME TITLE VERSION FOLDER`.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

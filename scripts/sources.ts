@@ -1,4 +1,4 @@
-/** The lists of docs/sources.md: every source file with what its head says, folder by folder. */
+/** Generates the lists of docs/sources.md: every source file with its head comment, folder by folder. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 

@@ -1,6 +1,6 @@
 /**
- * A folder in memory for what tests write, where the system has room for it: a commit in a database then waits for no
- * disk. None of the tests cuts the power, and so none needs more of it.
+ * A folder in memory for files that tests write, if the system has room for it, so that a database commit does not wait
+ * for a disk. No test cuts the power, so none needs files that survive it.
  */
 import { chmodSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,7 +1,8 @@
 /**
- * Runs suites of tests, each in a process of its own, some at the same time: `npm test`, or with `-- FILE...` these
- * alone. Says one line for each, with its seconds, what it left out, and all points that failed; `.tap/test-results` has
- * all points. A suite that failed is run once more, alone: one that passes then is named as unsteady, and fails nothing.
+ * Runs test suites, each in a process of its own, several at a time: `npm test`, or with `-- FILE...` only these.
+ * Prints one line for each with its seconds, the tests that it skipped, and all points that failed; `.tap/test-results`
+ * has all points. A suite that failed is run once more, alone: if it passes then, it is reported as unsteady and does
+ * not fail the run.
  */
 import { spawn } from 'node:child_process'
 import { chmodSync, createWriteStream, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'

@@ -1,7 +1,7 @@
 /**
- * Removes from a folder node_modules what no process loads: the builds of the HTTP library for other systems and other
- * versions of Node, and the C headers of the package `node`. Runs after each `npm ci` of a clone, and in the
- * Dockerfile, by whatever Node is there: plain JavaScript. `node scripts/trim-modules.js [FOLDER]`.
+ * Removes files that no process loads from a node_modules folder: the builds of the HTTP library for other systems and
+ * other versions of Node, and the C headers of the package `node`. Runs after each `npm ci` of a clone, and in the
+ * Dockerfile, on whatever version of Node is there, so it is plain JavaScript. `node scripts/trim-modules.js [FOLDER]`.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

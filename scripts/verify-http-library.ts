@@ -1,7 +1,7 @@
 /**
- * Compares the binaries of the HTTP library with the checksums below, because a changed binary would read every byte of
- * callers before our code does. Runs before a package or an image is made, and in CI. The checksums were taken when the
- * version was chosen.
+ * Compares the binaries of the HTTP library with the checksums below, because a tampered binary would read every byte
+ * from callers before our code does. Runs before a package or an image is built, and in CI. The checksums were taken
+ * when the version was chosen.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * Calls between threads: all calls of one turn of the event loop are one message, and so are the answers that are there
- * at once. `ThreadCalls` is the end that asks, `ThreadAnswers` the one that answers; plain data goes between them.
+ * Calls between threads: all calls made in one turn of the event loop are one message, and so are all answers available
+ * at once. `ThreadCalls` is the calling end, `ThreadAnswers` the answering one; only plain data passes between them.
  */
 import type { Clock, Timer } from './clock.ts'
 import { isPending } from './ready.ts'

@@ -1,4 +1,4 @@
-/** Entry point of the command line. `bin/sluice.js` runs it on a Node that is new enough. */
+/** Entry point of the command line. `bin/sluice.js` runs it if the version of Node is new enough. */
 import { run } from './commands/run.ts'
 
 process.exitCode = await run(process.argv.slice(2))

@@ -1,4 +1,4 @@
-/** Time: a clock that is injected, so that tests can control it, and timestamps as text. Leaf. */
+/** Time: an injected clock, so that tests can control it, and timestamps as text. Leaf. */
 
 /** A pending call of `after`. */
 export interface Timer {

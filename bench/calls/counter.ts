@@ -1,9 +1,10 @@
 /**
- * Preloaded into a counted gateway (`--import`): counts in its serve thread the calls of functions, the promises,
- * timers and immediates of its sources. Takes one command a line on a socket, and answers each with one line of JSON.
+ * Preloaded into a counted gateway (`--import`): counts the function calls, promises, timers and immediates of the
+ * gateway's own sources in its serve thread. Takes one command per line on a socket, and answers each with one line of
+ * JSON.
  *
- * V8 runs no optimised code while it counts calls, so that inlining hides none. Calls and promises are counted in
- * different requests: a hook for promises is itself a call.
+ * V8 runs no optimised code while it counts calls, so inlining hides none. Calls and promises are counted in different
+ * requests, because a promise hook is itself a call.
  */
 import { createHook } from 'node:async_hooks'
 import { type Profiler, Session } from 'node:inspector'

@@ -1,4 +1,7 @@
-/** The provider of counted requests: the same bytes in the same pieces every time, so that counts are exact. */
+/**
+ * The provider behind counted requests: it sends the same bytes in the same pieces every time, so that counts are
+ * exact.
+ */
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * Memory and time of a large catalogue in one thread: `node --expose-gc bench/micro/catalogue.ts [MODELS]`. Prints
- * bytes of heap for a model of three endpoints, and the times of packing, unpacking and listing.
+ * Memory and time of a large catalogue in one thread: `node --expose-gc bench/micro/catalogue.ts [MODELS]`. Prints the
+ * heap bytes of a model with three endpoints, and the times of packing, unpacking and listing.
  */
 import { createListing, documentsDigest, packDocuments } from '../../src/api/models/models.ts'
 import { catalogOf, readParts } from '../../src/providers/catalog.ts'

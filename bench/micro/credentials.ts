@@ -1,6 +1,7 @@
 /**
- * What own provider keys cost: sealing and opening one, a key that is in memory, one that has to be read and opened,
- * and the memory of many: `npx node --expose-gc bench/micro/credentials.ts`. Compare only figures of one run.
+ * Cost of workspaces' own provider keys: sealing one, opening one, using one that is in memory, reading and opening
+ * one, and the memory of many: `npx node --expose-gc bench/micro/credentials.ts`. Figures are comparable only within
+ * one run.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

@@ -1,7 +1,7 @@
 /**
- * What guardrails cost on a prompt of 2 KB: each detector, all of them, own patterns one by one and as one automaton,
- * windows of a stream, and the way to a worker and back, from which `guardrails/cost.ts` has its constants:
- * `npx node bench/micro/guardrails.ts`. Compare only figures of one run.
+ * Cost of guardrails on a prompt of 2 KB: each detector, all of them, custom patterns one by one and as one automaton,
+ * windows of a stream, and the round trip to a worker: `npx node bench/micro/guardrails.ts`. The constants of
+ * `guardrails/cost.ts` come from here. Figures are comparable only within one run.
  */
 import assert from 'node:assert/strict'
 import { Worker } from 'node:worker_threads'

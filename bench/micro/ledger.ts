@@ -1,8 +1,8 @@
 /**
- * What the usage ledger costs: on a serve loop for each exchange (record, spool, recent ones), beside other ways to
- * make a record survive a kill, and off the loop for each record shipped: `npx node bench/micro/ledger.ts`, with the
- * URL of a PostgreSQL server also for that. Processor time, apart from the 99th percentiles; compare only figures of
- * one run.
+ * Cost of the usage ledger: on a serve loop for each exchange (record, spool, recent records), compared with other ways
+ * to make a record survive a kill; and off the loop for each shipped record: `npx node bench/micro/ledger.ts`, followed
+ * by the URL of a PostgreSQL server to measure that too. Figures are processor time, except the 99th percentiles, and
+ * comparable only within one run.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

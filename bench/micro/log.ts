@@ -1,6 +1,6 @@
 /**
- * Costs of log lines in processor time, beside plain `JSON.stringify` of the same fields:
- * `npx node bench/micro/log.ts`. Compare only figures of one run.
+ * Cost of log lines in processor time, compared with a plain `JSON.stringify` of the same fields:
+ * `npx node bench/micro/log.ts`. Figures are comparable only within one run.
  */
 import { openSync } from 'node:fs'
 import { createBufferedLog, createLog, createTerminalLog, type ExchangeLine } from '../../src/log/log.ts'

@@ -1,7 +1,7 @@
 /**
- * Costs of metrics in processor time: one observation of each kind on the path of a request, all that one exchange
- * observes, and a scrape at the bound of the series: `npx node bench/micro/metrics.ts`. Compare only figures of one
- * run.
+ * Cost of metrics in processor time: one observation of each kind that a request makes, all observations of one
+ * exchange, and a scrape with the maximum number of series: `npx node bench/micro/metrics.ts`. Figures are comparable
+ * only within one run.
  */
 import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/errors.ts'

@@ -1,6 +1,6 @@
 /**
- * What own provider credentials add to a request: to one of a workspace that has none, and to one that is served with
- * a key at hand. `npx node bench/micro/own-keys.ts`. Compare only figures of one machine and hour.
+ * Cost that workspaces' own provider credentials add to a request: in a workspace that has none, and with a key that is
+ * in memory. `npx node bench/micro/own-keys.ts`. Figures are comparable only within one hour on one machine.
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'

@@ -1,6 +1,7 @@
 /**
- * What one request costs beside its deltas: reading the body, validating, encoding for the provider, and answering
- * with one JSON document. `npx node bench/micro/request.ts`. Compare only figures of one machine and hour.
+ * Cost of one request apart from its deltas: reading the body, validating it, encoding it for the provider, and
+ * answering with one JSON document. `npx node bench/micro/request.ts`. Figures are comparable only within one hour on
+ * one machine.
  */
 import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'

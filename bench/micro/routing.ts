@@ -1,6 +1,6 @@
 /**
- * What the choice of an endpoint costs: a request is ranked over many endpoints, healthy or not. `npx node
- * bench/micro/routing.ts`. Compare only figures of one machine and hour.
+ * Cost of choosing an endpoint: ranks a request over many endpoints, healthy or not. `npx node bench/micro/routing.ts`.
+ * Figures are comparable only within one hour on one machine.
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/clock.ts'

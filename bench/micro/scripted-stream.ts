@@ -1,4 +1,6 @@
-/** Streams of a scripted provider into memory: what stands between both sockets, for the measurements beside it. */
+/**
+ * Streams from a scripted provider into memory: the code between the two sockets, for the benchmarks in this folder.
+ */
 import { EventSink } from '../../src/api/event-sink.ts'
 import { systemClock } from '../../src/clock.ts'
 import type { Dialect } from '../../src/dialects/dialect.ts'

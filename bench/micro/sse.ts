@@ -1,6 +1,6 @@
 /**
- * What one server-sent event costs in the parser, for whole input, 256-byte reads and single bytes:
- * `npx node bench/micro/sse.ts`. Compare only figures of one run; the count of events is asserted each round.
+ * Cost of one server-sent event in the parser, for whole input, 256-byte reads and single bytes:
+ * `npx node bench/micro/sse.ts`. Figures are comparable only within one run; each round asserts the count of events.
  */
 import assert from 'node:assert/strict'
 import { SseParser } from '../../src/upstream/sse.ts'

@@ -1,7 +1,7 @@
 /**
- * What begin and end of a relayed stream cost between both sockets, hot and after pauses: streams that begin some
- * hundred times a second meet caches and branch predictors that others have used meanwhile. `npx node
- * bench/micro/starts.ts`. Compare only figures of one machine and hour.
+ * Cost of beginning and ending a relayed stream between the two sockets, hot and after pauses: when only some hundred
+ * streams begin each second, other code uses the caches and branch predictors in between.
+ * `npx node bench/micro/starts.ts`. Figures are comparable only within one hour on one machine.
  */
 import { ITEM, MemorySocket, openStream, RESPONSE, responses, sse, word } from './scripted-stream.ts'
 

@@ -1,6 +1,7 @@
 /**
- * What one streamed delta costs between the upstream socket and the socket to the client, both left out: decode or
- * relay, assemble, serialise, encode. `npx node bench/micro/stream.ts`. Compare only figures of one machine and hour.
+ * Cost of one streamed delta between the upstream socket and the client socket, without either of them: decode or
+ * relay, assemble, serialise, encode. `npx node bench/micro/stream.ts`. Figures are comparable only within one hour on
+ * one machine.
  */
 import assert from 'node:assert/strict'
 import { chatCompletions } from '../../test/support/dialects.ts'

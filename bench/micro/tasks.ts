@@ -1,7 +1,7 @@
 /**
- * What it costs to hand work to the task pool: round trips, throughput side by side, where inline work stops being
- * cheaper, what a dead worker costs, memory of a worker. `npx node bench/micro/tasks.ts`. Compare only figures of one
- * machine and hour.
+ * Cost of handing work to the task pool: round trips, parallel throughput, the size at which inline work stops being
+ * cheaper, the cost of a dead worker, and the memory of a worker. `npx node bench/micro/tasks.ts`. Figures are
+ * comparable only within one hour on one machine.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../../src/clock.ts'

@@ -1,7 +1,8 @@
 /**
- * What traces cost: a serve thread for each request that is kept and for each other one, and the main thread for each
- * kept one, from the message of the thread to the bytes for a collector. `npm run bench:traces`. Processor time of the
- * thread; the median of some rounds. Nothing here waits: a collector that is away costs no serve thread anything.
+ * Cost of traces: on a serve thread for each kept and each other request, and on the main thread for each kept request,
+ * from the thread's message to the bytes for a collector. `npm run bench:traces`. Figures are processor time of the
+ * thread, as the median of several rounds. Nothing here waits: an unreachable collector costs the serve threads
+ * nothing.
  */
 import { once } from 'node:events'
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads'

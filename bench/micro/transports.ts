@@ -1,6 +1,6 @@
 /**
- * Compares the CPU time of the transports: of the client alone, for JSON replies and for events of streams, over TLS,
- * in rotated rounds. The provider is a process of its own. `node bench/micro/transports.ts [ROUNDS]`
+ * Compares the CPU time of the transports (the client alone) for JSON replies and for stream events, over TLS, in
+ * rotated rounds. The provider is a separate process. `node bench/micro/transports.ts [ROUNDS]`
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,4 +1,4 @@
-/** A request of a batch: makes a batch of it alone, waits for its end, and reads the result as its client does. */
+/** Sends one request as a batch of its own, waits for the end of the batch, and reads the result as a client would. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Case } from './cases.ts'
 import { bodyText, type Client } from './client.ts'

@@ -1,4 +1,4 @@
-/** The self-check of a parity run: a reply with one byte changed must be told apart. Pure. */
+/** The self-check of a parity run: a reply with one changed byte must be reported as different. Pure. */
 import type { Reply } from './client.ts'
 
 /** Longer than any placeholder hides: an identifier has 35 characters, timings are cut out of numbers. */

@@ -1,6 +1,7 @@
 /**
- * Cases of the parity run: every recorded provider reply and every golden of ours, each through the format that reads
- * it, streamed and whole. Replies that no format reads are played to all formats: a provider may send anything.
+ * Cases of the parity run: every recorded provider reply and every golden of the repository, each through the format
+ * that reads it, streamed and whole. Replies that no format reads are played to all formats, because a provider may
+ * send anything.
  */
 import { goldens } from '../../test/support/goldens.ts'
 import { type Recording, recordings } from '../../test/support/recordings.ts'

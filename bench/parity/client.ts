@@ -1,4 +1,6 @@
-/** The client of a parity run: one request, its whole reply, and the reply as text that can be compared. */
+/**
+ * The client of a parity run: sends one request, reads the complete reply, and turns it into text that can be compared.
+ */
 import { isUtf8 } from 'node:buffer'
 import { Agent, request } from 'node:http'
 

@@ -1,4 +1,4 @@
-/** Plays every case through two gateways and compares what their clients and their provider saw. */
+/** Plays every case through two gateways and compares what the clients and the provider received. */
 import { broken } from './broken.ts'
 import { asksForStream, type Case } from './cases.ts'
 import { bodyText, Client, type Question, type Reply, replyText } from './client.ts'

@@ -1,6 +1,6 @@
 /**
- * Plays every reply to clients of several dialects, live and as requests of batches, and compares what they understand
- * of it.
+ * Plays every reply to clients of several dialects, live and as batch requests, and compares what each client reads
+ * from it.
  */
 import { createLine, endedLine } from './batch-line.ts'
 import { asksForStream, asksToWait, type Case, labelOf, type Play } from './cases.ts'

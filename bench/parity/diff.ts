@@ -1,4 +1,4 @@
-/** Differences of two texts, short enough for a list. Pure. */
+/** Differences between two texts, short enough for a list. Pure. */
 
 const AROUND = 60
 

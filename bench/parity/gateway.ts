@@ -1,4 +1,4 @@
-/** A gateway of a parity run: the real process of a source tree, configured with the replaying provider alone. */
+/** The gateway of a parity run: the real process of a source tree, configured with the replaying provider only. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'

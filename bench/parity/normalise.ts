@@ -1,7 +1,7 @@
 /**
- * Makes two replies to the same request comparable: identifiers, times and durations of our own become placeholders.
- * Identifiers are numbered in the order of their appearance, so that a wrong pairing still shows. What the provider
- * sent itself stays as it is. Pure.
+ * Makes two replies to the same request comparable: replaces the gateway's own identifiers, times and durations with
+ * placeholders. Identifiers are numbered in order of appearance, so that a wrong pairing still shows. What the provider
+ * sent stays unchanged. Pure.
  */
 
 const IDENTIFIER = /(?<![\w-])(?:(gen)-\d+-[0-9A-Za-z]{20}|(msg|rs|fc|ctc|st|call)_[0-9A-Za-z]{24})(?![\w-])/

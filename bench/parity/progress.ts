@@ -1,4 +1,4 @@
-/** How far a parity run is, on standard error: a bar on a terminal, otherwise a line at each tenth. */
+/** Shows the progress of a parity run on standard error: a bar on a terminal, otherwise a line at each tenth. */
 import { drawsOver, ProgressBar } from '../../src/commands/terminal/progress-bar.ts'
 
 const TENTHS = 10

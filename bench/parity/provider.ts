@@ -1,6 +1,6 @@
 /**
- * The provider of a parity run: it answers each case with its recorded reply, and keeps all that it was asked. The
- * first part of the path names the side that asks.
+ * The provider of a parity run: answers each case with its recorded reply, and keeps every request that it receives.
+ * The first part of the path names the side that asks.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'

@@ -1,4 +1,4 @@
-/** What a parity run found, as a page of text. Pure. */
+/** The findings of a parity run as a page of text. Pure. */
 import { type Case, FORMATS, WAYS } from './cases.ts'
 import type { Difference, Outcome } from './compare.ts'
 import { CHANNELS, type Channel, type DialectResult } from './dialects.ts'

@@ -1,6 +1,6 @@
 /**
- * Reads what a model said out of an answer in the form of Google's API, in the words that all dialects share (said.ts),
- * and tells what is wrong with a stream. Knows the public shapes only. Pure.
+ * Extracts what a model said from an answer in the form of Google's API, in the vocabulary that all dialects share
+ * (said.ts), and reports faults of a stream. Knows only the public shapes. Pure.
  */
 import { type Fields, failed, fields, framesOf, isFailure, list, type Said, type Told, text } from './said.ts'
 import { asMessagesSay } from './said-messages.ts'

@@ -1,6 +1,6 @@
 /**
- * Reads what a model said out of a Messages reply, in the words that all dialects share (said.ts), and tells what is
- * wrong with a stream. Knows the public shapes only. Pure.
+ * Extracts what a model said from a Messages reply, in the vocabulary that all dialects share (said.ts), and reports
+ * faults of a stream. Knows only the public shapes. Pure.
  */
 import { type Fields, failed, fields, framesOf, isFailure, list, type Said, type Told, text } from './said.ts'
 

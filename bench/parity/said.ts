@@ -1,6 +1,6 @@
 /**
- * Reads what a model said out of a reply in a client's dialect, in words that all dialects share: text, reasoning,
- * refusal, tool calls, usage, finish, error. Knows the public shapes only. Pure.
+ * Extracts what a model said from a reply in a client's dialect, in a vocabulary that all dialects share: text,
+ * reasoning, refusal, tool calls, usage, finish, error. Knows only the public shapes. Pure.
  */
 
 interface SaidCall {

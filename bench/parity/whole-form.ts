@@ -1,6 +1,6 @@
 /**
- * Recorded streams as the whole reply that the same provider would have sent: requests of a batch are never streamed.
- * Reads the public shapes only. Pure.
+ * Turns recorded streams into the complete replies that the same provider would have sent, because batch requests are
+ * never streamed. Reads only the public shapes. Pure.
  */
 import { SseParser } from '../../src/upstream/sse.ts'
 import type { Format, Play } from './cases.ts'

@@ -1,4 +1,4 @@
-/** A tree of calls as a flame graph: one SVG that a browser opens, with names and shares under the pointer. Pure. */
+/** Draws a call tree as a flame graph: one SVG for a browser, with names and shares under the pointer. Pure. */
 import type { CallNode } from './profile.ts'
 
 const WIDTH = 1600

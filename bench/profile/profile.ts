@@ -1,8 +1,8 @@
 /**
- * Reads what V8 sampled: time or bytes by stage, by function, and as a tree of calls. Pure.
+ * Reads V8's samples: time or bytes by stage, by function, and as a call tree. Pure.
  *
- * A stage is a folder of `src` (of `gateway` also its folders): what a function of Node.js, of a package or of V8 costs
- * is the cost of the stage that called it. What none of our functions called has its own name.
+ * A stage is a folder of `src`, or a subfolder of `gateway`: the cost of a function of Node.js, of a package or of V8
+ * counts towards the stage that called it. Code that none of our functions called is listed under its own name.
  */
 import type { HeapProfiler, Profiler } from 'node:inspector'
 

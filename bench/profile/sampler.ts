@@ -1,7 +1,7 @@
 /**
  * Preloaded into a profiled gateway (`--import`): samples where its serve thread and its main thread spend time, what
- * they allocate, and how long the turns of their event loops are. Takes one command a line on a socket, that of the
- * main thread with `-main` behind its name, and answers each with the file that it wrote, or null.
+ * they allocate, and how long the turns of their event loops are. Takes one command per line on a socket (the main
+ * thread's has `-main` at the end of its name), and answers each with the file that it wrote, or null.
  */
 import { rmSync, writeFileSync } from 'node:fs'
 import { type HeapProfiler, type Profiler, Session } from 'node:inspector'

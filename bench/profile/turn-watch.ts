@@ -1,4 +1,4 @@
-/** Notes each turn of the event loop of a thread, and each pause of its collector, without making the loop spin. */
+/** Records each turn of a thread's event loop and each pause of its garbage collector, without making the loop spin. */
 import {
   constants,
   type NodeGCPerformanceDetail,

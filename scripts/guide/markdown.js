@@ -1,6 +1,6 @@
 /**
- * Markdown of this repository as HTML: headings with the anchors that code hosts give them, links to pages of the
- * guide, tables and code that scroll by themselves. Plain JavaScript, like all of the generator.
+ * Renders the Markdown of this repository as HTML: headings with the anchors that code hosts give them, links to pages
+ * of the guide, and tables and code that scroll on their own. Plain JavaScript, like all of the generator.
  */
 import MarkdownIt from 'markdown-it'
 

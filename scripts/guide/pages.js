@@ -1,4 +1,6 @@
-/** The order of the guide: every page of docs/ stands in one part. A test names those that stand in none. */
+/**
+ * The order of pages in the guide: every page of docs/ belongs to one part. A test names the pages that belong to none.
+ */
 
 /** Decisions follow in the order of their numbers; they stand under their own page. */
 export const DECISIONS = 'docs/decisions'

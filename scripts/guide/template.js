@@ -1,4 +1,4 @@
-/** The frame of every page of the guide: navigation, search, contents, the pages before and after. */
+/** The frame of every page of the guide: navigation, search, contents, and links to the previous and next page. */
 
 export const safe = text =>
   text.replace(/[&<>"]/g, character => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[character])

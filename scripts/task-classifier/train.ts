@@ -1,7 +1,7 @@
 /**
- * Makes the weights of the linear classifier of tasks from prompts.txt: `node scripts/task-classifier/train.ts`, then
+ * Trains the weights of the linear task classifier from prompts.txt: `node scripts/task-classifier/train.ts`, then
  * `npm run format`. The result is the same each time. `--check` trains on four fifths of the prompts and prints how
- * many of the rest it gets right. The prompts of the tests (test/fixtures/routers) are never read here.
+ * many of the rest it classifies correctly. The prompts of the tests (test/fixtures/routers) are never read here.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { featuresOf } from '../../src/plugins/routers/features.ts'

@@ -1,4 +1,4 @@
-/** The first API keys: from the environment, or two generated ones for an empty store. */
+/** The first API keys: taken from the environment, or two generated ones for an empty store. */
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'
 import type { KeyKind, Store } from '../storage/store.ts'

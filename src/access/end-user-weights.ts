@@ -1,4 +1,4 @@
-/** Cached weights of registered end users. Asked only for requests that wait because their API key is at its limit. */
+/** Cached weights of registered end users. Used only for requests that wait because their API key is at its limit. */
 import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'

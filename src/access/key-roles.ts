@@ -1,4 +1,4 @@
-/** Roles of management keys: which may do what. Pure. */
+/** Roles of management keys, and what each role allows. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { KeyRecord, KeyRole } from '../storage/store.ts'
 

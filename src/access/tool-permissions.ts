@@ -1,6 +1,4 @@
-/**
- * Cached list of the server tools that each workspace has disabled. Asked only for requests that name a server tool.
- */
+/** Cached list of the server tools that each workspace has disabled. Used only for requests that name a server tool. */
 import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'
 import type { Log } from '../log/log.ts'

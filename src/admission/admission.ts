@@ -1,5 +1,5 @@
 /**
- * Admission of one request, whatever brought it: total deadline, abort, metrics and the log line. An HTTP request is
+ * Admission of one request, whatever its source: total deadline, abort, metrics and the log line. An HTTP request is
  * one owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
  */
 import type { Reply } from '../api/operation.ts'

@@ -1,6 +1,6 @@
 /**
- * Reports completed requests to the console. Nothing is kept or sent unless somebody watches: otherwise a request costs
- * one check of `isWatched`.
+ * Reports completed requests to the console. Nothing is kept or sent unless somebody is watching; otherwise a request
+ * costs one check of `isWatched`.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { ExchangeLine } from '../log/log.ts'

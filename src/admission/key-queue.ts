@@ -1,4 +1,7 @@
-/** Requests beyond the limit of their API key, which wait by end user until one of the key ends. Hot path. */
+/**
+ * Requests beyond the limit of their API key. They wait, queued by end user, until a running request of the key ends.
+ * Hot path.
+ */
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'

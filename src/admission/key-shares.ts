@@ -1,7 +1,7 @@
 /**
  * Each API key's share of one thread: open requests, bytes in flight, event-loop time. Requests of a key above its
- * share are refused before their bodies are read, or wait by end user; other keys are not affected. Hot path: some
- * additions for each request.
+ * share are refused before their bodies are read, or wait in a queue by end user; other keys are not affected. Hot
+ * path: a few additions per request.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'

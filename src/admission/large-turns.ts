@@ -1,6 +1,6 @@
 /**
  * Schedules large bodies on a thread's event loop: one at a time, keys in rotation, with at least one pass of the loop
- * in between for all other work. While other keys are there, a key rests after each of its large bodies.
+ * in between for all other work. While other keys are waiting, a key pauses after each of its large bodies.
  */
 import type { Clock, Timer } from '../clock.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The open requests of a thread, as a linked list. A `Set` keeps its former tables chained to one another: one that has
- * become old takes along the requests of all later ones, until the next full collection. Hot path.
+ * The open requests of a thread, as a linked list. A `Set` chains its former tables to one another: a table that has
+ * reached the old generation keeps the requests of all later ones alive until the next full collection. Hot path.
  */
 
 /** A member of the chain. Only the chain writes its fields. */

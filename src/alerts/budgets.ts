@@ -1,6 +1,7 @@
 /**
- * The watch of budgets: looks at keys that have spent, one organization after the other, and tells a bounded number of
- * alerts of each. Keys that were too many to be noted are read from the Store, so that none is forgotten. Main thread.
+ * Watches budgets: checks keys that have spent money, one organization after the other, and raises a bounded number of
+ * alerts for each. When there are too many keys to remember, the rest are read from the Store, so that none is
+ * forgotten. Main thread.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import { periodStart } from '../limits/periods.ts'

@@ -1,4 +1,4 @@
-/** A deadline for work that cannot be ended, such as a question to a database that does not answer. Main thread. */
+/** A deadline for work that cannot be cancelled, such as a query to a database that does not answer. Main thread. */
 import type { Clock } from '../clock.ts'
 
 /** As the work does, or rejects after `ms`: the work may go on, but nobody waits for it. */

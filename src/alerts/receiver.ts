@@ -1,5 +1,5 @@
 /**
- * Receivers of alerts: one HTTPS request for each delivery, signed anew, to a public address unless the row allows
+ * Receivers of alerts: one HTTPS request per delivery, signed each time, to a public address unless the row allows
  * others; redirects are not followed. Main thread and command line.
  */
 import { createHash } from 'node:crypto'

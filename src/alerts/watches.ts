@@ -1,6 +1,6 @@
 /**
- * Watches for alerts, asked at fixed intervals: budgets of keys, credits, dates of expiry, providers, failures, the
- * spool and overload. Main thread; only where receivers are configured.
+ * Watches for alerts, run at fixed intervals: key budgets, credits, expiry dates, providers, failures, the spool and
+ * overload. Main thread; only if receivers are configured.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../limits/spending.ts'

@@ -1,7 +1,7 @@
 /**
- * Events as an event stream, in the frames of any dialect. Hot path: one corked write for all events of one read of the
- * provider, no closure and no timer; relayed bytes go through as they are. The single timer of a stream looks at the
- * clock when it fires and is set again for what is left.
+ * Sends events as an event stream, in the frames of any dialect. Hot path: one corked write for all events of one read
+ * from the provider, no closure and no timer; relayed bytes pass through unchanged. The stream's single timer checks
+ * the clock when it fires, and is set again for the remaining time.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'

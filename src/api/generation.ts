@@ -1,4 +1,6 @@
-/** GET /generation?id=: the record of one request and the reasons of its routing. GET /generations: the latest ones. */
+/**
+ * GET /generation?id=: the record of one request and the reasons for its routing. GET /generations: the latest records.
+ */
 import { createHash } from 'node:crypto'
 import { GatewayError, refuseField } from '../errors.ts'
 import type { Explanation } from '../explanations/explanation.ts'

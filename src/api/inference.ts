@@ -1,6 +1,6 @@
 /**
  * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
- * dialect has the differences between clients (fields, frames, envelopes).
+ * dialect covers the differences between clients (fields, frames, envelopes).
  */
 
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'

@@ -1,6 +1,6 @@
 /**
- * GET /openapi.json: the OpenAPI document, generated once per thread from the table of operations. GET /docs shows it
- * to people.
+ * GET /openapi.json: the OpenAPI document, generated once per thread from the table of operations. GET /docs renders it
+ * for people.
  */
 import { createHash } from 'node:crypto'
 import { sendWritten, type WrittenDocument } from './models/models.ts'

@@ -1,6 +1,6 @@
 /**
- * The contract of operations: the request a handler gets, the reply it writes, and the row of the table. The server
- * implements `Reply` and `RawBody`; handlers know no transport. Types only.
+ * The contract of operations: the request that a handler gets, the reply that it writes, and the row of the table. The
+ * server implements `Reply` and `RawBody`; handlers know no transport. Types only.
  */
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'

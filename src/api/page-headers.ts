@@ -1,4 +1,6 @@
-/** Headers of pages for people. None of them may be in a frame, sends a form, or loads anything from elsewhere. */
+/**
+ * Headers of pages that people read. Such a page cannot be framed, sends no forms, and loads nothing from elsewhere.
+ */
 import type { OutgoingHttpHeaders } from 'node:http'
 
 /** Of a page without script and style. It is kept nowhere. */

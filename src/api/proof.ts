@@ -1,6 +1,6 @@
 /**
  * Signed proofs of placement: on request, a signed statement in `gateway_metadata` that covers what the client
- * receives. And GET /proof-keys. Other requests call nothing here.
+ * receives. Also GET /proof-keys. Requests that ask for no proof run none of this code.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * GET /responses/{id}: replays a resumable stream, starting after any event. It asks for one part at a time, and for
- * the next one when its client has taken the last, so nothing piles up here. Serve threads.
+ * GET /responses/{id}: replays a resumable stream, starting after any event. It fetches one part at a time, and the
+ * next one only when the client has taken the last, so nothing piles up here. Serve threads.
  */
 import type { Timer } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'

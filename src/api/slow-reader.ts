@@ -1,4 +1,4 @@
-/** Long answers, no faster than their client reads. */
+/** Sends long answers no faster than the client reads. */
 import type { RequestSignal } from '../signal.ts'
 import type { Reply } from './operation.ts'
 

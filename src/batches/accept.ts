@@ -1,7 +1,6 @@
 /**
  * Accepts a batch: saves the upload to a file, checks its structure, admits it, stores its lines, and only then creates
- * the batch. Whatever fails on the way, nothing is left that anybody sees. Serve threads; the work is done by task
- * workers.
+ * the batch. If any of this fails, nothing visible is left behind. Serve threads; the work is done by task workers.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'

@@ -1,6 +1,6 @@
 /**
- * Limits how many batches of one key are being accepted at once, and tracks which idempotency keys they use. One for
- * each thread.
+ * Limits how many batches of one key can be accepted at the same time, and tracks the idempotency keys they use. One
+ * instance per thread.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 

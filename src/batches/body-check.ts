@@ -1,6 +1,6 @@
 /**
- * The batch state `validating`: checks the bodies of a batch page by page. One runner does it alone, under a claim of
- * the batch; another goes on where it ended. Batch thread; the check itself runs in the task pool.
+ * The batch state `validating`: checks the bodies of a batch page by page. One runner at a time does this, under a
+ * claim of the batch; another can continue where it stopped. Batch thread; the check itself runs in the task pool.
  */
 import type { FailureCode } from '../errors.ts'
 import { GatewayError } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Divides free slots fairly: first among keys, then among the batches of each key. One large batch does not hold up a
- * small one, nor one customer another. Pure.
+ * Divides free slots fairly: first among keys, then among the batches of each key. A large batch does not hold up a
+ * small one, and no customer holds up another. Pure.
  */
 
 /** A batch with lines that may be run. */

@@ -1,6 +1,6 @@
 /**
- * Ids of the responses and records that batch lines produce. They are derived, so that a line that is run again after a
- * crash has the same ones, and its usage record is stored once. Pure.
+ * Ids of the responses and records that batch lines produce. They are derived, so that a line that runs again after a
+ * crash has the same ids, and its usage record is stored once. Pure.
  */
 import { hash } from 'node:crypto'
 import type { BatchRecord } from '../storage/batches.ts'

@@ -1,6 +1,6 @@
 /**
- * Leases of the lines and batches that this runner has claimed. They are renewed long before they end. Times are those
- * of a clock that goes on evenly, so that a jump of the system's time ends no lease. Batch thread.
+ * Leases of the lines and batches that this runner has claimed. They are renewed long before they end. Times come from
+ * a monotonic clock, so that a jump of the system time ends no lease. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

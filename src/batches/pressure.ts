@@ -1,6 +1,6 @@
 /**
- * Pressure: how much of its concurrency a runner may use next to live traffic. When serve threads suffer it is halved,
- * and grows again while they do not. Pure but for the clock.
+ * Pressure: how much of its concurrency a runner may use next to live traffic. It is halved when serve threads slow
+ * down, and grows again when they do not. Pure, except for the clock.
  */
 import type { Clock } from '../clock.ts'
 

@@ -1,4 +1,7 @@
-/** The folder of captures in the data folder: a folder for each capture, a sealed file for each part that is here. */
+/**
+ * The folder of captures in the data folder: one folder for each capture, with a sealed file for each part stored on
+ * this machine.
+ */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * The record of one request in a capture: a line of JSON. Secrets of the gateway's and of own credentials, and those of
- * MCP servers, are taken out; what guardrails have redacted was never in it. Pure.
+ * The record of one request in a capture: a line of JSON. Secrets of the gateway, of own credentials and of MCP servers
+ * are removed; text that guardrails redacted never enters it. Pure.
  */
 import { isUtf8 } from 'node:buffer'
 import { isoInstant } from '../clock.ts'

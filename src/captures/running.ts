@@ -1,7 +1,7 @@
 /**
- * The captures that run, as one thread knows them. It asks whose requests are recorded, and sends what is recorded to
- * the main thread: what waits there is bounded, and what finds no room is counted. While no capture runs, a request
- * costs one look at `isIdle`.
+ * The running captures, as one thread knows them. It decides which requests are recorded, and sends the recordings to
+ * the main thread: its queue is bounded, and recordings that do not fit are counted. While no capture runs, a request
+ * costs one check of `isIdle`.
  */
 import type { Clock } from '../clock.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'

@@ -1,9 +1,10 @@
 /**
- * Sealed files of captures: text that grows at its end, encrypted in chunks (AES-256-GCM). A file has a data key of its
- * own, which a key derived from a master key wraps. Wrapping and chunks are bound to the capture, its organization and
- * the part, and each chunk to its place: nobody can move, swap, repeat or cut out chunks. A cut at the end is told.
+ * Sealed files of captures: append-only text, encrypted in chunks (AES-256-GCM). Each file has its own data key,
+ * wrapped by a key derived from a master key. The wrapping and the chunks are bound to the capture, its organization
+ * and the part, and each chunk to its place: nobody can move, swap, repeat or cut out chunks. A truncated end is
+ * reported.
  *
- * A line of JSON, then chunks: 4 bytes of length, 1 byte (1: the last chunk), box and tag.
+ * Layout: a line of JSON, then chunks: 4 bytes of length, 1 byte (1: the last chunk), box and tag.
  */
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'

@@ -1,4 +1,4 @@
-/** `sluice alerts test`: sends one alert to every configured receiver, and prints what each answered. */
+/** `sluice alerts test`: sends one alert to every configured receiver, and prints the answer of each. */
 import { alertBody } from '../alerts/alert.ts'
 import { createReceiver, ReceiverError } from '../alerts/receiver.ts'
 import { isoInstant, systemClock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** `sluice batches`: lists batches of a gateway, watches one to its end, and cancels one. All over HTTP. */
+/** `sluice batches`: lists the batches of a gateway, watches one until it ends, or cancels one. All over HTTP. */
 import { systemClock } from '../clock.ts'
 import { processEnvironment } from '../config/config.ts'
 import { barDisplay, jsonDisplay, textDisplay } from './batches/display.ts'

@@ -1,4 +1,4 @@
-/** `sluice check`: runs every check of a start without opening anything, and prints the problems. */
+/** `sluice check`: runs every startup check without opening anything, and prints the problems. */
 import { findConfig, processEnvironment } from '../config/config.ts'
 import { discovers } from '../threads/build/catalog.ts'
 import { type CheckedConfig, checkStart } from '../threads/start/start-failure.ts'

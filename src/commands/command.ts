@@ -1,4 +1,4 @@
-/** The type of a command, and the parser of its arguments. Faults name the word, never its value. */
+/** The type of a command, and the parser of its arguments. Error messages name the option, never its value. */
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../nearest.ts'
 

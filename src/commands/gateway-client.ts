@@ -1,6 +1,6 @@
 /**
  * HTTP client for commands that may run on another machine than the gateway. Each failure is one sentence, without the
- * key and without anything that could change the terminal.
+ * key and without anything that could control the terminal.
  */
 import type { Readable } from 'node:stream'
 import { systemCode } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Early startup: the configuration, the compile cache, and serve threads that load their code while this thread loads
- * the rest. Light, because all of it comes before those.
+ * Early startup: loads the configuration and the compile cache, and starts serve threads that load their code while
+ * this thread loads the rest. Kept small, because all of it runs before those threads start.
  */
 import { type FoundConfig, findConfig, processEnvironment } from '../config/config.ts'
 import { lowerHelpers } from '../threads/build/operating-system.ts'

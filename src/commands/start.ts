@@ -1,4 +1,4 @@
-/** `sluice start`. */
+/** `sluice start`: starts the gateway. */
 import { CONFIG_OPTION, type Command } from './command.ts'
 
 export const start: Command = {

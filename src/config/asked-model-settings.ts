@@ -1,4 +1,4 @@
-/** Settings of the models that the gateway asks itself: judges, classifiers and panels. Pure. */
+/** Settings of the models that the gateway itself calls: judges, classifiers and panels. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Address, group, Milliseconds, ModelName, nullable, setting } from '../settings/setting.ts'
 

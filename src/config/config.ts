@@ -1,7 +1,7 @@
 /**
  * Loads the configuration: a YAML file, overridden by the environment, checked and frozen. docs/configuration.md is the
- * reference. The only code that uses the environment, but for one variable by which server/uws/front.ts sets a limit of
- * the HTTP library. Public entry point of this module.
+ * reference. The only code that uses the environment, except for one variable with which server/uws/front.ts sets a
+ * limit of the HTTP library. Public entry point of this module.
  */
 import { readFileSync } from 'node:fs'
 import { Value } from '@sinclair/typebox/value'

@@ -1,4 +1,4 @@
-/** Settings that only environment variables have: the log level, proxies, master keys, first keys. Pure. */
+/** Settings that exist only as environment variables: the log level, proxies, master keys, first keys. Pure. */
 import { Type } from '@sinclair/typebox'
 import type { LogLevel } from '../log/log.ts'
 import { nullable, oneOf, proxyUrl, setting } from '../settings/setting.ts'

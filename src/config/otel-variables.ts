@@ -1,6 +1,6 @@
 /**
- * The variables of OpenTelemetry (`OTEL_…`), which people set for all their services alike: laid over the group
- * `tracing`. What is only meant for other services, such as `grpc`, turns traces off and is no fault. Pure.
+ * The OpenTelemetry variables (`OTEL_…`), which people set for all their services alike: they override the group
+ * `tracing`. Values that are meant for other services only, such as `grpc`, turn traces off and are not errors. Pure.
  */
 
 import type { Faults } from '../settings/check.ts'

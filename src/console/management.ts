@@ -1,6 +1,6 @@
 /**
- * Management operations for the page: passed on to the public port with the key of the viewer, or of its session. So
- * limits, roles and the audit of the API hold for the page too, and the public port needs no permission for pages.
+ * Management operations for the page: passed on to the public port with the key of the viewer, or of its session. The
+ * limits, roles and audit of the API thus apply to the page too, and the public port needs no special access for pages.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'

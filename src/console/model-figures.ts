@@ -1,6 +1,6 @@
 /**
- * Figures by model for the last 15 minutes: requests, failures, cost and time to the first token, in minutes. Bounded,
- * whatever the rate and the number of models. Pure.
+ * Figures by model for the last 15 minutes: requests, failures, cost and time to the first token, minute by minute.
+ * Bounded for any rate and any number of models. Pure.
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 import { percentile } from './series.ts'

@@ -1,6 +1,6 @@
 /**
  * The files of the page, served unchanged: scripts and style from `page/`, and three libraries from their packages.
- * Nothing is built. Each is read when it is first asked for, and kept.
+ * There is no build step. Each file is read on first use, and kept.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
- * One row of the live list, built from a request's usage record and the report of its serve thread. Either may come
- * first, and requests that were refused have no record. Never texts of prompts and replies, never keys. Pure.
+ * One row of the live list, built from a request's usage record and the report of its serve thread. Either may arrive
+ * first, and refused requests have no record. Never contains prompts, replies or keys. Pure.
  */
 import { FAILURES, type FailureCode } from '../errors.ts'
 import { toUsd } from '../money.ts'

@@ -1,6 +1,6 @@
 /**
  * Chart data of an organization for the last 15 minutes: requests, failures, cost and time to the first token, in
- * intervals of five seconds. Bounded, whatever the rate is. Pure.
+ * intervals of five seconds. Bounded at any rate. Pure.
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Chart data of an organization for the last hours, from the ledger: requests, failures, cost and time to the first
- * token by steps of some minutes. Spans that are over are kept, so that a page which asks again costs little. Main
- * thread.
+ * token, in intervals of several minutes. Completed intervals are kept, so that a page that asks again costs little.
+ * Main thread.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, isoInstant } from '../clock.ts'

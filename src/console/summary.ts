@@ -1,5 +1,5 @@
 /**
- * The summary of an organization, for the first view of the page and `sluice top`: what is wrong now, money, figures of
+ * The summary of an organization, for the first view of the page and `sluice top`: current problems, cost, figures of
  * the last 15 minutes by model, the latest requests. Nothing is counted while nobody asks.
  */
 import { type Clock, isoInstant } from '../clock.ts'

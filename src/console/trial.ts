@@ -1,7 +1,7 @@
 /**
  * The playground: passes one request on to the public port of this process and streams its reply back unchanged. So the
- * public port needs no permission for pages, and the page none for other addresses. The API key comes with the request,
- * is passed on, and is kept nowhere.
+ * public port need not admit pages, and the page calls no other address. The API key arrives with the request, is
+ * passed on, and is not kept.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Clock } from '../clock.ts'

@@ -1,11 +1,11 @@
 /**
  * The provider credentials of workspaces: which requests each may serve, in which order, and which shared endpoints
- * they rule out. Cached without any key material. Hot path: a known workspace costs one lookup, synchronously, above
- * all one without credentials. Concurrent requests of one workspace share one read of the store.
+ * they exclude. Cached without any key material. Hot path: a known workspace costs one synchronous lookup, even if it
+ * has no credentials. Concurrent requests of one workspace share one read of the store.
  *
- * The restrictions of a credential (models, API keys, users) say whose requests may use it. The removal of shared
- * endpoints is a rule of the workspace: it holds for every enabled credential that asks for it, also for callers who
- * may not use that credential. So no caller reaches a shared endpoint by being left out.
+ * The restrictions of a credential (models, API keys, users) limit whose requests may use it. The exclusion of shared
+ * endpoints is a rule of the workspace: it applies if any enabled credential asks for it, even to callers who may not
+ * use that credential. So nobody reaches a shared endpoint by being barred from a credential.
  */
 import type { Clock } from '../clock.ts'
 import { StoreCache, type StoreCacheLimits } from '../invalidation/store-cache.ts'

@@ -1,6 +1,6 @@
 /**
- * Resources of keys that have failed lately: others of the same key are asked first. A resource is asked again after a
- * while, or when all of them have failed. Serve threads.
+ * Resources of keys that failed recently: other resources of the same key are tried first. A resource is tried again
+ * after a while, or when all of them have failed. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 

@@ -1,4 +1,4 @@
-/** Files with secret keys: who may read and replace them. */
+/** Files with secret keys: checks who may read and replace them. */
 import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 

@@ -1,6 +1,6 @@
 /**
- * The keys for proofs of placement: a JWK set in a file, of which the first key signs and all are published. The file
- * is made when a proof is first asked for; of instances that make it at the same time, one wins. Per thread.
+ * The keys for proofs of placement: a JWK set in a file; the first key signs, and all are published. The file is
+ * created when a proof is first requested; if several instances create it at the same time, one wins. Per thread.
  */
 import {
   createPrivateKey,

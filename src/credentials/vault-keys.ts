@@ -1,7 +1,7 @@
 /**
  * The master keys of the installation: from `GATEWAY_VAULT_KEYS`, or from a key file that a gateway with an embedded
- * database creates. Each purpose has a derived key of its own. The gateway and the command line load them in the same
- * way.
+ * database creates. Each purpose has its own derived key. The gateway and the command line load the master keys in the
+ * same way.
  */
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Items of hosted tools, which no client executes, as every dialect except Responses represents them. Pure. */
+/** Items of hosted tools, which no client executes, in the form of every dialect except Responses. Pure. */
 import type { HostedItem, OutputItem } from '../protocol/items.ts'
 
 const OURS = /^(gateway|openrouter):(.*)$/s

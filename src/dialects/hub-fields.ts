@@ -1,6 +1,6 @@
 /**
  * Fields that a dialect shares with POST /responses under the same name. They are checked by the schemas of that body;
- * all of them may be null, because clients of typed APIs send null for what is unset. Pure.
+ * all of them may be null, because clients of typed APIs send null for unset fields. Pure.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { maybe } from '../protocol/json/schema.ts'

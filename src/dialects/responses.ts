@@ -1,7 +1,7 @@
 /**
  * The Responses dialect: the gateway's own vocabulary, so bodies and events pass through unchanged. Pure. Hot path: the
- * deltas that make up nearly all of a stream are written by hand, in a third of the time that a whole event costs; the
- * bytes are the same.
+ * deltas that make up nearly all of a stream are serialised by hand, in a third of the time that a general event takes;
+ * the bytes are the same.
  */
 import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'

@@ -1,6 +1,6 @@
 /**
- * Strict JSON schemas, which every provider enforces. Pure. Some APIs keep to any schema; other providers do so for
- * some only, and refuse to promise it for the rest.
+ * Strict JSON schemas, which every provider can enforce. Pure. Some APIs enforce any schema; others enforce only some,
+ * and refuse to guarantee the rest.
  */
 import { isObject } from '../protocol/json/schema.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Bill: usage and cost of an exchange, one charge for each turn. Ledger, stop conditions, plugins and tools read the
- * same object. Amounts are units of 1e-12 USD. Pure.
+ * Bill: usage and cost of an exchange, one charge for each turn. The ledger, stop conditions, plugins and tools all
+ * read the same object. Amounts are units of 1e-12 USD. Pure.
  */
 import type { Usage } from '../formats/format.ts'
 import { atFactor, FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'

@@ -1,6 +1,6 @@
 /**
- * Reasons: what is noted of an exchange while it runs, so that it can be explained once it has ended. Nothing of them
- * is made for a request that meets none of it. Types, their bound, and their beginning.
+ * Reasons: notes taken while an exchange runs, so that it can be explained after it has ended. A request with nothing
+ * to note allocates nothing. Types, their bound, and their initial value.
  */
 import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { Endpoint } from '../providers/provider.ts'

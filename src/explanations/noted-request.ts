@@ -1,6 +1,6 @@
 /**
- * A request that is over, with what its explanation is made of. It refers to what the exchange has noted, but neither
- * to its prompt nor to its answer, so that these can go. Serve threads. Pure.
+ * A finished request, with the data for its explanation. It refers to what the exchange noted, but to neither its
+ * prompt nor its answer, so that these can be freed. Serve threads. Pure.
  */
 import { type FailureCode, fieldOf, type GatewayError, type LimitName, systemCode } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../exchange/exchange.ts'

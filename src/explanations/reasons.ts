@@ -1,4 +1,4 @@
-/** The reasons of an explanation as sentences for people, the most important one first. Pure. */
+/** The reasons in an explanation, as sentences for people, the most important one first. Pure. */
 import { FAILURES, type FailureCode, type LimitName } from '../errors.ts'
 import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { ExplainedWay, Explanation } from './explanation.ts'

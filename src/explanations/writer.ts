@@ -1,7 +1,7 @@
 /**
- * Writer of explanations: takes requests that are over, and hands their explanations to the main thread once a second.
- * Serve threads. Hot path: a plain request costs two calls, and one above the rate of those that are kept. What is kept
- * is bounded by API key, organization and address, so that nobody's flood hides others.
+ * Writer of explanations: takes finished requests, and sends their explanations to the main thread once a second. Serve
+ * threads. Hot path: a plain request costs two calls, or one when the rate of kept requests is exceeded. The number
+ * kept is bounded by API key, organization and address, so that nobody's flood hides others.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Destinations of exports: a folder, a bucket of S3, or an HTTPS address. Main thread: bodies are written, hashed and
- * signed in the threads of the system library, because the main thread has all others to serve.
+ * signed in the threads of the system library, because the main thread serves all other threads.
  */
 import { webcrypto } from 'node:crypto'
 import { mkdir, open, readFile, rename } from 'node:fs/promises'

@@ -1,4 +1,4 @@
-/** Files of an export that wait for their destination: which there are, whose they are, how old they are. */
+/** Files of an export that wait for their destination: lists them with their owners and ages. */
 import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 

@@ -1,7 +1,7 @@
 /**
- * A bounded queue with shares for end users, by their weights. The next place goes to the user who runs least, and
- * among those to the one with the fewest starts, each for its weight: however much one asks, the share is the same.
- * Pure.
+ * A bounded queue with weighted shares for end users. The next place goes to the user with the fewest running requests,
+ * and among those to the one with the fewest starts, both relative to the weight: asking more often does not increase a
+ * user's share. Pure.
  */
 
 /** Something that waits, for an end user; null: for none, and all of these have one share. */

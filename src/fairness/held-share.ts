@@ -1,7 +1,7 @@
 /**
- * Held share: how much of a shared limit each key holds, in bytes or slots. The next request of a key above its share
- * is refused, and so is the next one of a key that holds most when the room fills up; others are refused only when the
- * room is full. Pure; each call costs the same however many keys there are.
+ * Held share: how much of a shared limit each key holds, in bytes or slots. A key above its share has its next request
+ * refused, and so has the key that holds the most when the limit is nearly reached; others are refused only when it is
+ * reached. Pure; each call costs the same for any number of keys.
  */
 
 /** Bounds of one room, in its own unit. */

@@ -1,7 +1,6 @@
 /**
- * Delays work that can wait a little, so that running streams keep their pace: starting requests, and the long last
- * frames of streams. It is done in the order in which it came, and has a part of each turn of the event loop. Serve
- * threads.
+ * Delays work that can wait a little, so that running streams keep their pace: the start of requests, and the long last
+ * frames of streams. Such work runs in order of arrival, and gets a part of each turn of the event loop. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 

@@ -1,6 +1,6 @@
 /**
- * A bounded number of slots for concurrent work, such as connections to one server. Keys take turns, and one key has
- * only a part of the places: whoever is at the other end may be as slow as it likes.
+ * A bounded number of slots for concurrent work, such as connections to one server. Keys take turns, and one key gets
+ * only part of the slots, so the other end may be arbitrarily slow.
  */
 import { type EndUserShare, FairQueue } from './fair-queue.ts'
 

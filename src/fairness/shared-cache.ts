@@ -1,7 +1,7 @@
 /**
  * A bounded cache shared by several owners: when it is full, it evicts the least recently used entry of the owner with
- * the most entries. So an owner that fills it loses its own entries. Pure; each call costs the same however many owners
- * there are.
+ * the most entries. So an owner that fills the cache loses its own entries. Pure; each call costs the same for any
+ * number of owners.
  */
 
 interface Entry<Value> {

@@ -1,6 +1,6 @@
 /**
- * Files of workspaces: metadata in the Store, bytes in a folder or bucket. Public entry point. Serve threads; the
- * main thread removes what is left over.
+ * Files of workspaces: metadata in the Store, bytes in a folder or bucket. Public entry point. Serve threads; the main
+ * thread removes leftovers.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'

@@ -1,6 +1,6 @@
 /**
- * Parses `multipart/form-data` (RFC 7578) in a body stored on disk: finds the start and end of each part. Bytes of
- * parts stay where they are. Unusual forms are refused, because parsers read them differently.
+ * Parses `multipart/form-data` (RFC 7578) in a body stored on disk: finds the start and end of each part. The bytes of
+ * parts are not copied. Unusual forms are refused, because parsers disagree about them.
  */
 import { read as readCallback } from 'node:fs'
 import { promisify } from 'node:util'

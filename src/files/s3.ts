@@ -1,6 +1,6 @@
 /**
- * File bytes in an S3-compatible bucket. Each request is signed with the hash of its bytes, so that the bucket takes no
- * other ones; the hash is kept beside the object, and what comes back is checked against it. Any thread.
+ * File bytes in an S3-compatible bucket. Each request is signed with the hash of its bytes, so that the bucket accepts
+ * no others; the hash is stored with the object, and downloads are checked against it. Any thread.
  */
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'

@@ -1,4 +1,4 @@
-/** How the guide is searched: the same for the index, which is built once, and for the page that asks it. */
+/** Search rules of the guide, shared by the index, which is built once, and the page that queries it. */
 
 /** Ids, hashes and numbers of examples, which nobody looks for; but statuses of errors. */
 const NOISE = /^(?=.*\d)[\da-f]{8,}$|^(?![45]\d\d$)\d+$|.{41,}/

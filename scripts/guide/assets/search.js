@@ -1,4 +1,4 @@
-/** The search of the guide. Works without a network: the index lies beside this script. */
+/** The search of the guide. Works offline: the index is a file next to this script. */
 import MiniSearch from './minisearch.js'
 import { searched, TERMS } from './search-terms.js'
 

@@ -1,6 +1,6 @@
 /**
- * Results of a batch as files of JSON lines, as batch clients of OpenAI read them. They are made of the results
- * whenever somebody reads them, so nothing is stored twice.
+ * Results of a batch as JSON Lines files, in the form that OpenAI's batch clients read. They are generated on each
+ * read, so nothing is stored twice.
  */
 import { resultId } from '../../batches/ids.ts'
 import { isTerminal } from '../../batches/states.ts'

@@ -1,4 +1,4 @@
-/** GET /activity?dimensions=: usage of any range of days, in sums by the dimensions that the caller names. */
+/** GET /activity?dimensions=: usage over any range of days, summed by the dimensions that the caller names. */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, refuseField } from '../../errors.ts'
 import { periodStart } from '../../limits/periods.ts'

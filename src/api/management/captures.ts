@@ -1,6 +1,6 @@
 /**
  * GET, POST /captures and GET, DELETE /captures/{id}: begins, lists and deletes captures. Their content is in sealed
- * files, which `sluice captures show` reads; no operation gives it out.
+ * files, which `sluice captures show` reads; no operation returns it.
  */
 import { LATE_MS, removeFiles } from '../../captures/folder.ts'
 import type { RunningCaptures } from '../../captures/running.ts'

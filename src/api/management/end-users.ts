@@ -1,6 +1,6 @@
 /**
- * /end-users: end-user identifiers that an organization has registered. Their weights count where a key is at its
- * limit; nothing else of them affects inference.
+ * /end-users: end-user identifiers that an organization has registered. Their weights count when a key is at its limit;
+ * nothing else about them affects inference.
  */
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError, refuseField } from '../../errors.ts'

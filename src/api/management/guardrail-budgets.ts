@@ -1,4 +1,4 @@
-/** GET /guardrails/{id}/budgets: what each owner of a guardrail's budget has spent of it in the current period. */
+/** GET /guardrails/{id}/budgets: how much each owner of a guardrail's budget has spent in the current period. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import { periodEndMs } from '../../limits/periods.ts'
 import { budgetOrigin } from '../../limits/quota-entries.ts'

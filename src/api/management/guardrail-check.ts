@@ -1,4 +1,4 @@
-/** POST /guardrails/{id}/check: what the rules of a guardrail find in a text. Nothing is stored, counted or logged. */
+/** POST /guardrails/{id}/check: tests a text against the rules of a guardrail. Nothing is stored, counted or logged. */
 import type { CheckText } from '../../gateway/guard/guard.ts'
 import { checkGuardrailCheck } from '../../protocol/management/guardrails.ts'
 import type { Store } from '../../storage/store.ts'

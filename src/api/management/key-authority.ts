@@ -1,6 +1,6 @@
 /**
- * Rules on what a management key may do to other keys, and to itself: no key outlives itself through another one, and
- * none comes to a role above its own. Pure, but for the records that it reads.
+ * Rules on what a management key may do to other keys and to itself: no key can outlive itself through another key, or
+ * gain a role above its own. Pure, except for the records that it reads.
  */
 import { requireRole } from '../../access/key-roles.ts'
 import { GatewayError, refuseField } from '../../errors.ts'

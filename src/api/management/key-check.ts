@@ -1,6 +1,6 @@
 /**
- * POST /providers/check and POST /byok/{id}/check: one real call with the key of a provider, and what came of it in
- * words for those who have to put it right.
+ * POST /providers/check and POST /byok/{id}/check: makes one real call with a provider key, and reports the outcome in
+ * words for the person who has to fix it.
  */
 import type { Clock } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * POST /keys/{hash}/rotate: gives a key a new secret. The old ones go on for the overlap; the key itself, its limits
- * and its usage stay what they are.
+ * POST /keys/{hash}/rotate: gives a key a new secret. The old secrets stay valid for the overlap; the key itself, its
+ * limits and its usage do not change.
  */
 import { createSecret } from '../../access/api-key.ts'
 import { isoInstant } from '../../clock.ts'

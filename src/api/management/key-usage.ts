@@ -1,4 +1,4 @@
-/** Limit and usage fields of a key: sums over the ledger, which lags replies by about a second. */
+/** Limit and usage fields of a key: sums over the ledger, which lags behind replies by about a second. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../clock.ts'
 import { periodStart } from '../../limits/periods.ts'

@@ -1,4 +1,4 @@
-/** The rows of management: keys, workspaces, credits, end users, credentials and guardrails. */
+/** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import type { Store } from '../../storage/store.ts'
 import { type GenerationListDeps, listGenerations } from '../generation.ts'

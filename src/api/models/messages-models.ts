@@ -1,6 +1,6 @@
 /**
  * The catalogue in the format of the Messages API, for clients that send `anthropic-version`: model records, and pages
- * by the id before or after. Pure.
+ * before or after an id. Pure.
  */
 import { refuseField } from '../../errors.ts'
 import type { AnyFormatName, Model } from '../../providers/provider.ts'

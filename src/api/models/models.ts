@@ -1,6 +1,6 @@
 /**
- * The public catalogue: GET /models and its variants, GET /providers. The documents of models are written once, with
- * the catalogue; a request only chooses among them, and one without filters gets the same bytes as the one before.
+ * The public catalogue: GET /models and its variants, GET /providers. Model documents are serialised once per
+ * catalogue; a request only selects among them, and requests without filters all get the same bytes.
  */
 import { createHash } from 'node:crypto'
 import { callerOf } from '../../access/keys.ts'

@@ -1,6 +1,6 @@
 /**
- * Builds the OpenAPI document from the table of operations and their descriptions. Pure. It names no host, and has
- * nothing of the configuration but the greatest sizes of bodies.
+ * Builds the OpenAPI document from the table of operations and their descriptions. Pure. It names no host, and takes
+ * only the maximum body sizes from the configuration.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { KeyRole } from '../../storage/store.ts'

@@ -1,6 +1,6 @@
 /**
- * The events of a streamed response as one schema. Pure. A test holds it equal to the type of protocol/events.ts, and
- * its kinds to the list there.
+ * The events of a streamed response as one schema. Pure. A test keeps it equal to the type of protocol/events.ts, and
+ * its kinds equal to the list there.
  */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { variants } from '../../protocol/json/schema.ts'

@@ -1,4 +1,4 @@
-/** The interface description of records of requests. Pure. */
+/** The interface description of request records. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import { answer, type Descriptions, KEY_HASH_FILTER, query } from './description.ts'

@@ -1,4 +1,4 @@
-/** The interface description of the operations that ask a model. Pure. */
+/** The interface description of the inference operations. Pure. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { ChatBody } from '../../dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../dialects/embeddings/body-schema.ts'

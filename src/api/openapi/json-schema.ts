@@ -1,6 +1,6 @@
 /**
- * Converts TypeBox schemas to JSON Schema (2020-12) for the OpenAPI document. Pure. Schemas with a name become
- * components that others refer to; kinds of a named union become components too. Symbols and functions stay behind.
+ * Converts TypeBox schemas to JSON Schema (2020-12) for the OpenAPI document. Pure. Named schemas become components
+ * that other schemas refer to; so do the kinds of a named union. Symbols and functions are dropped.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'

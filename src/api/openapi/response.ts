@@ -1,5 +1,5 @@
 /**
- * Response schemas of POST /responses: the response, its items, its usage and the routing metadata. Pure. A test holds
+ * Response schemas of POST /responses: the response, its items, its usage and the routing metadata. Pure. A test keeps
  * them equal to the types of protocol/response.ts and protocol/items.ts.
  */
 import { Type } from '@sinclair/typebox'

@@ -1,6 +1,6 @@
 /**
- * The batch service of Anthropic: Message Batches. The requests are part of the call; the results are a reply of JSON
- * lines. Source: the Message Batches API, as the official SDK types it. Pure, but for its calls.
+ * The batch service of Anthropic: Message Batches. The call itself carries the requests; the results come back as JSON
+ * lines. Source: the Message Batches API, as the official SDK types it. Pure, except for its calls.
  */
 import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
 import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'

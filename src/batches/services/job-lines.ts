@@ -1,5 +1,5 @@
 /**
- * Lines of a job at a batch service: runs each with what the service has of it, stores what they come to, and counts
+ * Lines of a job at a batch service: completes each line with the reply of the service, stores the results, and counts
  * the cost. Batch thread.
  */
 import { callerOf } from '../../access/keys.ts'

@@ -1,6 +1,6 @@
 /**
  * Access to the batch service of a job: its endpoint in the current catalogue, and the key that submitted the job.
- * Batch threads; serve threads to remove what a provider keeps.
+ * Batch threads; serve threads when they delete data at a provider.
  */
 import type { Clock } from '../../clock.ts'
 import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'

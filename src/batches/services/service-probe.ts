@@ -1,5 +1,5 @@
 /**
- * Probes the batch service of a new batch that may not run in any other way, so that the caller learns of an outage now
+ * Probes the batch service for a new batch that cannot run in any other way, so that the caller learns of an outage now
  * and not a day later. Serve threads.
  */
 import type { Clock } from '../../clock.ts'

@@ -1,7 +1,7 @@
 /**
  * The contract of batch services: provider APIs that run many requests within a day at a lower price. A job is one
- * batch of such a service; it has lines, each a request of ours. One file per service; table.ts lists them. Types only.
- * Nothing that a service says is trusted: not ids, not sizes, not states.
+ * batch of such a service; each of its lines is one of our requests. One file per service; table.ts lists them. Types
+ * only. Nothing from a service is trusted: no ids, sizes or states.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { WireRequest } from '../../formats/format.ts'

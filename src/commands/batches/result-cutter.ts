@@ -1,6 +1,6 @@
 /**
- * Extracts the results of a batch from its JSON as it arrives, so that memory holds one result at a time. Bytes go on
- * as they came. Pure.
+ * Extracts the results of a batch from its JSON as it arrives, so that memory holds one result at a time. Bytes are
+ * passed on unchanged. Pure.
  */
 
 /** More than any gateway sends besides results. */

@@ -1,6 +1,6 @@
 /**
- * Follows a batch to its end: polls at a rate that suits its progress, waits when the gateway asks for it, and survives
- * a restart of the gateway. It knows no terminal.
+ * Follows a batch to its end: polls at a rate that suits its progress, waits when the gateway asks it to, and survives
+ * a restart of the gateway. Independent of any terminal.
  */
 import type { Clock } from '../../clock.ts'
 import { CommandError } from '../command.ts'

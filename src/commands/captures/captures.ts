@@ -1,4 +1,4 @@
-/** `sluice captures`: lists, shows and deletes captures, on the store and the data folder of the configuration. */
+/** `sluice captures`: lists, shows and deletes captures, in the store and data folder of the configuration. */
 import { existsSync } from 'node:fs'
 import { capturesFolder, partPath, readNode, removeFiles } from '../../captures/folder.ts'
 import { openSealedFile, SealedFileError } from '../../captures/sealed-file.ts'

@@ -1,6 +1,6 @@
 /**
- * One record of a capture, as lines for people. Callers and providers wrote most of it: nothing of it may change the
- * terminal. Pure.
+ * Formats one record of a capture as lines for people. Callers and providers wrote most of it, so it must not be able
+ * to control the terminal. Pure.
  */
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these would move the cursor or hide text

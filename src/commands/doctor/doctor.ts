@@ -1,4 +1,4 @@
-/** `sluice doctor`: writes what support needs to one file. It changes nothing and opens no database. */
+/** `sluice doctor`: writes the information that support needs to one file. It changes nothing and opens no database. */
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { availableParallelism, release, totalmem } from 'node:os'

@@ -1,4 +1,4 @@
-/** Settings as they may be shown: secrets and parts of addresses that may hold one are left out. Pure. */
+/** Settings in a form that may be shown: without secrets, and without parts of addresses that may contain one. Pure. */
 
 const SECRET = /key|secret|token|password|authorization|headers|credential/i
 /** Files are named, not read; counts and times are no secrets. */

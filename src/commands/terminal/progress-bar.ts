@@ -1,6 +1,6 @@
 /**
- * The progress bar, also used by the benches: one self-updating line on a terminal. As narrow as the terminal is, and
- * without letters or colors that it does not show. Pure but for `ProgressBar`.
+ * The progress bar, also used by the benches: one self-updating line on a terminal. It fits the width of the terminal,
+ * and avoids letters and colours that the terminal does not show. Pure, except for `ProgressBar`.
  */
 import { styleText } from 'node:util'
 import type { Environment } from '../../config/config.ts'

@@ -1,4 +1,4 @@
-/** All commands and what each needs, loaded only when one other than start runs. */
+/** The table of all commands and their dependencies, loaded only for commands other than `start`. */
 import { alertsTest } from '../alerts.ts'
 import { batchesCancel, batchesList, batchesWatch } from '../batches.ts'
 import { capturesDelete, capturesList, capturesShow } from '../captures/captures.ts'

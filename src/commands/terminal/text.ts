@@ -1,4 +1,6 @@
-/** Text for a terminal: numbers, durations, and untrusted strings. ASCII only, as every terminal shows it. Pure. */
+/**
+ * Text for a terminal: numbers, durations, and untrusted strings. ASCII only, because every terminal shows that. Pure.
+ */
 
 /** Controls, also those that turn the direction of a line: they would move the cursor or hide text. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it removes

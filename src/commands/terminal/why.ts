@@ -1,4 +1,4 @@
-/** `sluice why`: explains one request: where its time went, what it cost, and the reason of each choice. */
+/** `sluice why`: explains one request: where its time went, what it cost, and the reason for each choice. */
 import type { Explanation } from '../../explanations/explanation.ts'
 import { explanationOfRecord } from '../../explanations/of-record.ts'
 import { reasonsOf } from '../../explanations/reasons.ts'

@@ -1,4 +1,4 @@
-/** Asks the admin port of a gateway with a management key. Each failure is one sentence, without the key. */
+/** Client for the admin port of a gateway, with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../errors.ts'
 import { type AskedPort, askedPort, type PortTerms } from '../asked-port.ts'
 import { CommandError, type Given, type Option } from '../command.ts'

@@ -1,4 +1,4 @@
-/** The summary that the admin port answers with, read with care: it may come from another version. Pure. */
+/** Parses the summary from the admin port defensively, because it may come from another version. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 

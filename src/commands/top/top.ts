@@ -1,4 +1,6 @@
-/** `sluice top`: requests, first token, errors and money of a running gateway, in a terminal. Over HTTP. */
+/**
+ * `sluice top`: shows requests, time to the first token, errors and cost of a running gateway in a terminal. Over HTTP.
+ */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../config/config.ts'
 import type { AskedPort } from '../asked-port.ts'

@@ -1,4 +1,4 @@
-/** Checks a proof of placement against public keys, a saved reply and, perhaps, the body of its request. */
+/** Checks a proof of placement against public keys, a saved reply and, if given, the body of its request. */
 import {
   PROOF_ALGORITHM,
   PROOF_ISSUER,

@@ -1,4 +1,6 @@
-/** Batches of all workspaces with their progress. Requests and results are for the keys of their workspace. */
+/**
+ * Batches of all workspaces with their progress. Requests and results are visible only with a key of their workspace.
+ */
 import { count, dateTime, text, usd } from './format.js'
 import { Confirm } from './forms.js'
 import { html, useState } from './html.js'

@@ -1,6 +1,6 @@
 /**
- * Requests to the admin port. Each carries the management key, which is in the memory of this tab alone: it is stored
- * nowhere, and gone with a reload. Those of somebody who signed in carry the cookie of the session in its place.
+ * Requests to the admin port. Each carries the management key, which exists only in the memory of this tab: it is
+ * stored nowhere, and lost on reload. Requests of somebody who signed in carry the session cookie instead.
  */
 
 const DATA = '/console/data/'

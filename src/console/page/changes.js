@@ -1,4 +1,4 @@
-/** Changes made by management operations, newest first: by whom, to what, and from where. */
+/** Changes made by management operations, newest first: who made them, to what, and from where. */
 import { dateTime, text } from './format.js'
 import { html, useState } from './html.js'
 import { useNames } from './names.js'

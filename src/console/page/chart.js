@@ -1,7 +1,6 @@
 /**
- * Charts over time: bars or lines with gaps where nothing happened, and the values under the pointer, or where
- * the arrows lead, in the caption.
- * Colours are variables of the style.
+ * Charts over time: bars or lines, with gaps where nothing happened. The caption shows the values under the pointer, or
+ * at the position chosen with the arrow keys. Colours are CSS variables.
  */
 import UPlot from 'uplot/dist/uPlot.esm.js'
 import { html, useEffect, useRef, useState } from './html.js'

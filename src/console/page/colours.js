@@ -1,4 +1,4 @@
-/** Colours of things that have a name: the same thing has the same colour in every chart of this tab. */
+/** Colours for named things: the same thing has the same colour in every chart of this tab. */
 
 /** Variables of the style, told apart by people who see few colours too. */
 const PALETTE = ['--c1', '--c2', '--c3', '--c4', '--c5', '--c6', '--c7', '--c8']

@@ -1,4 +1,7 @@
-/** One request: its stages as a bar, its attempts, the reasons of its routing, and its usage record. Never its texts. */
+/**
+ * Details of one request: its stages as a bar, its attempts, the reasons for its routing, and its usage record. Never
+ * its prompt or answer.
+ */
 import { count, dateTime, duration, percent, text, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 import { keyName, useNames, workspaceName } from './names.js'

@@ -1,4 +1,4 @@
-/** Forms in dialogs: fields, faults that the gateway names, and questions before something is lost. */
+/** Forms in dialogs: fields, errors that the gateway reports, and confirmation before something is lost. */
 import { html, useEffect, useRef, useState } from './html.js'
 
 /** What opened the last dialog: one that follows it at once has the same opener. */

@@ -1,4 +1,4 @@
-/** A dialog that tries the key of a provider by one real call, and says what came of it. The key is never shown. */
+/** A dialog that tests a provider key with one real call, and shows the outcome. The key is never shown. */
 import { duration } from './format.js'
 import { Field, FormDialog, Select } from './forms.js'
 import { html, useState } from './html.js'

@@ -1,5 +1,6 @@
 /**
- * The live list of this tab: the latest requests by id, and the intervals of the charts. Comes back after a lost line.
+ * The live list of this tab: the latest requests by id, and the intervals of the charts. Reconnects after a lost
+ * connection.
  */
 
 const ROWS_MAX = 500

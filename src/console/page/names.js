@@ -1,4 +1,4 @@
-/** Names of API keys and workspaces by their ids, for views that get ids. */
+/** Names of API keys and workspaces by id, for views that receive only ids. */
 import { useEffect, useState } from './html.js'
 
 const PAGE = 100

@@ -1,4 +1,4 @@
-/** How a request ended, and which providers were tried. */
+/** Shows how a request ended, and which providers were tried. */
 import { text } from './format.js'
 import { html } from './html.js'
 import { Chip } from './parts.js'

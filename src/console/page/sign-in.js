@@ -1,4 +1,4 @@
-/** Asks for a management key, or leads to the provider of the sign-in, and verifies it before anything is shown. */
+/** Asks for a management key, or leads to the sign-in provider, and verifies the key before anything is shown. */
 import { Calls } from './calls.js'
 import { html, useEffect, useRef, useState } from './html.js'
 import { Wordmark } from './wordmark.js'

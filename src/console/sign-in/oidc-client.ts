@@ -1,6 +1,6 @@
 /**
- * The client of the OpenID provider: where a browser goes to sign in, and what the provider says of who did. The
- * library is loaded with the first sign-in. Main thread.
+ * The client of the OpenID provider: sends the browser there to sign in, and reads who signed in. The library is loaded
+ * at the first sign-in. Main thread.
  */
 import { readFile } from 'node:fs/promises'
 import type { ClientAuth, Configuration, IDToken } from 'openid-client'

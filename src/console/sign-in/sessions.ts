@@ -1,7 +1,7 @@
 /**
  * Console sessions: people who signed in. Each has a management key of its own that lives as long as the session, so
- * roles, audit and revocation are those of keys. The key is in the memory of this process alone: neither the browser
- * nor the log has it. Main thread.
+ * the roles, audit and revocation of keys apply. The key exists only in the memory of this process: neither the browser
+ * nor the log contains it. Main thread.
  */
 import { randomBytes } from 'node:crypto'
 import { createKey, hashKey } from '../../access/api-key.ts'

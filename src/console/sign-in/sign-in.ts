@@ -1,6 +1,6 @@
 /**
- * Sign-in to the console by OpenID Connect: authorization code with PKCE, begun by a request of the page, ended by the
- * browser that began it. Keeps cookies, and tells people what went wrong. Main thread.
+ * Sign-in to the console by OpenID Connect: authorization code with PKCE, started by a request of the page and
+ * completed by the same browser. Manages the cookies, and tells people what went wrong. Main thread.
  */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'

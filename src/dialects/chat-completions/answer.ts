@@ -1,4 +1,4 @@
-/** Parts of a chat reply that are the same in a chunk and in a whole completion. Pure. */
+/** Parts of a chat reply that chunks and whole completions share. Pure. */
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type {
   Annotation,

@@ -1,6 +1,6 @@
 /**
- * Writes the events of a response as chat chunks. Pure. Hot path: deltas of text, reasoning and arguments are written
- * by hand around a head that is made once.
+ * Writes the events of a response as chat chunks. Pure. Hot path: deltas of text, reasoning and arguments are
+ * serialised by hand around a prefix that is made once.
  *
  * Order: debug chunks, deltas of one choice, its finish, one chunk with usage, `[DONE]`. A failure ends the choice with
  * `error`.

@@ -1,6 +1,7 @@
 /**
  * Translates `messages` to input items. Pure. Hot path: one walk; a message whose content is a string costs one object.
- * An assistant message becomes what the model said in order: reasoning, server tools, text, images, calls.
+ * An assistant message becomes the items that the model produced, in order: reasoning, server tools, text, images,
+ * calls.
  */
 import { refuseField } from '../../errors.ts'
 import { elementPath } from '../../protocol/json/schema.ts'

@@ -1,6 +1,6 @@
 /**
  * Translates request paths to field names of the chat body, for errors found after translation. Pure. Runs only for
- * failures: messages are found again from the items, so that no request carries where it came from.
+ * failures: messages are located from the items, so that no request has to record where its items came from.
  */
 import type { InputItem } from '../../protocol/items.ts'
 import { elementPath } from '../../protocol/json/schema.ts'

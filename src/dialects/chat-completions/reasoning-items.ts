@@ -1,7 +1,7 @@
 /**
  * Translates reasoning that a client sends back with an assistant message to reasoning items. Pure. Entries of one item
- * follow one another: they share an id, or are before the signature or encrypted part that ends it. A client that
- * only gathered the pieces of a stream sends a text in many entries; they are one again.
+ * are adjacent: they share an id, or precede the signature or encrypted part that ends the item. A client that only
+ * collected the pieces of a stream sends one text as many entries; they are joined again.
  */
 import { InputItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'

@@ -1,6 +1,6 @@
 /**
  * The schema of the POST /embeddings body, without `input`: its lists may have a million numbers, and errors name the
- * one at fault (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
+ * faulty element (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
  */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { maybe, oneOf, text } from '../../protocol/json/schema.ts'

@@ -1,7 +1,7 @@
 /**
  * The field `input` of POST /embeddings: one text, a list of texts, one list of token ids, a list of such lists, or a
- * list of inputs with parts. Pure. Written by hand, because a schema with a choice of lists could not name the element
- * that is wrong, and checks a million numbers several times.
+ * list of inputs with parts. Pure. Written by hand, because a schema with a choice of lists could not name the faulty
+ * element, and would check a million numbers several times.
  */
 import { refuseField } from '../../errors.ts'
 import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'

@@ -1,4 +1,4 @@
-/** Parts of a generateContent reply that are the same in a chunk and in a whole reply. Pure. */
+/** Parts of a generateContent reply that chunks and whole replies share. Pure. */
 import {
   type HostedItem,
   type Logprob,

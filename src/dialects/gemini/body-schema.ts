@@ -1,4 +1,4 @@
-/** The schema of the generateContent body. Pure. Objects are open: kinds that nobody here knows go to Google. */
+/** The schema of the generateContent body. Pure. Objects are open: unknown kinds are passed on to Google. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf } from '../../protocol/json/schema.ts'
 import { hub, orNull, SAME_NAME } from '../hub-fields.ts'

@@ -1,6 +1,6 @@
 /**
- * Translates `generationConfig` to request fields. Pure. What no other API has a word for stays in a field of this
- * name: a provider of this API is sent it, and others go on without it, as it only tunes the answer.
+ * Translates `generationConfig` to request fields. Pure. Settings that no other API has stay in a field of this name:
+ * providers of this API receive them, and others work without them, because they only tune the answer.
  */
 import { refuseField } from '../../errors.ts'
 import { isStrict } from '../strict-schema.ts'

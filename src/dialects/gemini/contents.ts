@@ -1,7 +1,7 @@
 /**
  * Translates `systemInstruction` and `contents` to input items. Pure. Hot path: one walk. A turn of the model becomes
- * what it said in order; a turn of a user is divided at the results of functions, which are items of their own. Calls
- * may come back without an id: a result then belongs to the first open call of its function.
+ * the items that it produced, in order; a turn of a user is split at function results, which are items of their own.
+ * Calls may come back without an id: a result then belongs to the first open call of its function.
  */
 import { refuseField } from '../../errors.ts'
 import { drawnItem } from '../hosted-items.ts'

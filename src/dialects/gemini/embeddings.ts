@@ -1,6 +1,6 @@
 /**
- * Translates embedContent and batchEmbedContents to POST /embeddings, and its replies back. Pure. The door puts `model`
- * into the body.
+ * Translates embedContent and batchEmbedContents to POST /embeddings, and its replies back. Pure. The HTTP operation
+ * puts `model` into the body.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { GatewayError, refuseField } from '../../errors.ts'

@@ -1,10 +1,10 @@
 /**
- * Writes the events of a response as generateContent chunks. Pure. Hot path: deltas of text and thoughts are written by
- * hand.
+ * Writes the events of a response as generateContent chunks. Pure. Hot path: deltas of text and thoughts are serialised
+ * by hand.
  *
- * A chunk is a frame `data: …` of an event stream, or an element of one JSON array. Calls and whatever tools made are
- * told at their end, in one part each. The last chunk has the end and the usage. A failure is its last word: without
- * `data:`, because the official client looks for it in bytes that come alone.
+ * A chunk is a frame `data: …` of an event stream, or an element of one JSON array. Calls and tool output are written
+ * when they are complete, in one part each. The last chunk has the finish reason and the usage. A failure ends the
+ * stream; it is written without `data:`, because the official client looks for it in bytes that arrive alone.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'

@@ -1,6 +1,6 @@
 /**
- * Writes searches and citations as `groundingMetadata`. Pure. Google counts bytes of UTF-8 over the whole text of an
- * answer; annotations count UTF-16 units of one message.
+ * Writes searches and citations as `groundingMetadata`. Pure. Google's positions count UTF-8 bytes over the whole text
+ * of an answer; those of annotations count UTF-16 units within one message.
  */
 import type { Annotation, MessageItem, OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'

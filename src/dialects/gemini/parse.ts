@@ -1,7 +1,7 @@
 /**
- * Translates a generateContent body to a request. Pure. Hot path: one look at the names, the check of the body, and one
- * walk over its contents. Errors name fields of the client's body and never repeat what it sent. The door puts `model`,
- * `stream` and `alt` into the body: they are in the address.
+ * Translates a generateContent body to a request. Pure. Hot path: one look at the names, one check of the body, and one
+ * walk over its contents. Errors name fields of the client's body and never repeat what the client sent. The HTTP
+ * operation puts `model`, `stream` and `alt`, which are in the URL, into the body.
  */
 import { GatewayError } from '../../errors.ts'
 import type { InputItem } from '../../protocol/items.ts'

@@ -1,7 +1,7 @@
 /**
- * Translates the client's content parts to request parts. Pure. What only this API has words for goes along in
- * `native`: `part` takes the place of what a provider of this API would be sent, `unknown` is a kind of part that means
- * nothing elsewhere, and other fields are added.
+ * Translates the client's content parts to request parts. Pure. Content that only this API can express is kept in
+ * `native`: `part` replaces the part that a provider of this API would otherwise get, `unknown` is a kind of part that
+ * means nothing elsewhere, and other fields are added.
  */
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Part } from './body-schema.ts'

@@ -1,6 +1,6 @@
 /**
  * Translates request paths to field names of the client's body, for errors found after translation. Pure. A request
- * remembers where its items come from, since parts and items do not match one to one. Runs only for failures.
+ * records where its items come from, because parts and items do not match one to one. Runs only for failures.
  */
 
 import { elementPath } from '../../protocol/json/schema.ts'

@@ -1,6 +1,6 @@
 /**
- * Translates schemas of this API, a subset of OpenAPI, to JSON Schema. Pure. Type names are upper-case there, null is
- * a flag, and integers may be strings.
+ * Translates schemas of this API, a subset of OpenAPI, to JSON Schema. Pure. In that subset, type names are upper-case,
+ * null is a flag, and integers may be strings.
  */
 import { isObject } from '../../protocol/json/schema.ts'
 import { camel } from './names.ts'

@@ -1,8 +1,8 @@
 /**
- * Thought signatures: wraps the ones of other providers so that they survive the round trip through the client. Pure.
- * Google signs its thoughts itself, and its clients send a signature back with the part that had it, without knowing
- * what it is. So what other providers seal, and calls of tools that the gateway ran, for which this API has no part,
- * travel there too: as items of the conversation, in our own form. It is base64, because clients in some languages
+ * Thought signatures: wraps those of other providers so that they survive the round trip through the client. Pure.
+ * Google signs its own thoughts, and its clients send each signature back with its part, without interpreting it. The
+ * same field therefore carries sealed data of other providers, and calls of tools that the gateway ran, for which this
+ * API has no part: as items of the conversation, in our own form. It is base64, because clients in some languages
  * decode signatures.
  */
 import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'

@@ -1,4 +1,4 @@
-/** Parts of a Messages reply that are the same in an event and in a whole message. Pure. */
+/** Parts of a Messages reply that events and whole messages share. Pure. */
 import { type HostedItem, type MessageItem, type OutputItem, refusalIn } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'

@@ -1,6 +1,6 @@
 /**
- * Translates between citations of this API and our annotations. Pure. A citation belongs to a block of text, an
- * annotation to a range in a longer one: a text is divided into blocks where its annotations begin and end.
+ * Translates between citations of this API and our annotations. Pure. A citation belongs to a whole block of text, an
+ * annotation to a range within a longer text: a text is split into blocks where its annotations begin and end.
  */
 import type { Annotation } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'

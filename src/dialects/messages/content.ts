@@ -1,7 +1,7 @@
 /**
- * Translates the client's content blocks to request parts. Pure. Each block is one part, so that errors find it again.
- * Content that only this API has words for goes along in `native`: a part made of a text that is a document or a search
- * result here has the whole block in it.
+ * Translates the client's content blocks to request parts. Pure. Each block becomes one part, so that errors can name
+ * the block. Content that only this API can express is kept in `native`: a text part made from a document or a search
+ * result has the whole block there.
  */
 import type { Annotation } from '../../protocol/items.ts'
 import { annotationsOf, goBack } from './citations.ts'

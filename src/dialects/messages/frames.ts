@@ -1,10 +1,10 @@
 /**
  * Writes the events of a response as Messages stream events. Pure. Hot path: deltas of text, thinking and input are
- * written by hand.
+ * serialised by hand.
  *
- * Order: debug events, message_start, ping, for each block start … stop, message_delta with the end and the usage,
- * message_stop. A failure is one event `error`, after which nothing comes. One block is open at a time: what other
- * items say while a call is open waits for its end, because the input of a call cannot be divided.
+ * Order: debug events, message_start, ping, for each block start … stop, message_delta with the stop reason and the
+ * usage, message_stop. A failure is one `error` event, the last one. One block is open at a time: while a call is open,
+ * content of other items waits for its end, because the input of a call cannot be split.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { AnnotationAddedEvent, OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'

@@ -1,4 +1,4 @@
-/** Schemas of the elements of `messages`. Objects are open: a field that nobody here knows does no harm. Pure. */
+/** Schemas of the elements of `messages`. Objects are open: unknown fields are accepted. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayItems } from '../../protocol/hosted-items.ts'
 import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'

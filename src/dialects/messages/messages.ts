@@ -1,7 +1,7 @@
 /**
  * Translates `system` and `messages` to input items. Pure. Hot path: one walk; a message whose content is a string
- * costs one item. A message of the model becomes what it said in order; a message of a user is divided at the results
- * of tools, which are items of their own.
+ * costs one item. A message of the model becomes the items that it produced, in order; a message of a user is split at
+ * tool results, which are items of their own.
  */
 import type { InputItem } from '../../protocol/items.ts'
 import { keepWritten } from '../../protocol/json/verbatim.ts'

@@ -1,7 +1,7 @@
 /**
- * Translates server-tool blocks that a client sends back to items. Pure. A call and what it gave are one item, at the
- * place of the call; the result may come in a later message. Blocks that Anthropic made go along as they are: it takes
- * them back.
+ * Translates server-tool blocks that a client sends back to items. Pure. A call and its result become one item, at the
+ * place of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
+ * Anthropic accepts them back.
  */
 import { InputItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'

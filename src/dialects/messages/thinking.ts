@@ -1,7 +1,7 @@
 /**
  * Translates between thinking blocks and reasoning items. Pure. The API has two forms, both sealed by Anthropic:
- * thoughts with a signature, and redacted ones. What other providers seal travels in the same places, in a form of
- * ours, and a client sends it back without knowing.
+ * thoughts with a signature, and redacted ones. Sealed data of other providers travels in the same fields, in a form of
+ * ours, and clients send it back without interpreting it.
  */
 import type { CustomToolCallItem, FunctionCallItem, ReasoningItem } from '../../protocol/items.ts'
 import { isMarked } from '../../protocol/makers.ts'

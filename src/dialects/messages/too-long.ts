@@ -1,6 +1,6 @@
 /**
- * The "prompt is too long" error in the wording that clients of this API recognize: they shorten the conversation and
- * retry. Pure.
+ * The "prompt is too long" error in the wording that clients of this API recognize: they then shorten the conversation
+ * and retry. Pure.
  */
 
 /** The words of the API itself. The second form is about `max_tokens`, and clients read its numbers. */

@@ -1,6 +1,6 @@
 /**
- * Translates `tools` and `tool_choice` to those of a request. Pure. A tool of the API itself has the nearest form that
- * a request knows, for providers that have one like it; a provider of this API gets it as it came.
+ * Translates `tools` and `tool_choice` to those of a request. Pure. A tool that belongs to the API itself becomes the
+ * nearest tool of a request, for providers that have one like it; a provider of this API gets it unchanged.
  */
 import { Type } from '@sinclair/typebox'
 import { GatewayError, refuseField } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Decides which messages a provider with the same API may receive unchanged: those in which the gateway has nothing to
- * remove or translate. Pure. Hot path: one look at each block.
+ * remove or translate. Pure. Hot path: one check per block.
  */
 import type { MessageInput, UserBlock } from './message-schema.ts'
 import { isSealedHere } from './thinking.ts'

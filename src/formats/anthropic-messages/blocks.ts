@@ -1,6 +1,6 @@
 /**
- * Content blocks that the model writes: text with citations, thinking, client tool calls, compaction. A block comes
- * whole (in a JSON reply) or in pieces; the code is the same for both. hosted.ts has blocks of Anthropic's own tools.
+ * Content blocks that the model writes: text with citations, thinking, client tool calls, compaction. A block arrives
+ * whole (in a JSON reply) or in pieces; the same code handles both. hosted.ts has the blocks of Anthropic's own tools.
  * `Output` turns blocks into items: it numbers them and joins neighbouring text blocks into one message, because the
  * API cuts a paragraph at every citation. Pure. Hot path.
  */

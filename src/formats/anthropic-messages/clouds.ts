@@ -1,6 +1,6 @@
 /**
- * The Messages API in clouds: Claude on Vertex (`rawPredict`), and by InvokeModel of Bedrock. Each has the model in the
- * path, a version of its own in the body, and takes only some betas and fields. Pure.
+ * The Messages API in clouds: Claude on Vertex (`rawPredict`), and through InvokeModel of Bedrock. Each has the model
+ * in the path and its own version in the body, and accepts only some betas and fields. Pure.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'

@@ -1,6 +1,7 @@
 /**
- * Summaries that a provider of the Messages API makes itself: an edit `compact_20260112`, which needs a beta flag and a
- * conversation of 50,000 tokens at least. A shorter one is summed up by the model in words, as the request asks. Pure.
+ * Summaries that a provider of the Messages API makes itself: the edit `compact_20260112`, which needs a beta flag and
+ * a conversation of at least 50,000 tokens. The model summarises a shorter one when prompted in words, as the request
+ * says. Pure.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'

@@ -1,6 +1,6 @@
 /**
- * Computer use: translates between the `computer` tool of the Messages API and that of Responses. The client acts; it
- * sends a screenshot after each call. Actions without a counterpart keep their own names. Pure.
+ * Computer use: translates between the `computer` tool of the Messages API and that of Responses. The client performs
+ * the actions, and sends a screenshot after each call. Actions without a counterpart keep their own names. Pure.
  */
 import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty } from '../json.ts'
 

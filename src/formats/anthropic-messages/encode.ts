@@ -1,5 +1,5 @@
 /**
- * Encodes a request as the body of POST /messages. Pure. Only fields named here go out. The encoder drops parameters
+ * Encodes a request as the body of POST /messages. Pure. Only fields named here are sent. The encoder drops parameters
  * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
  * with its path if dropping it would change the meaning of the request.
  */

@@ -1,4 +1,4 @@
-/** The request of an operation in curl, Python and JavaScript, made of the OpenAPI document. Pure. */
+/** Example requests for an operation in curl, Python and JavaScript, generated from the OpenAPI document. Pure. */
 import { type Fields, fields, isObject, list } from './html.ts'
 
 /** Stands in the examples for the URL of the reader's gateway; no text of the document has it. */

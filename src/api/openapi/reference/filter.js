@@ -1,4 +1,4 @@
-/** The filter field of the reference page: leaves in the contents what has all typed words. */
+/** The filter field of the reference page: keeps only those entries of the contents that have all typed words. */
 
 const place = document.getElementById('filter-place')
 const field = document.getElementById('filter')

@@ -1,4 +1,4 @@
-/** Small helpers of the reference page: parts of JSON documents, and texts within HTML. Pure. */
+/** Small helpers of the reference page: they read parts of JSON documents, and escape text for HTML. Pure. */
 
 export type Fields = Readonly<Record<string, unknown>>
 

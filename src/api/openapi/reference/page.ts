@@ -1,6 +1,6 @@
 /**
- * The reference page: the OpenAPI document as HTML, without inline scripts or external resources. One script of its
- * own, the filter of the contents, works if it is there. Pure.
+ * The reference page: the OpenAPI document as HTML, without inline scripts or external resources. Its only script, the
+ * filter of the contents, is optional. Pure.
  */
 import type { JsonSchema } from '../json-schema.ts'
 import { LANGUAGES, type PlacedOperation, READER_URL, requestExamples } from './examples.ts'

@@ -1,4 +1,4 @@
-/** The reference as it is served: its page with the reader's own URL in the examples, its script, their headers. */
+/** Serves the reference: the page with the reader's own URL in the examples, the script, and their headers. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { JsonSchema } from '../json-schema.ts'

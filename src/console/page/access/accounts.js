@@ -1,4 +1,4 @@
-/** Credits, API keys, workspaces, own credentials and end users: to see and to change. All by the management API. */
+/** Shows and edits credits, API keys, workspaces, own credentials and end users, all through the management API. */
 import { count, usd } from '../format.js'
 import { Field, FormDialog } from '../forms.js'
 import { html, useState } from '../html.js'

@@ -1,4 +1,4 @@
-/** Provider credentials of a workspace (BYOK): added, changed, disabled and deleted here. A key is never shown. */
+/** Provider credentials of a workspace (BYOK): adds, changes, disables and deletes them. A key is never shown. */
 import { dateTime, text } from '../format.js'
 import { Check, Confirm, Field, FormDialog, listOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'

@@ -1,4 +1,4 @@
-/** Registered end users with what each spent today: added, weighed and turned off here. */
+/** Registered end users and how much each spent today: adds, weights and disables them. */
 import { count, dateTime, usd } from '../format.js'
 import { Check, Field, FormDialog } from '../forms.js'
 import { html, useState } from '../html.js'

@@ -1,4 +1,4 @@
-/** The form of a new or a changed key, with all fields of POST and PATCH /keys. */
+/** The form for a new or changed key, with all fields of POST and PATCH /keys. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 

@@ -1,4 +1,4 @@
-/** API keys: made, limited, disabled and deleted here. Only a new key is shown, and only once. */
+/** API keys: creates, limits, disables and deletes them. Only a new key is shown, and only once. */
 import { dateTime, usd } from '../format.js'
 import { Confirm, Field, FormDialog, Secret, Select } from '../forms.js'
 import { html, useState } from '../html.js'

@@ -1,4 +1,4 @@
-/** Workspaces: made, changed and deleted here. */
+/** Workspaces: creates, changes and deletes them. */
 import { dateTime, text } from '../format.js'
 import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
 import { html, useState } from '../html.js'

@@ -1,4 +1,4 @@
-/** The state of the budgets that guardrails give: what each key and member has spent, of how much, and until when. */
+/** Budgets of guardrails: how much each key and member has spent, the limit, and the end of the period. */
 import { dateTime, usd } from '../format.js'
 import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'

@@ -1,4 +1,4 @@
-/** The form of a new or a changed guardrail: detectors, own patterns, budget, models and providers. */
+/** The form for a new or changed guardrail: detectors, custom patterns, budget, models and providers. */
 import { Field, FormDialog, listOrNull, numberOrNull, Select } from '../forms.js'
 import { html } from '../html.js'
 import { guardrailName } from '../names.js'

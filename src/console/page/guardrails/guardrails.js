@@ -1,4 +1,4 @@
-/** Guardrails: their findings since the start, and their rules, which are changed and tried here. */
+/** Guardrails: shows their findings since the start, and changes and tests their rules. */
 import { count, text, usd } from '../format.js'
 import { Confirm } from '../forms.js'
 import { html, useState } from '../html.js'

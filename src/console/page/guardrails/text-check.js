@@ -1,4 +1,4 @@
-/** Tries a text against a guardrail, and shows what is found in it. */
+/** Tests a text against a guardrail, and shows the findings. */
 import { Field, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'

@@ -1,4 +1,4 @@
-/** The health in one line: what is wrong now, each with the way to the view that shows it. */
+/** Health in one line: current problems, each with a link to the view that shows it. */
 import { percent, usd } from '../format.js'
 import { html } from '../html.js'
 

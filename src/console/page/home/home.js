@@ -1,4 +1,4 @@
-/** The first view: what is wrong now, money, first token and errors by model, and the latest requests. */
+/** The first view: current problems, cost, time to the first token and errors by model, and the latest requests. */
 import { count, duration, percent, usd } from '../format.js'
 import { html, useState } from '../html.js'
 import { Empty, Figure, Table, useApi, useView, Waiting } from '../parts.js'

@@ -1,6 +1,6 @@
 /**
- * Markdown as elements: headings, lists, code, tables, emphasis and links. Models are not to be trusted: all else is
- * text, pictures are not loaded, and links lead to web pages alone.
+ * Renders Markdown as elements: headings, lists, code, tables, emphasis and links. Models are not trusted: everything
+ * else is text, images are not loaded, and links lead only to web pages.
  */
 import { html } from '../html.js'
 

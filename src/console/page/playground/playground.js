@@ -1,4 +1,7 @@
-/** The playground: one question to one to four models side by side, streamed. The API key stays in this tab's memory. */
+/**
+ * The playground: sends one question to up to four models side by side, streamed. The API key stays in this tab's
+ * memory.
+ */
 import { Field } from '../forms.js'
 import { html, useEffect, useRef, useState } from '../html.js'
 import { Answer } from './answer.js'

@@ -1,4 +1,4 @@
-/** The charts above live lists: requests, failures, time to the first token and cost of the last minutes. */
+/** The charts above live lists: requests, failures, time to the first token and cost over the last minutes. */
 import { Chart } from '../chart.js'
 import { count, duration, hourAndMinute, percent, usd } from '../format.js'
 import { html } from '../html.js'

@@ -1,4 +1,4 @@
-/** A row of the list from a record of GET /generations, which knows no stages. */
+/** Builds a row of the list from a record of GET /generations, which has no stages. */
 
 const LEFT = 499
 

@@ -1,4 +1,4 @@
-/** Dimensions and figures of usage: how they are called, and how a row of GET /activity has them. */
+/** Dimensions and figures of usage: their names, and their fields in a row of GET /activity. */
 import { count, text, usd, whole } from '../format.js'
 import { keyName, workspaceName } from '../names.js'
 

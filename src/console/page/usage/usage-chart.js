@@ -1,4 +1,4 @@
-/** Usage by day as a stack of bars: the largest eight of a dimension, and all others together. */
+/** Usage by day as stacked bars: the eight largest values of a dimension, and all others together. */
 import { Chart } from '../chart.js'
 import { colourOf } from '../colours.js'
 import { dayOfSeconds } from '../format.js'

@@ -1,4 +1,4 @@
-/** Usage as a table, and the same as a file. */
+/** Usage as a table, and as a file with the same content. */
 import { csvOf, download } from '../csv.js'
 import { count } from '../format.js'
 import { html, useState } from '../html.js'
