@@ -51,8 +51,8 @@ export const CLIENTS: readonly Client[] = [
       'claude',
     ],
     notes: () => [
-      'It takes a model that it does not know for one of a million tokens: the last variable says when it has to compact. It reads less than 100000 as 100000.',
-      'It asks by three names of its own: the large, the middle and the small model. Any of them may be another model of the gateway; the small one writes titles and summaries.',
+      'Claude Code assumes that a model it does not know has a context of a million tokens. The last variable tells it when to compact; it raises any value below 100000 to 100000.',
+      'Claude Code uses three models: a large, a medium and a small one. Each variable can name any model of the gateway. The small model writes titles and summaries.',
     ],
   },
   {
@@ -78,10 +78,10 @@ export const CLIENTS: readonly Client[] = [
       'supports_websockets = true',
     ],
     notes: ({ model }) => [
-      'Without `supports_websockets` it calls by SSE. It asks the gateway for compactions only if `name` is "OpenAI", and otherwise for a summary, which works as well.',
+      'Without `supports_websockets`, Codex uses SSE. It uses the compaction of the gateway only if `name` is "OpenAI". Otherwise it asks the model for a summary, which works as well.',
       ...(model.contextLength === null
         ? [
-            'It does not know the context of this model: set model_context_window and model_auto_compact_token_limit.',
+            'The context length of this model is unknown: set model_context_window and model_auto_compact_token_limit.',
           ]
         : NONE),
     ],
@@ -98,7 +98,7 @@ export const CLIENTS: readonly Client[] = [
     ],
     notes: ({ model }) => [
       'Without a terminal (`gemini -p`) it also needs {"security":{"auth":{"selectedType":"gemini-api-key"}}} in ~/.gemini/settings.json.',
-      `It names other models by itself, such as gemini-3.1-pro-preview and gemini-3.5-flash-lite: make them aliases of a row, aliases: [gemini-3.1-pro-preview, gemini-3.5-flash-lite] at ${model.id}.`,
+      `Gemini CLI also calls models by its own names, such as gemini-3.1-pro-preview and gemini-3.5-flash-lite. Make them aliases in the row of ${model.id}: aliases: [gemini-3.1-pro-preview, gemini-3.5-flash-lite].`,
     ],
   },
   {
@@ -190,7 +190,7 @@ export const CLIENTS: readonly Client[] = [
         2,
       ).split('\n'),
     notes: ({ model }) => [
-      `Then: pi --provider sluice --model ${model.id}. KEY is the name of the variable that it reads.`,
+      `Then run: pi --provider sluice --model ${model.id}. "KEY" is the name of the environment variable that pi reads.`,
     ],
   },
   {
@@ -202,7 +202,7 @@ export const CLIENTS: readonly Client[] = [
       `export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=$KEY`,
       `node --input-type=module -e "import OpenAI from 'openai'; console.log((await new OpenAI().responses.create({ model: '${model.id}', input: 'Hello' })).output_text)"`,
     ],
-    notes: () => ['The SDK of Python reads the same two variables.'],
+    notes: () => ['The Python SDK reads the same two variables.'],
   },
   {
     name: 'anthropic-sdk',
@@ -237,7 +237,7 @@ export const CLIENTS: readonly Client[] = [
       `node --input-type=module -e "import { env } from 'node:process'; import { ChatOpenAI } from '@langchain/openai'; console.log((await new ChatOpenAI({ model: '${model.id}', configuration: { baseURL: env.OPENAI_BASE_URL } }).invoke('Hello')).content)"`,
     ],
     notes: () => [
-      'With useResponsesApi: true it calls by Responses. In Python: ChatOpenAI(base_url=…, api_key=…).',
+      'With useResponsesApi: true, LangChain uses the Responses API. In Python: ChatOpenAI(base_url=…, api_key=…).',
     ],
   },
   {
@@ -251,7 +251,7 @@ export const CLIENTS: readonly Client[] = [
       `node --input-type=module -e "import { Agent, run } from '@openai/agents'; console.log((await run(new Agent({ name: 'Helper', model: '${model.id}' }), 'Hello')).finalOutput)"`,
     ],
     notes: () => [
-      'It would send its traces to OpenAI, with the key of the gateway: the variable turns that off.',
+      'By default the SDK sends its traces to OpenAI, with the key of the gateway. OPENAI_AGENTS_DISABLE_TRACING turns that off.',
     ],
   },
   {
