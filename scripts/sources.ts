@@ -1,4 +1,4 @@
-/** Generates the lists of docs/sources.md: every source file with its head comment, folder by folder. */
+/** Generates the lists of docs/sources.md and docs/constants.md: files with their head comments, and named numbers. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 
@@ -15,6 +15,17 @@ export function headOf(source: string): string | null {
   return /^.*[.!?](?= |$)/.exec(text)?.[0] ?? null
 }
 
+const NUMBER =
+  /(?:\/\*\*((?:(?!\*\/).)*)\*\/\n)?^(?:export )?const ([A-Z][A-Z0-9_]*) =\s+([\w.]+(?: [*/+-] [\w.]+)*)$/gms
+
+/** The numbers that a file gives a name, each with its comment, in their order. */
+export function constantsOf(source: string): readonly { name: string; value: string; meaning: string }[] {
+  return [...source.matchAll(NUMBER)].flatMap(([, comment = '', name = '', value = '']) => {
+    if (!/^[A-Z\d]/.test(value) || !/\d/.test(value)) return []
+    return [{ name, value, meaning: comment.replace(/\s*\n\s*\*?\s*/g, ' ').trim() }]
+  })
+}
+
 /** Files of a folder, from there, in the order of their names. */
 const filesOf = (folder: string): readonly string[] =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -28,12 +39,30 @@ export function sourcesList(folder = SRC): string {
   const faults = heads.filter(([, head]) => head === null).map(([file]) => file)
   if (faults.length > 0)
     throw new Error(`no comment that ends in a full stop at the head of ${faults.join(', ')}`)
-  const rooms = Map.groupBy(heads, ([file]) => dirname(file))
-  return [...rooms]
+  return byRoom(heads.map(([file, head]) => [file, `: ${head}`]))
+}
+
+/** Every number with a name, with its value and its comment. */
+export function constantsList(folder = SRC): string {
+  return byRoom(
+    filesOf(folder).flatMap(file =>
+      constantsOf(readFileSync(join(folder, file), 'utf8')).map(
+        ({ name, value, meaning }): readonly [string, string] => [
+          file,
+          ` \`${name} = ${value}\`${meaning && `: ${meaning}`}`,
+        ],
+      ),
+    ),
+  )
+}
+
+/** A chapter for each folder, a line for each row: a file, and what follows its name. */
+function byRoom(rows: readonly (readonly [file: string, text: string])[]): string {
+  return [...Map.groupBy(rows, ([file]) => dirname(file))]
     .toSorted(([one], [other]) => (one < other ? -1 : 1))
-    .map(([room, rows]) => {
+    .map(([room, lines]) => {
       const title = room === '.' ? 'src' : `src/${room}`
-      const list = rows.map(([file, head]) => `- \`${file.slice(file.lastIndexOf('/') + 1)}\`: ${head}`)
+      const list = lines.map(([file, text]) => `- \`${file.slice(file.lastIndexOf('/') + 1)}\`${text}`)
       return `## ${title}\n\n${list.join('\n')}\n`
     })
     .join('\n')

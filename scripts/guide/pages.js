@@ -75,6 +75,7 @@ export const PARTS = [
       'docs/interface.md',
       'docs/performance.md',
       'docs/sources.md',
+      'docs/constants.md',
       'CONTRIBUTING.md',
       'CHANGELOG.md',
     ],

@@ -17,7 +17,7 @@ import type { Engine, Serialize } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
 import { codeOf, StoreError } from './store.ts'
 
-/** Connections per thread. A server allows 100 by default, which should suffice for a few nodes. */
+/** Connections of one store. A serve thread has one store, the main thread three; a server allows 100 by default. */
 const POOL_CONNECTIONS = 4
 /** Timeout of connecting, and of waiting for a free connection. */
 const CONNECT_MS = 2_000
