@@ -1,6 +1,4 @@
-/**
- * How providers count the tokens of a request before it is sent: the counting call of each format that has one. Pure.
- */
+/** Token counting by providers before a request is sent: the counting call of each format that has one. Pure. */
 import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
 import { count, type Json, recordOrEmpty } from './json.ts'

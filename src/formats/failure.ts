@@ -1,6 +1,6 @@
 /**
  * Errors that formats raise: provider errors, requests that a format cannot express, and replies that exceed a limit.
- * Each format reads its own error shape; one table here maps it to a failure of the gateway. Pure.
+ * Each format reads its own error shape; one table here maps errors to failures of the gateway. Pure.
  */
 import { type FailureCode, GatewayError, PROVIDER_STATUSES } from '../errors.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The contract of a wire format: how the gateway speaks one kind of provider API. Pure: no I/O, no clock, no config.
- * A format turns all output of a model into Deltas; `gateway/answer/assemble.ts` alone turns these into items, ids,
+ * The contract of a wire format: how the gateway uses one kind of provider API. Pure: no I/O, no clock, no config. A
+ * format turns all output of a model into Deltas; `gateway/answer/assemble.ts` alone turns these into items, ids,
  * indexes and events.
  */
 import type { GatewayError } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Detects when JSON text that arrives in pieces is a complete object or list, without storing it. It counts brackets
- * outside of strings: for proper JSON that is what a parser would say. Pure. Hot path.
+ * outside strings; for valid JSON, a parser would give the same answer. Pure. Hot path.
  */
 const QUOTE = 34
 const BACKSLASH = 92

@@ -1,7 +1,7 @@
 /**
- * Safe parsing of untrusted JSON. Providers omit fields, send null, '' or another type; a field of a wrong type reads
- * as a missing one. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty value
- * instead of null. Pure. Hot path.
+ * Safe parsing of untrusted JSON. Providers omit fields, send null, '' or another type; a field of the wrong type is
+ * treated as missing. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty
+ * value instead of null. Pure. Hot path.
  */
 import { GatewayError } from '../errors.ts'
 

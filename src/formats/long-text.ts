@@ -2,7 +2,7 @@
  * A text that grows by many short pieces, stored efficiently. `text += piece` keeps each piece and a node of 32 bytes
  * until the text is read: six to thirteen times the memory of the text. Here the pieces become one string every hundred
  * characters, and those every two thousand, so that few nodes are left. Two texts that get the same pieces, one right
- * after the other, share these strings: a decoder that keeps what it has told costs next to nothing. Hot path.
+ * after the other, share these strings: a decoder that keeps what it has emitted costs next to nothing. Hot path.
  */
 
 /** Characters that are gathered before they become one string: few enough to be small, enough to be cheap. */

@@ -1,7 +1,7 @@
 /**
- * Server-tool calls that were left to the client to run, as the client sends them back. The model has made them, so it
- * sees them again: with the output that the client gives, in the item or in one of its own, or with the word that there
- * is none. Pure.
+ * Server-tool calls that the gateway left to the client, as the client sends them back. The model made these calls, so
+ * it sees them again: with the output that the client gives, in the same item or a separate one, or with a note that
+ * there is none. Pure.
  */
 import type { InputItem } from '../protocol/items.ts'
 import { callIdOf } from './replayed.ts'

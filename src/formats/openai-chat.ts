@@ -1,5 +1,5 @@
 /**
- * The Chat Completions wire format. OpenAI's chat endpoint speaks it, and most other providers do with deviations: a
+ * The Chat Completions wire format. OpenAI's chat endpoint uses it, and so do most other providers, with deviations: a
  * quirk in the provider's row adapts requests, and the decoder accepts every known deviation in replies. Its parts are
  * the files in `openai-chat/`. Pure.
  */

@@ -1,5 +1,5 @@
 /**
- * The wire format of OpenAI's Responses API, which a dozen providers speak. The gateway's own vocabulary is nearly the
+ * The wire format of OpenAI's Responses API, which a dozen providers use. The gateway's own vocabulary is nearly the
  * same. Its parts are the files in `openai-responses/`. Pure.
  */
 import type { Endpoint } from '../providers/provider.ts'

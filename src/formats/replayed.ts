@@ -1,11 +1,11 @@
 /**
  * Items of earlier turns for which the format has no representation of its own. Pure. One rule holds for all formats,
- * so that a conversation can go on at another provider:
+ * so that a conversation can continue at another provider:
  * - an encoder omits an item that a provider ran by itself (`isSpent`);
  * - a call of a tool that the gateway ran becomes a function call and its output, because later turns may ask for it;
- * - an encoder refuses any other item with its path. The client or its tools said or did something there, or it is
- *   sealed history, and omitting it would change the conversation. Reasoning is neither: each encoder sends back
- *   reasoning that its provider can verify and omits the rest.
+ * - an encoder refuses any other item and names its path. Such an item records something that the client or its tools
+ *   said or did, or sealed history, so omitting it would change the conversation. Reasoning is an exception: each
+ *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'

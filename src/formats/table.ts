@@ -1,4 +1,4 @@
-/** The wire formats by name. The compiler asks for a line here for each `FormatName`. */
+/** The wire formats by name. The compiler requires a line here for each `FormatName`. */
 import type { FormatName } from '../providers/provider.ts'
 import { anthropicMessages } from './anthropic-messages.ts'
 import { bedrockConverse } from './bedrock-converse.ts'

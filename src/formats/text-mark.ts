@@ -1,7 +1,7 @@
 /**
  * Recognizes a text without storing it, by its length and two 32-bit rolling hashes over its UTF-16 units. Two texts
- * with the same mark are taken for the same text. A text of one piece is held instead, because most whole replies are
- * one; so is a text that was recognised, because replies say their text up to four times. Hot path.
+ * with the same mark are considered equal. A text that arrives in one piece is stored instead, because most whole
+ * replies do; so is a text that was recognised, because replies repeat their text up to four times. Hot path.
  */
 
 const FACTOR_A = 2_654_435_761

@@ -1,6 +1,6 @@
 /**
- * Messages of whole replies: emitted in one piece if that piece is all there is. The text passes in the bytes of the
- * provider where these are those that we would write. Pure. Hot path.
+ * Messages of whole replies: emitted in one piece if there is only one piece. The text is passed on in the provider's
+ * bytes if the gateway would write the same bytes. Pure. Hot path.
  */
 import type { MessageItem } from '../protocol/items.ts'
 

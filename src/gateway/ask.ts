@@ -1,9 +1,9 @@
 /**
  * Model calls that the gateway itself makes during an exchange. Each runs through the pipeline and has a usage record
- * that names the exchange. `Ask` is for calls of the gateway's own, such as to an evaluator: no plugins, shared keys,
- * no limits. Of the caller's guardrails only those on where data may go apply, because the request quotes the caller;
- * the record belongs to the service. `AskAs` is for calls on behalf of the caller, such as those of a tool that asks
- * models.
+ * that names the exchange. `Ask` is for the gateway's own calls, such as those to an evaluator: no plugins, shared
+ * keys, no limits. Of the caller's guardrails, only those that restrict where data may go apply, because the request
+ * quotes the caller; the usage record belongs to the service. `AskAs` is for calls on behalf of the caller, such as
+ * those of a tool that asks models.
  */
 
 import type { Clock } from '../clock.ts'

@@ -1,7 +1,7 @@
 /**
- * Counts the tokens of a request without sending it: by the API of the first provider that would be tried if it has
- * one, otherwise by an estimate from the length of the texts. Nothing is charged, and no usage record is written. Serve
- * threads.
+ * Counts the tokens of a request without sending it: with the counting API of the first provider that would be tried,
+ * if it has one, otherwise by an estimate from the length of the texts. Nothing is charged, and no usage record is
+ * written. Serve threads.
  */
 
 import type { AttemptRecord } from '../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * An embeddings call on one screen: runs it from admission to its result. Guardrails, routing, own credentials, limits,
- * attempts and accounts are those of every exchange; there are no turns, plugins, tools or events.
+ * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing, own
+ * credentials, limits, attempts and accounting as every exchange, but has no turns, plugins, tools or events.
  *
  * guard -> route -> admit -> ask -> account -> result
  */

@@ -1,6 +1,6 @@
 /**
- * The answer to an embeddings call, and the second target of Attempt: takes one reply and writes its vectors as the
- * client wants them. One for each attempt; the client sees nothing before all of it is whole.
+ * The answer to an embeddings call, and the second target of Attempt: takes one reply and writes its vectors in the
+ * form that the client wants. One instance per attempt; the client sees nothing before the reply is complete.
  */
 
 import { GatewayError } from '../errors.ts'

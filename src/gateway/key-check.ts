@@ -1,7 +1,7 @@
 /**
- * Tries the key of a provider by one cheap call: its list of models, where the list is shown to nobody without a key,
- * otherwise the smallest completion. The call leaves as those of callers do: with the key's own address, and by the
- * provider's egress. It is in no usage record, and says nothing about the health of an endpoint. Serve threads.
+ * Tests a provider key with one cheap call: its list of models, if that list requires a key, otherwise the smallest
+ * completion. The call is sent like those of callers: to the key's own address, through the provider's egress. It
+ * creates no usage record, and does not affect the health of an endpoint. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 import type { Credential } from '../credentials/catalog.ts'

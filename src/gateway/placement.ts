@@ -1,4 +1,4 @@
-/** Where the data of an exchange was sent: the calls listed in a proof of placement. Pure. */
+/** Records where the data of an exchange was sent: the calls listed in a proof of placement. Pure. */
 import { isWithin, retainsNothing } from '../credentials/catalog.ts'
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'

@@ -1,10 +1,10 @@
 /**
  * Plans: decisions shared by all plain requests of one key for one model: which stages have work, and which endpoints
- * may serve. A request that names more goes the general way. A plan has no key, no token, no balance and no health:
- * those are looked at for each request. Bounded, one for each thread. Hot path: one lookup.
+ * may serve. Requests that use anything else take the general path. A plan has no key, no token, no balance and no
+ * health: those are checked for each request. Bounded, one cache per thread. Hot path: one lookup.
  *
- * A plan ends with the earliest of the records that it was made of, when one of its organization changes, and with the
- * catalogue. It belongs to the record of the API key: a new record has new plans.
+ * A plan expires with the earliest of the records that it was made from, when a record of its organization changes, and
+ * when the catalogue is replaced. It belongs to the record of the API key: a new record has new plans.
  */
 import type { Guardrails } from '../access/guardrails.ts'
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
  * Plugin chain: the active plugins of one request, in the order of the table. Hot path: a request without plugins costs
- * one question to each plugin that is always on.
+ * one call to each plugin that is always on.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'

@@ -1,6 +1,7 @@
 /**
  * The time that plugins spend on one exchange. A plugin counts once one of its verbs was awaited, failed or changed
- * something; until then it had nothing to do. Guardrails and other plugins that look at its texts are not its time.
+ * something; until then it had nothing to do. The time of guardrails and of other plugins that read its texts does not
+ * count.
  */
 import type { Clock } from '../clock.ts'
 import type { Metrics } from '../metrics/metrics.ts'

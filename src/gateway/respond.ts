@@ -1,5 +1,6 @@
 /**
- * The request on one screen: runs a request from admission to the end of its answer. Embeddings: `embed.ts`.
+ * The request on one screen: runs a request from admission to the end of its answer. `embed.ts` does this for
+ * embeddings.
  *
  * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
  */

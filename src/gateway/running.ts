@@ -1,6 +1,6 @@
 /**
  * A running exchange: the Exchange that plugins see, plus the internal state of its stages; the runner of the stages,
- * and those that all kinds of exchange share.
+ * and the stages that all kinds of exchange share.
  */
 
 import type { Recording } from '../captures/recording.ts'

@@ -1,4 +1,7 @@
-/** The smallest request that any model of an endpoint answers, the endpoint it costs least at, and its answer. Pure. */
+/**
+ * The smallest request that any model of an endpoint answers, the endpoint at which it costs least, and its answer.
+ * Pure.
+ */
 import type { Credential } from '../credentials/catalog.ts'
 import { GatewayError } from '../errors.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'

@@ -1,6 +1,6 @@
 /**
  * Workspace files in a request: loads the bytes of parts that name a file by id, before anything else reads the
- * request, so that guardrails see the text and every provider can take it. Ids of other forms are those of a provider.
+ * request, so that guardrails see the text and every provider can accept it. Ids in other forms belong to a provider.
  */
 import { GatewayError, overloaded } from '../errors.ts'
 import { isFileId } from '../ids.ts'

@@ -1,4 +1,4 @@
-/** Turn: one model call that counts. The answer takes the reply, and server tools take their calls out of it. */
+/** Turn: one model call that counts. The answer receives the reply, and server tools remove their calls from it. */
 import type { Clock } from '../clock.ts'
 import type { AttemptRecord, Finish } from '../exchange/exchange.ts'
 import type { Format, WireRequest } from '../formats/format.ts'

@@ -1,6 +1,6 @@
 /**
  * Estimates how long rules take on texts, to decide if they may run on the calling thread: the usual time, and the
- * worst time, for which other streams would have to wait. Pure.
+ * worst-case time, for which other streams would wait. Pure.
  */
 import type { BuiltinSlug } from '../protocol/management/guardrails.ts'
 import { nativePattern } from './expressions/engine.ts'

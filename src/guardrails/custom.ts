@@ -1,7 +1,7 @@
 /**
  * User-defined patterns: the check that a pattern runs in linear time, and the search in texts. Pure. RE2 syntax, time
- * linear in the text. Patterns for which V8 is proved linear run there, one by one. For the others one automaton finds
- * those that occur, and only these are then matched one by one; two of them cost hardly more than one.
+ * linear in the text. Patterns that are proved linear in V8 run there, one by one. For all others, one automaton finds
+ * which patterns occur, and only those are then matched one by one; two of them cost hardly more than one.
  */
 import { RE2JS, RE2JSSyntaxException, RE2Set } from 're2js'
 import { FILTER_PATTERN_MAX_CHARS, FILTERS_MAX_POSITIONS } from '../protocol/limits.ts'

@@ -3,7 +3,7 @@
  * streams.
  *
  * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so the result does not depend on
- * the pieces. Window n holds bytes [n·s, n·s + w), s = w − overlap: once it is full, everything that starts in its
+ * the pieces. Window n holds bytes [n·s, n·s + w), with s = w − overlap: once it is full, everything that starts in its
  * first s bytes is decided and released. Findings of at most `overlap` bytes are the same as in the whole text; longer
  * ones are found up to the end of the window in which they start, and private keys up to their end.
  */

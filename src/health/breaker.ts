@@ -1,7 +1,7 @@
 /**
  * Circuit breaker: opens when attempts fail, and then lets one request at a time (the probe) test whether the endpoint
  * has recovered. If the probe is answered, the breaker closes; if it fails, the breaker opens for twice as long. Also
- * keeps the wait that a provider asked for. Pure. Hot path.
+ * keeps the delay that a provider asked for. Pure. Hot path.
  */
 import type { Cause } from './notes.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Per-caller state of one endpoint: each API key has its own breaker and counts there, so that one key's requests
- * cannot close the endpoint for all others. Bounded: eight keys by name, those that fail before others, and all the
- * rest together. Pure. Hot path.
+ * cannot close the endpoint for all others. Bounded: eight keys individually, failing keys first, and all the rest
+ * together. Pure. Hot path.
  */
 import { Breaker, NEVER } from './breaker.ts'
 import { type Cause, NAME_CHARS } from './notes.ts'

@@ -1,9 +1,9 @@
 /**
- * The breakers of one endpoint in one thread: one for all callers, and one for each key. Changes nothing but its own
- * fields. Hot path.
+ * The breakers of one endpoint in one thread: one for all callers, and one for each key. Changes only its own fields.
+ * Hot path.
  *
- * The failures of one key open the breaker of this key. The breaker for all opens when a second key fails too, or when
- * no other key had a success lately.
+ * Failures of one key open the breaker of that key. The breaker for all opens when a second key fails too, or when no
+ * other key succeeded recently.
  */
 import { Breaker, NEVER, OPEN_FIRST_MS, PROBE_MS } from './breaker.ts'
 import { type CallerState, CallerStates, type HealthCaller } from './caller-states.ts'

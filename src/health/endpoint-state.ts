@@ -1,6 +1,6 @@
 /**
- * State of one endpoint in one thread: its breakers, the delays that its provider asked for, its counts, and what
- * other threads were not told of them yet. Changes nothing but its own fields. Hot path.
+ * State of one endpoint in one thread: its breakers, the delays that its provider asked for, its counts, and changes
+ * not yet reported to other threads. Changes only its own fields. Hot path.
  */
 
 import type { CallerState, HealthCaller } from './caller-states.ts'

@@ -1,6 +1,6 @@
 /**
- * Endpoint health in one thread: which endpoints may be used now, and how fast they are. Attempts report their outcome;
- * notes carry it to the other threads and instances. Public entry point of this module. Hot path.
+ * Endpoint health in one thread: which endpoints may be used now, and how fast they are. Attempts report their
+ * outcomes; notes carry these to the other threads and instances. Public entry point of this module. Hot path.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'

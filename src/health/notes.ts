@@ -1,6 +1,6 @@
 /**
  * Health updates: outcomes and breaker changes that one thread reports to other threads and instances. Plain data.
- * Times are spans, because the clocks of two threads have different zeros.
+ * Times are durations, because the clocks of two threads have different origins.
  */
 
 /** Why an endpoint is not asked: it fails, or the provider limits the rate. */

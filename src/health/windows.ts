@@ -1,6 +1,6 @@
 /**
- * Windows of time over which the attempts at one endpoint count: for its breakers, its rank and its listing. Pure. Hot
- * path.
+ * Time windows over which the attempts at one endpoint are counted: for its breakers, its rank and its listing. Pure.
+ * Hot path.
  */
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'

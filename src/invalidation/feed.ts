@@ -1,7 +1,7 @@
 /**
  * Sends invalidations to other instances through Redis or PostgreSQL, and receives theirs. Main thread. Requests never
- * wait for it. After an outage every cache reads its records again, because messages may have been lost. A failed
- * message is made up for by an invalidation of everything, as soon as something can be sent.
+ * wait for it. After an outage, every cache reads its records again, because messages may have been lost. If sending
+ * fails, an invalidation of everything follows as soon as the connection works again.
  */
 import { randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** Carries invalidations over PostgreSQL LISTEN and NOTIFY, on its own connection. Main thread. */
+/** Sends and receives invalidations with PostgreSQL LISTEN and NOTIFY, on a connection of its own. Main thread. */
 import type pg from 'pg'
 import { type Timer, within } from '../clock.ts'
 import type { Carrier, CarrierOptions } from './bus.ts'

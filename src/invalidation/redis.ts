@@ -1,4 +1,4 @@
-/** Carries invalidations over Redis publish/subscribe: one connection receives, one sends. Main thread. */
+/** Sends and receives invalidations with Redis publish/subscribe: one connection receives, one sends. Main thread. */
 import type { Timer } from '../clock.ts'
 import { openRedis } from '../storage/redis.ts'
 import type { Carrier, CarrierOptions } from './bus.ts'

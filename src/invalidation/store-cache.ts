@@ -1,7 +1,7 @@
 /**
- * A bounded cache of store records by name (API keys, workspaces, callers). Hot path: a fresh record costs one lookup
- * and one comparison, synchronously. Concurrent loads of one name share one read. While the store fails, a known record
- * stays valid for a limited time, and only the first caller waits for the failure.
+ * A bounded cache of store records by name (API keys, workspaces, callers). Hot path: a fresh record costs one
+ * synchronous lookup and one comparison. Concurrent loads of one name share one read. While the store fails, a known
+ * record stays valid for a limited time, and only the first caller waits for the failure.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, within } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Carries limit counters between threads. They are in the main thread, so that all serve threads count together;
- * `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread.
+ * Access to limit counters from other threads. The counters are in the main thread, so that all serve threads count
+ * together; `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread.
  */
 
 import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'

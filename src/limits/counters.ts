@@ -1,6 +1,6 @@
 /**
  * The contract of the counters that quotas use. A request takes from several counters at once, all or nothing, and
- * gives back the unused part. Amounts are integers: requests, tokens, or units of 1e-9 USD. Types only.
+ * returns the unused part. Amounts are integers: requests, tokens, or units of 1e-9 USD. Types only.
  */
 
 /** The start value of a money counter: the spending in the ledger since the beginning of its period. */

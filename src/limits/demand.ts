@@ -1,6 +1,6 @@
 /**
- * What a request may cost against its limits: the possible ways to serve it, and the highest cost of each. Pure. Hot
- * path.
+ * The possible cost of a request, as its limits see it: the possible ways to serve it, and the highest cost of each.
+ * Pure. Hot path.
  */
 import type { PicoUsd } from '../money.ts'
 

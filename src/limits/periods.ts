@@ -1,4 +1,4 @@
-/** Periods at whose end limits reset: days at midnight UTC, weeks on Monday, months. Pure. */
+/** Periods after which limits reset: days at midnight UTC, weeks on Monday, months. Pure. */
 import type { LimitReset } from '../storage/store.ts'
 
 /** The beginning of the period that contains this moment, ISO 8601 UTC; null: the beginning of time. */

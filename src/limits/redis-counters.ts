@@ -2,9 +2,10 @@
  * Counters in Redis, for several instances. Main thread. While Redis is unavailable, and until a counter is aligned
  * with the ledger after an outage, requests take from this instance's local share without waiting.
  *
- * Each step is a Lua script, because it has to be atomic. A counter is a hash: field `s` is the used amount, and one
- * field per node is its reserved amount. A node whose heartbeat has expired is dead; its reservations are dropped, and
- * the ledger has its spending. One Redis, not a cluster: a step touches several keys.
+ * Each operation is a Lua script, because it has to be atomic. A counter is a hash: field `s` is the used amount, and
+ * one field per node is the amount that the node has reserved. A node whose heartbeat has expired is dead; its
+ * reservations are dropped, and the ledger has its spending. One Redis server, not a cluster, because an operation
+ * touches several keys.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../clock.ts'

@@ -1,5 +1,5 @@
 /**
- * Requests per minute, counted before the body of a request is read. So a request above the limit costs one lookup,
+ * Requests per minute, counted before the body of a request is read, so a request above the limit costs one lookup,
  * even with a large body. Serve threads.
  */
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,7 @@
 /**
- * Requests that wait because running ones have reserved the money that is left: a moment later it may be there again.
- * Each asks again from time to time, because those that run may be in other threads and on other nodes. Serve threads.
+ * Requests that wait because running requests have reserved the remaining money, which may soon be free again. Each
+ * waiting request tries again from time to time, because the running ones may be in other threads and on other nodes.
+ * Serve threads.
  */
 import type { Clock } from '../clock.ts'
 import type { Caller, Reservation } from '../protocol/records.ts'

@@ -1,6 +1,6 @@
 /**
  * The counters of one instance, shared by its threads: in memory, or in Redis if there are several instances. Fills in
- * ceilings that are the credits of an organization, and compares counters with the ledger from time to time. Main
+ * limits that depend on the credits of an organization, and compares counters with the ledger from time to time. Main
  * thread.
  */
 import type { Clock, Timer } from '../clock.ts'

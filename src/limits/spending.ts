@@ -1,4 +1,7 @@
-/** Spending and credits, read from the Store or summed from the ledger. Separates credits from own credentials. */
+/**
+ * Spending and credits, read from the Store or summed from the ledger. Keeps spending from credits apart from spending
+ * through own credentials.
+ */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { KeyRecord, Store } from '../storage/store.ts'
 import type { UsageTotals } from '../storage/usage.ts'

@@ -1,6 +1,6 @@
 /**
  * Log output: writes lines to an open file on a thread of libuv's pool. Lines that cannot be written stay in memory, up
- * to a limit, and are tried again: a full disk does not stop the gateway. Leaf.
+ * to a limit, and are tried again, so a full disk does not stop the gateway. Leaf.
  */
 import { fstatSync, write } from 'node:fs'
 

@@ -1,6 +1,6 @@
 /**
- * Metrics by the names of the conventions of OpenTelemetry for generative AI, for dashboards that know these alone.
- * Exists only where the settings ask for them. Leaf.
+ * Metrics named by the OpenTelemetry conventions for generative AI, for dashboards that know only these names. Exists
+ * only if the settings enable it. Leaf.
  */
 import type { Registry } from 'prom-client'
 import { Histogram } from './series.ts'

@@ -1,6 +1,6 @@
 /**
  * The metrics of one thread, built from the rows of table.ts on a registry of prom-client. Models and providers have
- * their own series up to a limit; the others count as `other`. Exchanges look their series up once and not for each
+ * their own series up to a limit; the others count as `other`. An exchange looks up its series once, not for each
  * value. Public entry point of this module. Leaf.
  */
 import Gauge from 'prom-client/lib/gauge.js'

@@ -1,6 +1,6 @@
 /**
- * Types of the files of prom-client that are loaded. The whole package would load OpenTelemetry and other files that
- * nobody uses here: 88 in place of 7, 60 ms of each thread's start.
+ * Types for the files of prom-client that are loaded. The whole package would load OpenTelemetry and other unused
+ * files: 88 instead of 7, which adds 60 ms to each thread's start.
  */
 declare module 'prom-client/lib/registry.js' {
   import { Registry } from 'prom-client'

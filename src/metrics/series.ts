@@ -1,6 +1,6 @@
 /**
- * Counters and histograms with a very cheap increment. prom-client builds a key from the labels and checks them for
- * each value; here the hot path looks its series up once, and an increment is an addition. A registry of prom-client
+ * Counters and histograms with a very cheap increment. For each value, prom-client builds a key from the labels and
+ * checks them; here the hot path looks up its series once, and an increment is one addition. A prom-client registry
  * accepts them like its own. Leaf. Hot path.
  */
 import type { Metric, Registry } from 'prom-client'

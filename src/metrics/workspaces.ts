@@ -1,7 +1,7 @@
 /**
  * Requests, tokens and cost by workspace, counted from the usage records that the Store has taken. The first workspaces
- * seen keep their series until the process ends; the others count as `other`. Main thread, only where the settings ask
- * for it. Leaf.
+ * seen keep their series until the process ends; the others count as `other`. Main thread, only if the settings enable
+ * it. Leaf.
  */
 import Registry from 'prom-client/lib/registry.js'
 import { Counter } from './series.ts'

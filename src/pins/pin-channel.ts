@@ -1,6 +1,6 @@
 /**
- * Carries session affinity between threads. `PinClient` is the end in a serve thread, `PinServer` the end in the main
- * thread, which has the pins. A new pin is sent at once, so that it is stored before its client can send the next
+ * Access to session affinity from other threads. `PinClient` is the end in a serve thread, `PinServer` the end in the
+ * main thread, which has the pins. A new pin is sent at once, so that it is stored before its client can send the next
  * request.
  */
 

@@ -1,5 +1,5 @@
 /**
- * Pins in Redis, for several instances. Main thread. It also keeps the pins of this instance in memory, and uses these
+ * Pins in Redis, for several instances. Main thread. It also keeps the pins of this instance in memory, and uses them
  * while Redis is unavailable.
  */
 import { createHash } from 'node:crypto'

@@ -1,6 +1,7 @@
 /**
- * The message that alignment evaluates, and the requests to the evaluator and the model about it. Pure. It holds only
- * output of the model: no tool results, nothing of the conversation; reasoning only if it is judged too.
+ * The message that alignment evaluates, and the requests that it sends to the evaluator and to the model. Pure. It
+ * contains only output of the model: no tool results and nothing of the conversation; reasoning only if that is judged
+ * too.
  */
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
 import { itemsOf, type ResponsesRequest } from '../protocol/request.ts'

@@ -1,7 +1,7 @@
 /**
  * Context compression (middle-out): drops the middle of a conversation that is too long for the model. On by default
- * for models with a small context, which would refuse nearly every long conversation: there at least half of the prompt
- * stays. Asked for, by its name or by `truncation: auto`, it cuts as much as it takes.
+ * for models with a small context, which would refuse nearly every long conversation; by default it keeps at least half
+ * of the prompt. When requested, by its name or by `truncation: auto`, it drops as much as necessary.
  */
 import { GatewayError } from '../errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../exchange/exchange.ts'

@@ -1,7 +1,7 @@
 /**
  * File parser: converts PDFs to text for models that do not accept files; other models get the files unchanged. The
- * text goes back to the caller with the answer, and a document that comes back with its text is not read again. Serve
- * threads.
+ * text is returned to the caller with the answer, and a document that comes back with its text is not parsed again.
+ * Serve threads.
  */
 
 import { createHash } from 'node:crypto'

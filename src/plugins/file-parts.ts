@@ -1,4 +1,6 @@
-/** Documents in a request: finds them, recognizes ones that were read before, and replaces them with parts. Pure. */
+/**
+ * Documents in a request: finds them, recognizes documents that were parsed before, and replaces them with parts. Pure.
+ */
 import type { InputItem } from '../protocol/items.ts'
 import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

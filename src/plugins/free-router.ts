@@ -1,4 +1,4 @@
-/** Free router: `gateway/free` picks a random model that costs nothing and supports what the request uses. */
+/** Free router: `gateway/free` picks a random free model that supports the features of the request. */
 import type { Exchange } from '../exchange/exchange.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { ActivePlugin, BuiltInRouter, PluginDeps, RoutableModel } from './plugin.ts'

@@ -1,6 +1,6 @@
 /**
  * Jev router: `typesafe/jev-router` chooses by the difficulty of the task, within a cost tier. Its lists narrow the
- * choice: what they exclude is never chosen.
+ * choice: models that they exclude are never chosen.
  */
 import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

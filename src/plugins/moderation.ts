@@ -1,6 +1,6 @@
 /**
- * Moderation: a configured model checks the input before any other model is called. Refuses flagged input, and input
- * that cannot be checked. The service pays, so it runs only for requests within the limits of their caller.
+ * Moderation: a configured model checks the input before any other model is called. It refuses flagged input, and input
+ * that cannot be checked. The service pays for it, so it runs only for requests within their caller's limits.
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

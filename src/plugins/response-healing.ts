@@ -1,5 +1,5 @@
 /**
- * Response healing: repairs an answer that should be JSON and almost is. Whole answers only, since a stream has left
+ * Response healing: repairs an answer that should be JSON and almost is. Whole answers only, because a stream is sent
  * before its text is complete. Repairs run in the task pool, because texts may be long and hostile.
  */
 import type { Exchange, Turn } from '../exchange/exchange.ts'

@@ -1,7 +1,7 @@
 /**
- * Structured output: validates answers against the requested JSON schema if the provider does not. A built-in rule for
- * every request with a schema. Withholds a whole answer that breaks a strict schema; for streams, and without `strict`,
- * it only reports.
+ * Structured output: validates answers against the requested JSON schema if the provider does not. It applies to every
+ * request with a schema. It withholds a whole answer that breaks a strict schema; for streams, and without `strict`, it
+ * only reports.
  */
 import { GatewayError } from '../errors.ts'
 import type { Exchange, Turn } from '../exchange/exchange.ts'

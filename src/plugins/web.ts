@@ -1,6 +1,6 @@
 /**
  * Web: searches once before the model is called, and adds the results for the last user message to the prompt. A
- * provider that searches itself gets its own tool instead. Serves the variant `:online` too. Serve threads.
+ * provider that can search gets its own tool instead. Also implements the variant `:online`. Serve threads.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

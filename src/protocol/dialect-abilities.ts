@@ -1,6 +1,6 @@
 /**
- * Abilities of dialects: what the clients of each API can send, receive and be asked for. A difference between dialects
- * outside `dialects/` is a column here; a new dialect has to say each. Pure.
+ * Abilities of dialects: what the clients of each API can send, receive and be asked for. Each difference between
+ * dialects that matters outside `dialects/` is a column here; a new dialect must define all of them. Pure.
  */
 import type { DialectName } from './request.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Embeddings in the vocabulary of the gateway: the request, its specific settings, and the result. Pure. Each input is
- * a user message, so that guardrails, routing and limits read it as they read any other request.
+ * a user message, so that guardrails, routing and limits treat it like any other request.
  */
 import type { InputImage, InputText } from './parts.ts'
 import type { ResponsesRequest } from './request.ts'

@@ -1,6 +1,6 @@
 /**
- * The error body of every operation. Pure. An internal error tells nothing about its cause: it has a fixed message, no
- * provider fields and no routing metadata.
+ * The error body of every operation. Pure. An internal error reveals nothing about its cause: it has a fixed message,
+ * no provider fields and no routing metadata.
  */
 import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { GatewayMetadata, ResponseUsage } from './response.ts'

@@ -1,6 +1,6 @@
 /**
- * All 49 event types of a POST /responses stream, and their names. Types only, since the gateway makes these values.
- * The assembler holds the rules of their order.
+ * All 49 event types of a POST /responses stream, and their names. Types only, because the gateway itself creates these
+ * values. The assembler implements the rules of their order.
  */
 import type { Annotation, Logprob, OutputItem, OutputPart, SummaryTextPart } from './items.ts'
 import type { DebugFacts, ResponseResource } from './response.ts'

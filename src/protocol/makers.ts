@@ -1,8 +1,8 @@
 /**
- * Content that only its provider can read: encrypted reasoning, and signatures of thoughts and calls. It is marked with
- * its maker (a provider and a credential) when it leaves the gateway, and goes back to that maker alone; on any other
- * way it is left out, because others refuse it. Content without a mark was not made through this gateway, and goes on
- * as it came, but for signatures of thoughts that no provider can have made. Pure.
+ * Content that only its provider can read: encrypted reasoning, and signatures of thoughts and calls. When it leaves
+ * the gateway, it is marked with its maker (a provider and a credential), and it is sent back to that maker only; for
+ * all others it is left out, because they refuse it. Content without a mark was not made through this gateway, and is
+ * passed on unchanged, except for signatures of thoughts that no provider can have made. Pure.
  */
 import type { InputItem } from './items.ts'
 import { isObject } from './json/schema.ts'

@@ -1,6 +1,6 @@
 /**
  * The body of POST /responses as a schema and a type: the only intermediate form of a request. Pure. Objects are open:
- * unknown fields are kept and passed on. request-parser.ts has the rules that span fields.
+ * unknown fields are kept and passed on. request-parser.ts checks the rules that span several fields.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { InputItem } from './items.ts'

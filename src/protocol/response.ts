@@ -1,6 +1,6 @@
 /**
- * The result of POST /responses, whole or inside the first and last events of a stream. Types only, since the gateway
- * makes these values. Nullable fields are always present; optional ones appear only when they apply.
+ * The result of POST /responses, whole or inside the first and last events of a stream. Types only, because the gateway
+ * itself creates these values. Nullable fields are always present; optional ones appear only when they apply.
  */
 import type { InputItem, OutputItem } from './items.ts'
 import type { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'

@@ -1,4 +1,4 @@
-/** What can go wrong while a gateway is tested, and what each fault means. */
+/** Faults that may occur while a gateway is tested, and the meaning of each. */
 import { NoConnection } from './connection.ts'
 import { NoHttp } from './raw-reply.ts'
 import { NoReply } from './tester.ts'

@@ -1,6 +1,6 @@
 /**
- * Measurements next to the checks: time to the first event, alternately through the gateway and without it, and CPU
- * time of the gateway's processes per event. They judge nothing.
+ * Measurements in addition to the checks: time to the first event, alternating between calls through the gateway and
+ * direct ones, and CPU time of the gateway's processes per event. They do not affect the verdict.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Proved } from './dialects.ts'

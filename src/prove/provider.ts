@@ -1,7 +1,7 @@
 /**
  * A scripted provider for the gateway under test: the user configures it as the gateway's upstream. A mark in the
- * prompt, `[prove:NAME:ID]`, says how it replies: properly, or with one of the faults that providers have. It speaks
- * Responses and chat completions, and writes proper replies with the speakers of the simulated provider.
+ * prompt, `[prove:NAME:ID]`, selects the reply: a correct one, or one of the faults that providers have. It offers
+ * Responses and chat completions, and writes correct replies with the code of the simulated provider.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

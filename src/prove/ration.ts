@@ -1,4 +1,4 @@
-/** The request budget: how many requests may be sent, how many at a time, and until when. Nothing is sent past it. */
+/** The request budget: how many requests may be sent, how many at a time, and until when. No request exceeds it. */
 import type { Clock } from '../clock.ts'
 
 export interface ProveLimits {

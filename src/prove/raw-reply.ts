@@ -1,6 +1,6 @@
 /**
- * Reads HTTP/1.1 replies from bytes, and keeps what a client library hides: how the reply ended, bytes that follow it,
- * and when each part arrived. What it keeps is bounded.
+ * Reads HTTP/1.1 replies from bytes, and keeps details that a client library hides: how the reply ended, the bytes that
+ * follow it, and when each part arrived. It keeps a bounded amount.
  */
 const HEAD_MAX_BYTES = 64 * 1024
 const PARTS_MAX = 10_000

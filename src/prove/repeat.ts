@@ -1,4 +1,4 @@
-/** Shell commands that repeat what a check has sent. `$KEY` stands for the key. Pure. */
+/** Shell commands that repeat the requests of a check. `$KEY` stands for the key. Pure. */
 import { type Header, isSecret } from './secrets.ts'
 
 /** A request as a command of curl. */

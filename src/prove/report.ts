@@ -1,6 +1,6 @@
 /**
- * The report: what was checked, what was expected, and what was observed. It has no key in it, and nothing that changes
- * a terminal. Pure.
+ * The report: what was checked, what was expected, and what was observed. It contains no key, and nothing that could
+ * control a terminal. Pure.
  */
 import type { Check, CheckGroup } from './check.ts'
 import type { ProvedName } from './dialects.ts'

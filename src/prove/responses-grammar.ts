@@ -1,6 +1,6 @@
 /**
- * The grammar of a Responses stream: which event may follow which, and what must add up. It checks what the public
- * reference promises; events that it does not know may come anywhere. Pure.
+ * The grammar of a Responses stream: which event may follow which, and which totals must match. It checks the promises
+ * of the public reference; unknown events may occur anywhere. Pure.
  */
 import { fields, list, type SeenEvent, string } from './sse.ts'
 

@@ -1,4 +1,4 @@
-/** Compares a JSON document with a table of paths and types. Fields beside them are free. Pure. */
+/** Compares a JSON document with a table of paths and types. Other fields are allowed. Pure. */
 import { isObject } from './sse.ts'
 
 /** `?` at the end: may be missing; `null` among the kinds: may be null. Words in quotes are the values it may have. */

@@ -1,6 +1,6 @@
 /**
  * Provider addresses with placeholders, such as `{region}`, which a key or the provider's row fills in. Pure. A host
- * from a key must match a pattern of the row: a key must not send requests to the host of a stranger.
+ * from a key must match a pattern of the row: a key must not be able to send requests to an arbitrary host.
  */
 import { GatewayError } from '../errors.ts'
 import type { AnyFormatName, Provider } from './provider.ts'

@@ -1,9 +1,10 @@
 /**
- * Model names without a vendor, such as `claude-opus-4-5`: finds the matching ids. Rows of the configuration alone give
- * a bare name its meaning, so that imports and lists of providers never change it. Pure.
+ * Model names without a vendor, such as `claude-opus-4-5`: finds the matching ids. Only rows of the configuration
+ * define the meaning of a bare name, so that imports and provider lists never change it. Pure.
  *
- * A name belongs to its family's author, by a row and then by a wildcard; any other is the end of one row. Dots and
- * dashes are alike in a version; the date of a version and `-latest` may be there or not.
+ * A name belongs to the author of its family, found first by a row and then by a wildcard; any other name must be the
+ * end of exactly one row's id. Dots and dashes in a version are equivalent; the date of a version and `-latest` are
+ * optional.
  */
 
 /** Authors of families, by how the names of their models begin. */

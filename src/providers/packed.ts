@@ -1,6 +1,6 @@
 /**
  * A catalogue packed into bytes that all threads share. The main thread checks and packs it. Serve threads unpack it
- * into compact rows, a few at a time, so that streams go on meanwhile. Equal parts of rows are one object. Pure.
+ * into compact rows, a few at a time, so that streams continue meanwhile. Equal parts of rows share one object. Pure.
  */
 import type { CatalogParts } from './catalog.ts'
 import type { Endpoint, Model, Pricing, Provider } from './provider.ts'

@@ -1,6 +1,6 @@
 /**
- * Documented parameters: finds those that a request sets, and removes those that an endpoint does not support. Pure.
- * The names are those of `supported_parameters` in model listings.
+ * Documented parameters: finds the parameters that a request sets, and removes those that an endpoint does not support.
+ * Pure. The names are those of `supported_parameters` in model listings.
  */
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Endpoint } from './provider.ts'

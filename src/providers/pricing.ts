@@ -1,4 +1,4 @@
-/** Reads prices from rows. Pure. */
+/** Parses the prices in rows. Pure. */
 
 import { type PicoUsd, parseUsd } from '../money.ts'
 import type { Faults } from '../settings/check.ts'

@@ -1,4 +1,4 @@
-/** Providers: the built-in table overlaid with the rows of the configuration, which it validates. Pure. */
+/** Providers: the built-in table, overlaid with the validated rows of the configuration. Pure. */
 
 import { parseFactor } from '../money.ts'
 import { didYouMean } from '../nearest.ts'

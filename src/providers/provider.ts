@@ -1,6 +1,6 @@
 /**
- * Types of the catalogue's rows: providers, models and endpoints. Pure.
- * No code asks for a vendor by name: each peculiarity of a vendor is a field or a named quirk here.
+ * Types of the catalogue's rows: providers, models and endpoints. Pure. No code checks for a vendor by name: each
+ * peculiarity of a vendor is a field or a named quirk here.
  */
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'

@@ -1,6 +1,6 @@
 /**
- * Finds the model ids nearest to a mistyped one. Bounded work: ids of other lengths are not compared, and the latest
- * results are cached, because clients repeat a stale id. Pure.
+ * Finds the model ids nearest to a mistyped one. The work is bounded: ids of very different length are not compared,
+ * and recent results are cached, because clients repeat a stale id. Pure.
  */
 import { distance } from 'fastest-levenshtein'
 import { LRUCache } from 'lru-cache'

@@ -1,5 +1,5 @@
 /**
- * The built-in providers. The compiler asks for a row for each slug of the public enumeration; the rows are in `rows/`.
+ * The built-in providers. The compiler requires a row for each slug of the public enumeration; the rows are in `rows/`.
  * Pure.
  */
 import type { ProviderSlug } from '../protocol/provider-slugs.ts'

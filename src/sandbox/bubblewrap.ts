@@ -1,6 +1,6 @@
 /**
  * The engine bubblewrap: each program runs in its own namespaces, with a read-only `/usr` of this machine and without
- * network. Where the container has an allow-list, the socket of a proxy of the gateway is the way out. Main thread.
+ * network. If the container has an allow-list, its only way out is the socket of a proxy in the gateway. Main thread.
  */
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Carries sandbox calls between threads. `SandboxClient` is the end in a thread that serves requests, `SandboxServer`
- * the end in the main thread, which has the containers. Plain data only.
+ * Access to the sandbox from other threads. `SandboxClient` is the end in a thread that serves requests,
+ * `SandboxServer` the end in the main thread, which has the containers. Plain data only.
  */
 
 import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'

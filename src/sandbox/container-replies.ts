@@ -1,4 +1,7 @@
-/** Replies and refusals of containers: what a run said, why it was stopped, why there is none. Pure. */
+/**
+ * Replies and refusals of containers: the output of a run, the reason it was stopped, or the reason there is no
+ * container. Pure.
+ */
 
 import type { Config } from '../config/config.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * The contract of sandbox engines: where a model's code runs, and where the files of a container are stored. An engine
- * may trust nothing of what comes out of a run. Types only.
+ * must not trust anything that a run returns. Types only.
  */
 
 /** Code of a model. */

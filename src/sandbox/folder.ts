@@ -1,6 +1,6 @@
 /**
- * Container files in a folder of this machine, for engines that mount it. Code of the container made what is in it: no
- * link is followed, and only regular files are read. Nothing of the container runs meanwhile. Main thread.
+ * Container files in a folder of this machine, for engines that mount it. Code in the container wrote the contents, so
+ * no link is followed, and only regular files are read. Nothing in the container runs meanwhile. Main thread.
  */
 import { constants } from 'node:fs'
 import { chmod, chown, lstat, mkdir, open, readdir, rm } from 'node:fs/promises'

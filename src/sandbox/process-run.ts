@@ -1,5 +1,5 @@
 /**
- * Runs one untrusted program: writes its input, reads bounded output, and kills it with all its processes when it
+ * Runs one untrusted program: writes its input, reads bounded output, and kills it and all its child processes when it
  * exceeds a limit. Main thread.
  */
 import { spawn } from 'node:child_process'

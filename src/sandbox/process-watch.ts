@@ -1,6 +1,6 @@
 /**
  * Watches the memory and CPU time of a process and its descendants through `/proc`: V8's limits do not cover
- * WebAssembly, and system limits apply to each process separately. Main thread.
+ * WebAssembly, and system limits apply to each process on its own. Main thread.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Clock, Timer } from '../clock.ts'

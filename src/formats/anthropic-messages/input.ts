@@ -2,10 +2,11 @@
  * Encodes input items and their content parts as Anthropic's `system` and turns. Pure.
  *
  * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
- * - A message of a client of this API leaves as it came, if it may (dialects/messages/verbatim.ts) and nothing has
+ * - A message from a client of this API is sent unchanged if dialects/messages/verbatim.ts allows it and nothing has
  *   changed it; the rules below are for all others.
- * - Later system messages of such a client keep their place. Those of others, and of developers, join `system` in
- *   order: not every model takes them in the conversation, and a user turn would take their authority away.
+ * - Later system messages of such a client keep their place. Those of other clients, and developer messages, join
+ *   `system` in order: not every model accepts them within the conversation, and as user turns they would lose their
+ *   authority.
  * - The encoder omits items of tools that a provider ran (see outgoing.ts): the API accepts such blocks only with
  *   sealed contents that the items lack.
  * - It omits reasoning of other providers, which Anthropic cannot verify.

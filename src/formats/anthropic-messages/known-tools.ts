@@ -1,7 +1,7 @@
 /**
  * Tools of the Messages API that the client runs (`bash_*`, `text_editor_*`, `memory_*`, `computer_*`), as functions
- * for providers of other APIs. Models of Anthropic know their arguments; others are told, so that the client finds in
- * each call what it expects. Pure. Data.
+ * for providers of other APIs. Anthropic's models know their arguments; other models get a description, so that the
+ * client finds what it expects in each call. Pure. Data.
  */
 import { isRecord, type Json, recordOrEmpty, wholeNumber } from '../json.ts'
 

@@ -1,8 +1,8 @@
 /**
- * Decodes one reply of Converse or ConverseStream into Deltas: text, reasoning, calls, usage, end. A whole reply is
- * told block by block by the same code. Pure. Hot path.
+ * Decodes one reply of Converse or ConverseStream into Deltas: text, reasoning, calls, usage, end. The same code reads
+ * a whole reply, block by block. Pure. Hot path.
  *
- * Usage comes in an event of its own, mostly after the stop; a reply is complete with a stop reason.
+ * Usage arrives in an event of its own, usually after the stop; a reply is complete once it has a stop reason.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Endpoint } from '../../providers/provider.ts'

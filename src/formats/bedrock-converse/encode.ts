@@ -1,6 +1,6 @@
 /**
  * Encodes a request as the body of Converse and ConverseStream, which accept the same body. Pure. Only fields named
- * here go out. Parameters that only tune a reply are dropped where the API lacks them (penalties, log probabilities,
+ * here are sent. Parameters that only tune a reply are dropped if the API lacks them (penalties, log probabilities,
  * seeds).
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
- * InvokeModel of Bedrock, which takes the Messages API for Claude: for requests of clients of that API with what
- * Converse has no form for. Its stream has the events of that API in messages of AWS. Pure. Hot path.
+ * InvokeModel of Bedrock, which accepts the Messages API for Claude: used for requests from clients of that API whose
+ * content Converse cannot express. Its stream carries the events of that API in AWS messages. Pure. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'

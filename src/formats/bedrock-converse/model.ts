@@ -1,4 +1,4 @@
-/** What the name of a Bedrock model decides: its path, its family, and what the family accepts. Pure. */
+/** Properties that follow from the name of a Bedrock model: its path, its family, and what the family accepts. Pure. */
 import { inexpressible } from '../failure.ts'
 
 /** Families whose requests differ. Names may begin with the region of an inference profile, or be in an ARN. */

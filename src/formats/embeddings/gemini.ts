@@ -1,4 +1,4 @@
-/** Embeddings of the Gemini API: `batchEmbedContents`, which takes one input as well as many. Pure. */
+/** Embeddings of the Gemini API: `batchEmbedContents`, which accepts one input or many. Pure. */
 import type { EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'

@@ -1,7 +1,7 @@
 /**
- * Embeddings in OpenAI's format: POST /embeddings. Most providers and local servers speak it; quirks of their rows say
- * how they differ. Accepted in replies: vectors as numbers or as base64, in any order with an index, in their order
- * without one. Pure.
+ * Embeddings in OpenAI's format: POST /embeddings. Most providers and local servers use it; quirks in their rows
+ * describe how they differ. Replies may have vectors as numbers or as base64, in any order if they have an index, else
+ * in the order of the inputs. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import type { EmbeddingItem, EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'

@@ -1,6 +1,6 @@
 /**
- * Provider names for the values of `input_type`, which says what a vector is for. A client may say any of them, whoever
- * the provider is. Pure.
+ * Provider names for the values of `input_type`, which says what a vector is for. A client may use the names of any
+ * provider. Pure.
  */
 import type { EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import { inexpressible } from '../failure.ts'

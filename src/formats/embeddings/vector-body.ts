@@ -1,7 +1,8 @@
 /**
  * Parses the body of a reply with vectors. As its bytes arrive, it cuts out all arrays of numbers and all long texts
- * that may be base64, and leaves a number in their place: `"embedding":[0.1,0.2]` becomes `"embedding":[0]`. So what is
- * parsed at once is short, however many vectors there are, and no number is parsed that a client takes as it is. Pure.
+ * that may be base64, and leaves a number in their place: `"embedding":[0.1,0.2]` becomes `"embedding":[0]`. So the
+ * document to parse is short, however many vectors there are, and numbers that the client takes unchanged are never
+ * parsed. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import {

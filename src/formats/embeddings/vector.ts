@@ -1,7 +1,7 @@
 /**
- * Converts vectors from the provider's representation to the client's: numbers or base64. Pure. Numbers stay the digits
- * that the provider wrote where numbers are wanted, so that nothing is lost. Base64 is that of float32 numbers in
- * little-endian order, whatever machine this is.
+ * Converts vectors from the provider's representation to the client's: numbers or base64. Pure. If the client wants
+ * numbers, they keep the digits that the provider wrote, so that nothing is lost. Base64 encodes float32 numbers in
+ * little-endian order on every machine.
  */
 import { GatewayError } from '../../errors.ts'
 import type { VectorEncoding } from '../../protocol/embeddings.ts'

@@ -1,5 +1,6 @@
 /**
- * Decodes function calls of one Gemini reply: whole ones, and ones whose arguments come in several chunks. Hot path.
+ * Decodes the function calls of one Gemini reply: calls that arrive whole, and calls whose arguments arrive in several
+ * chunks. Hot path.
  */
 
 import { GatewayError } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** Encodes a request as the body of `generateContent`. Only fields named here go out. Pure. */
+/** Encodes a request as the body of `generateContent`. Only fields named here are sent. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'

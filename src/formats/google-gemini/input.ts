@@ -1,7 +1,7 @@
 /**
- * Encodes input items and their content parts as Gemini turns. Pure.
- * Consecutive items of the model are one `model` turn. Function results are a separate `user` turn, because Gemini
- * matches them with the calls before. Signatures go back to their places. Data goes inline, addresses as `fileData`.
+ * Encodes input items and their content parts as Gemini turns. Pure. Consecutive items of the model are one `model`
+ * turn. Function results are a separate `user` turn, because Gemini matches them with the preceding calls. Signatures
+ * go back to the parts they came with. Data is sent inline, URLs as `fileData`.
  */
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'

@@ -1,6 +1,6 @@
 /**
- * What the name of a Gemini model decides: its path and its thinking settings. Pure. The API differs by generation, and
- * only the name tells the generation; each difference is a row here.
+ * Properties that follow from the name of a Gemini model: its path and its thinking settings. Pure. The API differs by
+ * generation, which only the name reveals; each difference is a row here.
  */
 
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
- * Cache breakpoints of the caller that a provider's body may contain. Pure. Hot path: one walk over the blocks, and a
- * copy only where a mark has to change.
+ * Cache breakpoints of the caller in the form that a provider accepts. Pure. Hot path: one walk over the blocks, and a
+ * copy only if a mark has to change.
  */
 import { isRecord, type Json } from '../json.ts'
 

@@ -1,8 +1,8 @@
 /**
- * Cache breakpoints that the gateway adds, for a provider that caches only up to breakpoints and a conversation in
- * which the caller sets none. An agent that sends the result of a tool comes again with all that it has sent, and so
- * does a conversation whose beginning was sent shortly before: there it pays. A single question gets no mark, because
- * writing to a cache costs more than the prompt. Pure.
+ * Cache breakpoints that the gateway adds, if the provider caches only up to breakpoints and the caller sets none. They
+ * pay when the same prompt will be sent again: an agent that sends a tool result repeats its whole conversation, and so
+ * does a conversation whose beginning was sent shortly before. A single question gets no mark, because writing to a
+ * cache costs more than the plain prompt. Pure.
  */
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'

@@ -1,7 +1,7 @@
 /**
- * Decodes one Chat Completions reply, streamed or whole, into Deltas. Pure. Hot path.
- * Only choice 0 counts. `<think>` in the text stays text. Audio has no part in the Responses vocabulary, so its
- * transcript becomes text. The last finish reason and the last usage win; both may come early or twice.
+ * Decodes one Chat Completions reply, streamed or whole, into Deltas. Pure. Hot path. Only choice 0 counts. `<think>`
+ * in the text stays text. The Responses vocabulary has no part for audio, so its transcript becomes text. The last
+ * finish reason and the last usage win; both may come early or twice.
  */
 import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'

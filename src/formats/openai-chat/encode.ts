@@ -1,7 +1,7 @@
 /**
- * Encodes a request as the body of POST /chat/completions. Pure.
- * Fields with the same name go out unchanged, others translated. Unknown fields follow; a request has them only if the
- * caller speaks this dialect. The encoder refuses fields that this format cannot express with their path.
+ * Encodes a request as the body of POST /chat/completions. Pure. Fields with the same name are sent unchanged, others
+ * translated. Unknown fields are appended; a request has them only if the caller uses this dialect. If this format
+ * cannot express a field, the encoder refuses it and names its path.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'

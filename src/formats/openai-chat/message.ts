@@ -1,7 +1,7 @@
 /**
- * Message and reasoning items of one Chat Completions reply. Pure. Hot path.
- * `ChatText` has the open message with its parts, annotations and log probabilities. The last two may come before their
- * text, and then wait for it.
+ * Message and reasoning items of one Chat Completions reply. Pure. Hot path. `ChatText` has the open message with its
+ * parts, annotations and log probabilities. Annotations and log probabilities may arrive before their text, and then
+ * wait for it.
  */
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'

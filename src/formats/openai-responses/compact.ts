@@ -1,6 +1,6 @@
 /**
  * Summaries that a provider of the Responses format makes itself: POST /responses/compact, and `context_management` of
- * a request. Its summary is an item `compaction`, which only this provider reads. Pure.
+ * a request. The summary is a `compaction` item, which only this provider can read. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,7 +1,7 @@
 /**
- * Decodes one reply in the Responses wire format, streamed or whole, into Deltas. Pure. Hot path.
- * Providers differ in ids, indexes, event names and the content of the final object. So `output_index` identifies an
- * item, and the final object only adds content that no event had.
+ * Decodes one reply in the Responses wire format, streamed or whole, into Deltas. Pure. Hot path. Providers differ in
+ * ids, indexes, event names and the content of the final object. Therefore `output_index` identifies an item, and the
+ * final object only adds content that no event had.
  */
 import { GatewayError } from '../../errors.ts'
 import { oneMore, providerFailure } from '../failure.ts'

@@ -2,7 +2,7 @@
  * Encodes input items in the Responses wire format. Pure. Most items are already in its vocabulary. The changes:
  *
  * - the encoder omits ids of messages, calls and call outputs. The gateway stores no responses at providers, so a
- *   provider refuses an id of another maker, and looks up its own in vain;
+ *   provider refuses ids from elsewhere, and cannot find its own;
  * - reasoning goes back only to its source (see `reasoningItem`);
  * - an item of a gateway tool becomes a function call and its output; the encoder omits an item that a provider of
  *   another format ran;

@@ -2,8 +2,8 @@
  * Tracks the output items of one Responses reply and their parts. A slot records the emitted deltas of an item, so that
  * a final form adds only missing content. Hot path: `append` runs per token.
  *
- * Streamed text stands, because it may have reached the client. A final text that continues it adds its rest; the slots
- * ignore a final text that contradicts it.
+ * Streamed text is final, because it may have reached the client. A final text that continues it adds its rest; the
+ * slots ignore a final text that contradicts it.
  */
 import { shortList } from '../../lists.ts'
 import type { Annotation } from '../../protocol/items.ts'

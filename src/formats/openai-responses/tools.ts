@@ -1,6 +1,6 @@
 /**
  * Encodes tools and the tool choice in the Responses wire format. Pure. Function, custom and native tools are already
- * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) do not go out.
+ * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) are not sent.
  */
 import type { GatewayError } from '../../errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'

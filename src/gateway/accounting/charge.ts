@@ -1,6 +1,6 @@
 /**
- * Charges: who is charged when a model call or an exchange ends, and how much; the cost of usage by the prices of the
- * catalogue, and the `usage` object of a response.
+ * Charges: the owner and amount of the charge when a model call or an exchange ends; the cost of usage at the prices of
+ * the catalogue; and the `usage` object of a response.
  */
 
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'

@@ -1,6 +1,6 @@
 /**
- * The highest prices that can apply to a request: reserved while nobody knows how much of the prompt is cached, which
- * media it has, and how long the provider counts it. Pure.
+ * The highest prices that can apply to a request. They are reserved while it is unknown how much of the prompt is
+ * cached, which media it contains, and how many tokens the provider counts. Pure.
  */
 import type { PicoUsd } from '../../money.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

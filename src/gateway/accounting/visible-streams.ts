@@ -1,7 +1,7 @@
 /**
  * Visible streams: endpoints known to stream everything that they bill, so that a stream under a limit can reserve its
- * cost piece by piece. What a caller asks for is no proof, and what others were shown is a weak one: one stream of a
- * key at a time may rely on it. One for each thread. Pure state.
+ * cost piece by piece. The caller's own request is no proof, and streams shown to other callers are weak evidence: only
+ * one stream of a key at a time may rely on it. One instance per thread. Pure state.
  */
 
 import type { StreamTrust } from '../../exchange/exchange.ts'

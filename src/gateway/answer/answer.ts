@@ -1,9 +1,9 @@
 /**
- * Answer: everything that a client gets in one exchange. Public entry point. It owns items, event numbers, commit
- * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink.
- * Hot path.
+ * Answer: everything that a client gets in one exchange. Public entry point. It owns the items, event numbers, commit
+ * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink. Hot
+ * path.
  *
- * Order: debug events, created, in_progress, then for each item added … done, then one terminal event.
+ * Order: debug events, created, in_progress, then added … done for each item, then one terminal event.
  */
 import type { GatewayError } from '../../errors.ts'
 import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'

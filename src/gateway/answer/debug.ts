@@ -1,4 +1,4 @@
-/** Debug output that a caller asks for (`debug`): bodies sent to providers, and attempt times. Hot path. */
+/** Debug output that a caller requests (`debug`): bodies sent to providers, and attempt times. Hot path. */
 import type { Clock } from '../../clock.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/response.ts'

@@ -1,6 +1,6 @@
 /**
- * Draft: the events of a turn that is held back until it was judged. Bounded; its memory counts with the request. Only
- * where a plugin judges, so not on the usual way.
+ * Draft: the events of a turn that is held back until a plugin has judged it. Bounded; its memory counts towards the
+ * request. Used only if a plugin judges turns, so not on the usual path.
  */
 import { GatewayError, overloaded } from '../../errors.ts'
 import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'

@@ -1,6 +1,4 @@
-/**
- * The response object: at its beginning the fields of the request, null where unset; at its end what came of it. Pure.
- */
+/** The response object: initially with the fields of the request, null where unset; finally with the result. Pure. */
 import { type GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'
 import { CONTINUES, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
  * Learned relay patterns: which frames of a provider can be relayed to a dialect's clients, and which frames are sent
- * instead. Provider and client may speak alike or not. Pure.
+ * instead. Provider and client may use the same API or different ones. Pure.
  */
 
 import type { StreamEvent } from '../../protocol/events.ts'

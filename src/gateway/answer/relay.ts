@@ -1,12 +1,12 @@
 /**
  * Relay: forwards delta frames without decoding them, between any two dialects. Hot path. A frame that matches a
- * pattern (upstream/scan.ts) leaves as it came or, if our frame differs, as our frame around the same text. All other
- * frames take the general way through decoder and assembler.
+ * pattern (upstream/scan.ts) is sent unchanged or, if our frame differs, as our frame around the same text. All other
+ * frames go through decoder and assembler.
  *
- * Patterns are learned from frames that went the general way (relay-lessons.ts), so the output is the same but for
- * padding and the escapes of the text. The relay collects the texts of relayed frames, and passes them to decoder and
- * answer as one delta before their next frame, or at the end of the reply. So items, repairs, failures and usage need
- * no second implementation.
+ * Patterns are learned from frames that went through decoder and assembler (relay-lessons.ts), so the output is the
+ * same except for padding and escapes in the text. The relay collects the texts of relayed frames, and passes them to
+ * decoder and answer as one delta before the next frame for these, or at the end of the reply. Items, repairs, failures
+ * and usage therefore need no second implementation.
  */
 import type { StreamEvent } from '../../protocol/events.ts'
 import { type FramePattern, type FramePieces, type Place, piecesOf, textsOf } from '../../upstream/scan.ts'

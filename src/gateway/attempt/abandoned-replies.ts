@@ -1,6 +1,6 @@
 /**
- * Abandoned replies: the gateway keeps reading them after the caller has disconnected, because the usage comes at the
- * end. How long is a row for each policy: a caller who leaves must not hold more than one who stays.
+ * Abandoned replies: the gateway keeps reading a reply after the caller has disconnected, because the usage comes at
+ * the end. Each policy has a row with the time limit: a caller who leaves must not hold more than one who stays.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { HeldShare } from '../../fairness/held-share.ts'

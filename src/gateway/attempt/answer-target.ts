@@ -1,6 +1,6 @@
 /**
  * The target of an attempt for an answer: starts the answer at the first content, intercepts server-tool calls, and
- * translates the client's calls back to the form that the client declared. One for each attempt. Hot path.
+ * translates the client's calls back to the form that the client declared. One instance per attempt. Hot path.
  */
 import type { Clock } from '../../clock.ts'
 import type { AttemptRecord } from '../../exchange/exchange.ts'

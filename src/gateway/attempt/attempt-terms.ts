@@ -1,4 +1,4 @@
-/** Needs of an attempt, and the terms on which its reply is read. Types only. */
+/** The inputs of an attempt, and the terms on which its reply is read. Types only. */
 import type { Clock } from '../../clock.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

@@ -1,7 +1,7 @@
 /**
- * Attempt: one try at one endpoint. The handler of its transport: decodes the reply, passes the deltas to its target,
- * and ends with the first outcome. Limits of money, relays, races and replies that nobody reads any more are wrappers,
- * which most attempts do not have. Hot path: between a socket read and the target are plain synchronous calls.
+ * Attempt: one try at one endpoint. As the handler of its transport, it decodes the reply, passes the deltas to its
+ * target, and ends with the first outcome. Spending limits, relays, hedging and abandoned replies are wrappers, which
+ * most attempts do not have. Hot path: only plain synchronous calls between a socket read and the target.
  */
 import type { Timer } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'

@@ -1,6 +1,7 @@
 /**
  * Faulty tool calls in a reply: arguments that are not JSON, and names that the request does not declare. Runs after
- * the end of an answer. Arguments are not compared with their schemas, because that would take a task for each call.
+ * the end of an answer. Arguments are not validated against their schemas, because that would need one pool task per
+ * call.
  */
 import type { Clock } from '../../clock.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

@@ -1,6 +1,6 @@
 /**
  * Collection: the model call of an exchange whose reply a provider batch service has already produced. The stored reply
- * takes the place of the provider, and the key that submitted it that of all keys. Batch thread.
+ * replaces the provider, and only the key that submitted the job is used. Batch thread.
  */
 
 import type { CollectedReply, StoredReply } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * The empty answer to `generate: false`, with which WebSocket clients open a conversation. The model has to be known,
- * but nobody is asked, no limit of money is touched, and no usage is recorded.
+ * The empty answer to `generate: false`, with which WebSocket clients open a conversation. The model must be known, but
+ * no provider is called, no spending limit is touched, and no usage is recorded.
  */
 import { type Clock, unixSeconds } from '../../clock.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'

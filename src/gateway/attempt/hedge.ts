@@ -1,7 +1,7 @@
 /**
- * Hedge: a second attempt that starts when the first one stays silent. The first of the two that brings content goes
- * on, and the other is closed at once. One race for each model call that may be hedged. Serve threads. Hot path: until
- * a second attempt begins, a race is one timer.
+ * Hedge: a second attempt that starts when the first one stays silent. The first of the two to deliver content
+ * continues, and the other is closed at once. One race per model call that may be hedged. Serve threads. Hot path:
+ * until a second attempt begins, a race is one timer.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'

@@ -1,7 +1,6 @@
 /**
- * Metered deltas: counts the output between decoder and attempt, for callers with a spending limit. Reserves more of
- * the limit ahead of the need, holds deltas back while counters are asked, and has the reply end where there is no
- * more.
+ * Metered deltas: counts the output between decoder and attempt, for callers with a spending limit. It reserves more of
+ * the limit ahead of need, holds deltas back while it waits for the counters, and ends the reply when nothing is left.
  */
 import type { Delta } from '../../formats/format.ts'
 import type { Meter } from '../accounting/account.ts'

@@ -1,7 +1,7 @@
 /**
  * Model call: tries the candidates in order until one has answered. After a failure that the client has not seen, it
- * asks the next one. One road for each attempt: health, key, terms, encoded request, attempt, and back with its result.
- * Subclasses say what is asked, and who takes the reply: a turn, or a call for embeddings.
+ * tries the next one. Every attempt takes the same path: health, key, terms, encoded request, attempt, and back with
+ * its result. Subclasses define the request and the receiver of the reply: a turn, or an embeddings call.
  */
 import { type GatewayError, overloaded } from '../../errors.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'

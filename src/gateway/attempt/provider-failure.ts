@@ -1,6 +1,6 @@
 /**
- * Provider failures during an attempt: error replies, replies that cannot be parsed, and the other resources of a key,
- * as one of Azure may have several.
+ * Provider failures during an attempt: error replies, replies that cannot be parsed, and the switch to another resource
+ * of the same key, because an Azure key may have several.
  */
 import type { Clock } from '../../clock.ts'
 import { type FailureCode, GatewayError, rewritten, toGatewayError } from '../../errors.ts'

@@ -1,4 +1,7 @@
-/** Statistics of a reply while it is read: what the model has produced, and how the attempt went. Pure. Hot path. */
+/**
+ * Statistics of a reply while it is read: the output of the model so far, and the course of the attempt. Pure. Hot
+ * path.
+ */
 
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { Delta, Usage } from '../../formats/format.ts'

@@ -1,7 +1,7 @@
 /**
- * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because every byte of it is
- * untrusted. Its memory counts as held bytes of the request. Frames may pass the decoder by, in a relay, where the
- * target of the attempt takes one. Hot path.
+ * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because no byte of it is
+ * trusted. Its memory counts as held bytes of the request. In a relay, frames may bypass the decoder if the target of
+ * the attempt accepts them. Hot path.
  */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, overloaded } from '../../errors.ts'

@@ -1,7 +1,7 @@
 /**
- * Signatures of calls that clients do not send back: kept by the id of the call, for a while, and put into the prompt
- * again. They carry the mark of their maker, so that nobody else gets them. Serve threads; only replies and prompts of
- * Gemini's format have to do with it.
+ * Signatures of calls that clients do not send back: stored by call id for a while, and restored in later prompts. They
+ * carry the mark of their maker, so that no other provider gets them. Serve threads; used only for replies and prompts
+ * in Gemini's format.
  */
 import { hash } from 'node:crypto'
 import type { Exchange } from '../../exchange/exchange.ts'

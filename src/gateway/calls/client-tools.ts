@@ -1,6 +1,6 @@
 /**
  * Adapts the client's tools to formats that support fewer kinds: rewrites the request, and translates calls in the
- * reply back. Hot path for such requests; others pass three looks at their tools.
+ * reply back. Hot path for such requests; others cost three checks of their tools.
  */
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'

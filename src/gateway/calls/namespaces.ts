@@ -1,7 +1,7 @@
 /**
  * Tool namespaces in formats that have functions only: a namespaced tool is sent as `NAMESPACE__name`, and its calls
- * come back with `namespace` and `name`. Pure. A name depends on nothing but namespace and name, unless another tool
- * has taken it: a conversation finds its functions again when further tools join.
+ * come back with `namespace` and `name`. Pure. The sent name depends only on namespace and name, unless another tool
+ * has taken it, so a conversation keeps its functions when tools are added.
  */
 import { createHash } from 'node:crypto'
 import type { InputItem } from '../../protocol/items.ts'

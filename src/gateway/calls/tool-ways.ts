@@ -1,7 +1,6 @@
 /**
  * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools of tools, plugins,
- * model names, and fields that make a provider search. A tool that the workspace has disabled is refused on each of
- * them.
+ * model names, and fields that make a provider search. If the workspace has disabled a tool, all of them refuse it.
  */
 import type { ToolPermissions } from '../../access/tool-permissions.ts'
 import { GatewayError } from '../../errors.ts'

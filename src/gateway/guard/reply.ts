@@ -1,10 +1,10 @@
 /**
- * Output guard: scans the texts of a reply window by window, and delivers each window after its scan. A target that
- * is between an attempt and its own target; streams and whole answers go the same way. One per attempt. Hot path of
+ * Output guard: scans the texts of a reply window by window, and delivers each window after its scan. It sits between
+ * an attempt and the attempt's target; streams and whole answers take the same path. One per attempt. Hot path of
  * guarded replies.
  *
- * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client is
- * to run leave whole, so the guard withholds them until they are closed.
+ * If a delta needs an asynchronous scan, the guard processes it again when the scan is done. Items that the client will
+ * execute must be sent whole, so the guard withholds them until they are complete.
  */
 import type { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * The content rules of all guardrails of a caller, compiled for requests or for replies. For each rule they name its
- * guardrail; for each guardrail, what happens if it cannot be evaluated. Pure.
+ * The content rules of all guardrails of a caller, compiled for requests or for replies. Each rule records its
+ * guardrail, and each guardrail records what happens if it cannot be evaluated. Pure.
  */
 import { createHash } from 'node:crypto'
 import { ScanCost } from '../../guardrails/cost.ts'

@@ -1,5 +1,6 @@
 /**
- * Candidates: ways to serve a request, those that routing left out, and the combined error when all have failed. Pure.
+ * Candidates: ways to serve a request, the candidates that routing left out, and the combined error when all have
+ * failed. Pure.
  */
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
- * credential declares a data policy, that policy counts and not the one of its endpoint.
+ * credential declares a data policy, that policy replaces the endpoint's.
  */
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { type Special, says, specialParts } from '../../formats/special.ts'

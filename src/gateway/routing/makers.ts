@@ -1,4 +1,6 @@
-/** Labels encrypted provider content in a reply with the provider that can read it. One for each attempt. Hot path. */
+/**
+ * Labels encrypted provider content in a reply with the provider that can read it. One instance per attempt. Hot path.
+ */
 import { hash } from 'node:crypto'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import type { Delta } from '../../formats/format.ts'

@@ -1,7 +1,8 @@
 /**
- * Request requirements that are checked against the catalogue: kinds of input, prompt length, output length. Pure. Hot
- * path. Endpoints whose rows do not say what they take are never left out. Lengths of prompts are estimates: an
- * endpoint is left out only if even the least length is too long, and comes after the others if the likely one is.
+ * Requirements of a request, checked against the catalogue: kinds of input, prompt length, output length. Pure. Hot
+ * path. Endpoints whose rows do not state what they accept are never left out. Prompt lengths are estimates: an
+ * endpoint is left out only if even the lowest estimate is too long for it, and comes after the others if the likely
+ * length is.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,8 +1,8 @@
 /**
- * Prefixes of prompts that a conversation has sent before. They tell whether cache marks pay, and why a provider that
- * had a prompt in its cache does not read it there now. Serve threads. Only hashes are kept, beside the pins of
- * conversations, and only of conversations with a name, or with an answer in them at a provider that caches what is
- * marked. Other requests pass without a call.
+ * Prefixes of prompts that a conversation has sent before. They show if cache marks pay off, and why a provider that
+ * had a prompt in its cache does not find it there now. Serve threads. Only hashes are kept, next to the pins of
+ * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
+ * marked prompts. Other requests make no call here.
  */
 import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../clock.ts'

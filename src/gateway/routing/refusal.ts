@@ -1,4 +1,4 @@
-/** Routing errors for requests that no endpoint may serve, each with a way out. Pure. */
+/** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
 import { type FailureCode, GatewayError } from '../../errors.ts'
 import { shownModel } from '../../log/log.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'

@@ -1,10 +1,10 @@
 /**
  * Session affinity: keeps a conversation at the endpoint that has it in its prompt cache. Hot path. A pin names an
  * endpoint for an organization, model and conversation. If the caller names the conversation (a session, or a cache
- * key), its first request pins it, so that simultaneous requests use the same endpoint. It moves only after a failure.
- * Other conversations are known by their first messages, and are pinned after a cache hit, if reading from the cache
- * costs less than the prompt. A pin moves its candidate to the front of its kind only (own keys, shared, fallback
- * keys). Models with one endpoint need no pin.
+ * key), its first request pins it, so that simultaneous requests use the same endpoint. The pin moves only after a
+ * failure. Other conversations are identified by their first messages, and are pinned after a cache hit, if reading
+ * from the cache costs less than the plain prompt. A pin moves its candidate to the front of its kind only (own keys,
+ * shared, fallback keys). Models with one endpoint need no pin.
  */
 import { hash } from 'node:crypto'
 import type { Usage } from '../../formats/format.ts'

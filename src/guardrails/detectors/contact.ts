@@ -2,10 +2,10 @@
  * Contact details: email addresses, telephone numbers, postal addresses and IP addresses. Pure.
  * - Email: from the `@` outwards, and spelled-out ones such as `ann [at] example [dot] org`.
  * - Telephone: with a country code, in the North American and the French form, and any other run of digits that is
- *   introduced as a telephone number; not order numbers, dates, versions or IP addresses.
+ *   introduced as a telephone number; but not order numbers, dates, versions or IP addresses.
  * - Postal: house number and street in the order and with the words of several languages, with the town that follows;
- *   post office boxes; British postcodes; not a street without a number.
- * - IP: IPv4 in dotted form, IPv6 in every form; not versions, times or MAC addresses.
+ *   post office boxes; British postcodes; but not a street without a number.
+ * - IP: IPv4 in dotted form, IPv6 in every form; but not versions, times or MAC addresses.
  */
 import { before, type Detect, type Hit, isNumbered, noShapes, type Shape, shapeOf } from '../detector.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Undoes disguises of prompt injection. Pure; time is linear in the text, and constants bound the work.
- * - Folding gives the form that a reader sees: lower case, look-alike letters as ASCII, no invisible characters, one
- *   blank for several; positions in the folded text map to the original and back.
+ * - Folding gives the form that a reader sees: lower case, look-alike letters as ASCII, no invisible characters, runs
+ *   of blanks as one; positions map between the folded text and the original.
  * - Words with scrambled middles, base64 and hexadecimal text, and letters set apart are decoded and then judged.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Names of people: a known given name with a surname, or capitalized words after an introduction. Pure. It misses names
- * that are in no list and have no introduction: docs/guardrails.md has the recall.
+ * that are in no list and have no introduction; docs/guardrails.md states the recall.
  */
 import { before, type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Prompt injection: named patterns, also in disguise. Pure. One walk over the folded text finds which patterns and
- * disguises to try; a text that has none of their words costs no more than this walk.
+ * Prompt injection: named patterns, plain or disguised. Pure. One walk over the folded text finds which patterns and
+ * disguises to try; a text without any of their words costs only this walk.
  */
 import { type Detect, type Hit, noShapes, type Shape } from '../detector.ts'
 import {

@@ -1,7 +1,7 @@
 /**
  * Secrets: provider key formats, private keys in PEM form, tokens, passwords in URLs, and random-looking values
- * assigned to something with a secret-like name. Pure. Private keys are found across windows, because a line marks
- * their end.
+ * assigned to something with a secret-like name. Pure. Private keys are found across windows, because a fixed line
+ * marks their end.
  */
 import { CONTEXT_CHARS, type Detect, type Hit, noShapes, type Shape, shapeOf } from '../detector.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Runs patterns in V8's own engine if they are proved linear (linear.ts): it is ten times as fast as an automaton.
- * Finds the same matches as RE2: test/guardrails/expressions holds both equal on random patterns. Pure.
+ * Finds the same matches as RE2: test/guardrails/expressions compares both on random patterns. Pure.
  */
 import { onlyOne, sourceOf } from './characters.ts'
 import { leading, proveLinear } from './linear.ts'

@@ -1,24 +1,25 @@
 /**
  * Proves that V8's backtracking engine matches a pattern in time linear in the text, and bounds that time. Pure.
  *
- * The engine tries each start once, and from it every way through the pattern. `tries` bounds how often one place of
- * the pattern is tried at one place of the text, over all starts and ways. If that is finite everywhere, the time is
- * the sum over the places of the pattern, each times the length of the text. It begins with 1. A character leaves it as
- * it is, a choice adds its branches up. What matters are repeats of a class C:
+ * The engine tries each start once, and from it every path through the pattern. `tries` bounds how often one place of
+ * the pattern is tried at one place of the text, over all starts and paths. If that is finite everywhere, the time is
+ * the sum over the places of the pattern, each times the length of the text. `tries` begins at 1. A character leaves it
+ * unchanged, a choice adds up its branches. The interesting case is a repeat of a class C:
  *
- * - `before` is what is before a place. If no character of C is directly before the repeat, it is only entered
- *   where a run of C begins. A place that it reaches then has one place where it was entered. So `tries` stays, and
- *   each run is read once for each of them. Examples: the `\s*` in `password\s*=`, the `[\w.-]+` in `@[\w.-]+\.com`,
- *   the `\w+` in `\b\w+@`.
- * - If one of the last n characters before the repeat is none of C, two places where one run is entered are less than n
- *   apart. So `tries` is multiplied by n. Example: the `[A-Z ]*` in `--BEGIN [A-Z ]*KEY`, with n = 7 by the hyphen.
- * - Otherwise a repeat of a to b times multiplies `tries` by b - a + 1 and reads b characters each time. An endless one
- *   is not proved: `x.*y` on `xxx…` is quadratic.
- * - A last repeat cannot fail once it has its least, and what it reads belongs to the match, behind which the search
- *   goes on. So it may be endless: the `\S+` in `token=\S+`, the group in `\d+(?:,\d{3})*`.
- * - A first endless repeat of C that may be entered within a run is searched in another way (engine.ts): from the first
- *   start of each run alone. From any later start of that run the repeat reaches only places that it reaches from the
- *   first one too, so a match from there would have been a match from the first. Examples: `x*y`, `\b[\w.]+@`.
+ * - `before` is the text that can precede a place. If no character of C directly precedes the repeat, it is entered
+ *   only where a run of C begins. Each place that it reaches then has only one place of entry. So `tries` stays, and
+ *   each run is read that many times. Examples: the `\s*` in `password\s*=`, the `[\w.-]+` in `@[\w.-]+\.com`, the
+ *   `\w+` in `\b\w+@`.
+ * - If one of the last n characters before the repeat is not in C, two places of entry into one run are less than n
+ *   apart. So `tries` is multiplied by n. Example: the `[A-Z ]*` in `--BEGIN [A-Z ]*KEY`, with n = 7 because of the
+ *   hyphen.
+ * - Otherwise a repeat of a to b times multiplies `tries` by b - a + 1 and reads b characters each time. An unbounded
+ *   one is not proved: `x.*y` on `xxx…` is quadratic.
+ * - A last repeat cannot fail once it has its minimum, and everything it reads belongs to the match, after which the
+ *   search continues. So it may be unbounded: the `\S+` in `token=\S+`, the group in `\d+(?:,\d{3})*`.
+ * - A first unbounded repeat of C that may be entered within a run is searched in another way (engine.ts): only from
+ *   the first start of each run. From a later start of the run, the repeat reaches only places that it also reaches
+ *   from the first, so any match from there is also a match from the first. Examples: `x*y`, `\b[\w.]+@`.
  */
 import {
   ALL,

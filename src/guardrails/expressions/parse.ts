@@ -1,6 +1,6 @@
 /**
- * Parses the part of RE2's syntax that every engine understands in the same way once classes and flags are expanded.
- * Pure. Null for anything else: classes of Unicode and POSIX, quotations, letters beyond ASCII in any case.
+ * Parses the part of RE2's syntax that every engine interprets in the same way once classes and flags are expanded.
+ * Pure. Returns null for anything else: Unicode and POSIX classes, quoted text, letters beyond ASCII in any case.
  */
 import { ALL, type Characters, CLASSES, inAnyCase, NONE, NOT_FEED, negated, union } from './characters.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Joins adjacent texts of a request, because a finding may be split across two message parts, across instructions and
- * input, or across two messages. Only findings that cross from one text into the next count here; each text is scanned
- * by itself too, and a finding that it has whole ends with it. Pure.
+ * input, or across two messages. Only findings that cross from one text into the next count here; each text is also
+ * scanned by itself, which covers findings within one text. Pure.
  */
 import { type Author, CONTEXT_CHARS, type Finding } from '../detector.ts'
 import type { RequestText } from './request-texts.ts'

@@ -10,19 +10,21 @@
  *       tools: [{ type: 'function', name: 'dial',
  *                 parameters: { type: 'object', properties: { to: { type: 'string', description: 'A name' } } } }] }
  *
- * the texts are `Call Ann` (written by the user), `{"to":"Ann"}`, `calm` and `A name` (written by others), because:
+ * the texts are `Call Ann` (written by the user), `{"to":"Ann"}`, `calm` and `A name` (written by others), for these
+ * reasons:
  *
- * 1. REQUEST_FIELDS (text-fields.ts) has a row for each field of a request. `input` is `conversation`: what somebody
- *    says, for guardrails and moderation. `tools` is `sent`: it goes to the provider too, so guardrails check it.
+ * 1. REQUEST_FIELDS (text-fields.ts) has a row for each field of a request. `input` is `conversation`: text of the
+ *    conversation, for guardrails and moderation. `tools` is `sent`: it also goes to the provider, so guardrails
+ *    check it.
  *    `model` and `user` are `internal`: they hold no text for a model.
  * 2. `planOf` reads the TypeBox schema once, when the process starts, and makes a plan for every known field. A string
  *    is `text`, unless FIELDS or TOOL_FIELDS has a row for its name: `call_id` is an `id`, `arguments` is `json`,
- *    `parameters` is a JSON `schema`. A word that the schema enumerates (`function`) is no text.
- * 3. text-leaves.ts takes one string: an `id` or a `name` is no text as long as it has that form, `json` is read with
- *    and without its escapes. It also takes a JSON schema: `A name` is text, `object` and the key `to` are not.
+ *    `parameters` is a JSON `schema`. A word that the schema enumerates (`function`) is not text.
+ * 3. text-leaves.ts takes one string: an `id` or a `name` is not text as long as it has that form, `json` is read
+ *    with and without its escapes. It also takes a JSON schema: `A name` is text, `object` and the key `to` are not.
  * 4. A field that the schema does not know (`mood`) is text, since unknown fields are passed on to providers.
  *
- * For a new field of a request, add its row to REQUEST_FIELDS; the compiler asks for it. A new field of an item, a part
+ * For a new field of a request, add its row to REQUEST_FIELDS; the compiler requires it. A new field of an item, a part
  * or a tool is text without a row; add one to FIELDS or TOOL_FIELDS if it holds a name, an id, a link, bytes or JSON.
  */
 import { Kind, type TSchema } from '@sinclair/typebox'

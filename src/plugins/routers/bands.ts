@@ -1,6 +1,6 @@
 /**
- * Orders models by cost tier. Inside the band they follow by share; the others follow by their distance from it. If
- * nobody is inside, the nearest ones take their place. Pure.
+ * Orders models by cost tier. Models inside the tier are ordered by share, the others follow by their distance from it.
+ * If no model is inside, the nearest models take their place. Pure.
  */
 export interface CostedModel {
   readonly id: string

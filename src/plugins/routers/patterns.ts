@@ -1,6 +1,6 @@
 /**
- * Patterns of model ids in router settings: `*` matches any text, anywhere. Each is matched in linear time, without a
- * regular expression. Pure.
+ * Patterns of model ids in router settings: `*` matches any text, anywhere. A pattern is matched in linear time,
+ * without a regular expression. Pure.
  */
 
 export interface Patterns {

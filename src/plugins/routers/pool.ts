@@ -1,5 +1,5 @@
 /**
- * The candidate pool of a router: models that may serve the request and match its patterns, and steps of the choice
+ * The candidate pool of a router: models that may serve the request and match its patterns, and parts of the choice
  * that routers share.
  */
 import { setImmediate as turn } from 'node:timers/promises'

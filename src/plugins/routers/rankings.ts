@@ -1,6 +1,6 @@
 /**
  * Rankings: how much each model is used for each task type, how many tokens such a task usually takes, and how well
- * models write code. Data of a JSON file; the shipped one is rankings.json. Pure.
+ * models write code. The data comes from a JSON file; the default one is rankings.json. Pure.
  */
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Signals in tool results: errors, repeated failures and searching call for the capable model; successful edits and
- * passing tests call for the efficient one. Pure.
+ * Signals in tool results: errors, repeated failures and searches favour the capable model; successful edits and
+ * passing tests favour the efficient one. Pure.
  */
 import type { ToolResult } from './conversation.ts'
 

@@ -1,8 +1,8 @@
 /**
- * Validates every request body once, and explains what is wrong with it. Pure. Hot path: one compiled check and one
- * walk. The explanation runs only after a check has failed: it names the first bad field by its path and what is
- * expected there, and never repeats what the client sent. Its depth is bounded because schemas do not recurse; its time
- * is linear in the size of the value.
+ * Validates every request body once, and explains its faults. Pure. Hot path: one compiled check and one walk. The
+ * explanation runs only after a check has failed: it names the first bad field by its path and what is expected there,
+ * and never repeats what the client sent. Its depth is bounded because schemas do not recurse; its time is linear in
+ * the size of the value.
  */
 import { KindGuard, OptionalKind, type Static, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'

@@ -1,11 +1,11 @@
 /**
- * Request data that only the client's own API can express. Pure. In both directions it goes from one side of the
- * gateway to the other, where client and provider speak the same API, and nobody else sees it:
- * - of a request, the field `native` of a content part, an item or a tool. Guardrails read it like any other field. The
- *   provider's format merges it over what it makes of the rest; with a `type` it replaces that. All other formats never
- *   get it (formats/outgoing.ts);
- * - of an answer, the symbol NATIVE of an item, an annotation or its usage. A symbol, so that other dialects do not
- *   write it, and that it is gone where a guardrail has rewritten the fields beside it.
+ * Request data that only the client's own API can express. Pure. If client and provider use the same API, it passes
+ * through the gateway in both directions, and no other format or dialect sees it:
+ * - in a request, it is the field `native` of a content part, an item or a tool. Guardrails read it like any other
+ *   field. The provider's format merges it over its encoding of the rest; with a `type`, it replaces that encoding.
+ *   Other formats never get it (formats/outgoing.ts);
+ * - in an answer, it is the symbol NATIVE of an item, an annotation or the usage. It is a symbol so that other dialects
+ *   do not write it, and so that it disappears if a guardrail rewrites the fields next to it.
  */
 export type Native = Readonly<Record<string, unknown>>
 

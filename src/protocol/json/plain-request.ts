@@ -1,6 +1,6 @@
 /**
- * Plain requests: texts and ordinary settings for one model. Nothing in them but the name of the model decides who
- * serves them, and no tool, plugin, file or special item asks for work of the gateway. Pure. Hot path: one pass.
+ * Plain requests: texts and ordinary settings for one model. Only the name of the model decides which endpoint serves
+ * them, and no tool, plugin, file or special item needs work from the gateway. Pure. Hot path: one pass.
  */
 import type { ResponsesRequest } from '../request.ts'
 

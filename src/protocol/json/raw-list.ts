@@ -1,8 +1,8 @@
 /**
- * The long list of a request body (`input` or `messages`) exactly as the client wrote it. It goes to a provider in
- * these bytes where the encoded list says the same: to write a text takes some ten times as long as to copy it. Two
- * parsers must not see two lists, so no member name may be there twice, and no number, which the other may round
- * otherwise. Pure.
+ * The long list of a request body (`input` or `messages`) exactly as the client wrote it. It is sent to a provider in
+ * these bytes if the encoded list has the same content, because writing a text takes some ten times as long as copying
+ * it. Two parsers must not read different lists, so the list may contain no duplicate member names, and no numbers,
+ * which another parser may round differently. Pure.
  */
 import { isObject } from './schema.ts'
 

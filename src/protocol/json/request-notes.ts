@@ -1,6 +1,6 @@
 /**
- * Notes of the gateway on a request, or on an item of its input. Their names are symbols: no body of a client can have
- * them, no encoder writes them, and copies of the object keep them. Pure.
+ * Notes that the gateway attaches to a request, or to an item of its input. Their names are symbols, so no client can
+ * send them, no encoder writes them, and copies of the object keep them. Pure.
  */
 
 /** Of a request over a WebSocket: the id of the response that it continues, as the client sent it. */

@@ -1,9 +1,9 @@
 /**
  * Parses requests: validates the body, checks rules across fields, and rejects features that this gateway does not
  * offer. Pure. Hot path: each request passes it once. Native tools of providers (`web_search`, `mcp`,
- * `code_interpreter` and so on) pass: an endpoint that speaks the same format runs them itself, and a format that
- * cannot express one refuses it when it encodes. Plain spellings of web search pass too: their engine `auto` means the
- * provider's own. An engine that only a gateway could run is refused.
+ * `code_interpreter` and so on) are accepted: an endpoint with the same format runs them itself, and a format that
+ * cannot express one refuses it when it encodes the request. Plain spellings of web search are accepted too: their
+ * engine `auto` means the provider's own. An engine that only a gateway could run is refused.
  */
 import { GatewayError } from '../../errors.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from '../gateway-tools.ts'

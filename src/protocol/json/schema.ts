@@ -1,6 +1,6 @@
 /**
  * Schema types that TypeBox lacks: discriminated unions, maps, texts with a length in characters, metadata. Also short
- * spellings of common forms, and the field paths of errors. Pure. Hot path. A union looks its kind up in a table of
+ * spellings of common forms, and the field paths of errors. Pure. Hot path. A union looks up its kind in a table of
  * compiled checks, so its cost does not grow with the number of kinds, and an error can descend into the kind that the
  * client chose.
  */

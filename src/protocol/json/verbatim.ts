@@ -1,8 +1,8 @@
 /**
- * Messages exactly as a client of the Messages API wrote them, next to the items they were translated to. Where a
- * provider speaks the same API, a message whose items are all unchanged leaves in its own words, so that the prompt is
- * the same on every call: the provider finds it in its cache. Who rewrites an item makes a new one, which has no such
- * words. Pure.
+ * Messages exactly as a client of the Messages API wrote them, next to the items they were translated to. If the
+ * provider uses the same API, a message whose items are all unchanged is sent exactly as written, so that the prompt is
+ * the same on every call and the provider finds it in its cache. Code that rewrites an item creates a new one, without
+ * this original. Pure.
  */
 interface WrittenMessage {
   /** Null: the system prompt. */

@@ -1,5 +1,6 @@
 /**
- * Bodies of the management operations on API keys, workspaces, end users and credits, and their dates and times. Pure.
+ * Bodies of the management operations on API keys, workspaces, end users and credits, and the dates and times in them.
+ * Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../../money.ts'

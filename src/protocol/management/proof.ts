@@ -1,6 +1,6 @@
 /**
- * The signed proof of placement: what it states, and which part of a reply it covers. Pure. The gateway signs it, and
- * `sluice verify` reads it; docs/proof.md tells readers how to check it without either.
+ * The signed proof of placement: its statements, and the part of a reply that it covers. Pure. The gateway signs it,
+ * and `sluice verify` reads it; docs/proof.md explains how to check it without either.
  */
 
 import { hash } from 'node:crypto'

@@ -1,4 +1,7 @@
-/** Checks of a gateway under stress: clients that disconnect, that do not read, that never finish; and a restart. */
+/**
+ * Checks of a gateway under stress: clients that disconnect, that do not read, that never finish their request; and a
+ * restart.
+ */
 import { BASIS, BOTH, type Check, fail, pass, statusOf } from '../check.ts'
 import { objectOf } from '../sse.ts'
 import { type Asked, type AskOptions, newId } from '../tester.ts'

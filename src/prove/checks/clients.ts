@@ -1,4 +1,4 @@
-/** Checks by the recorded traffic of a client: its requests, and what it needs of the answers. */
+/** Checks with the recorded traffic of a client: its requests, and what it requires of the answers. */
 import { type Check, type CheckVerdict, fail, faultless, pass } from '../check.ts'
 import { type ClientReply, named, type ProvedClient } from '../clients/clients.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'

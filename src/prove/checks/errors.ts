@@ -1,4 +1,4 @@
-/** Checks of error replies: their status, and the form of their body. */
+/** Checks of error replies: their status and the shape of their body. */
 import { BASIS, BOTH, type Check, fail, faultless, pass, statusOf } from '../check.ts'
 import type { Proved } from '../dialects.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'

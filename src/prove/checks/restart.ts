@@ -1,4 +1,4 @@
-/** A restart of the gateway while streams run, with a command that the user supplies. */
+/** A restart of the gateway while streams are running, with a command that the user supplies. */
 import { spawn } from 'node:child_process'
 import { type CheckVerdict, fail, pass, skip } from '../check.ts'
 import type { Proved } from '../dialects.ts'

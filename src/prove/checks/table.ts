@@ -1,4 +1,4 @@
-/** All checks, in the order in which they run: those that may harm the gateway come last. */
+/** All checks, in the order in which they run: checks that may harm the gateway come last. */
 import type { Check } from '../check.ts'
 import { CHAOS_CHECKS } from './chaos.ts'
 import { ERROR_CHECKS } from './errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Clients whose recorded traffic is replayed: what they send, and what they read of the answers. The requests are those
- * of real programs; texts are shortened, and thoughts left out, because only their maker can read them.
+ * Clients whose recorded traffic is replayed: what they send, and what they read from the answers. The requests come
+ * from real programs; texts are shortened, and thoughts are omitted, because only their maker can read them.
  */
 import { readFileSync } from 'node:fs'
 import { fields, list, type SeenStream, string } from '../sse.ts'

@@ -1,6 +1,6 @@
 /**
  * The child process of the embedded engine: reads one request, runs its code in a shell with in-memory files and no
- * network, writes one reply, and exits. confine.ts was loaded before it. Child process of the sandbox.
+ * network, writes one reply, and exits. confine.ts is loaded first. Child process of the sandbox.
  */
 import { Bash, type IFileSystem } from 'just-bash'
 import { type Code, DATA_FOLDER } from '../engine.ts'

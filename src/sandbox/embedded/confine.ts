@@ -1,7 +1,7 @@
 /**
- * Removes network, signals, native code, and workers with other rights from the embedded engine. `--import` loads it
- * first, in the child process and in each of its workers. The shell and Python have no known way to JavaScript; this
- * is a second defence. Child process of the sandbox.
+ * Removes network access, signals, native code, and workers with other permissions from the embedded engine. `--import`
+ * loads it first, in the child process and in each of its workers. There is no known way from the shell or Python to
+ * JavaScript; this is a second line of defence. Child process of the sandbox.
  */
 import childProcess from 'node:child_process'
 import dgram from 'node:dgram'

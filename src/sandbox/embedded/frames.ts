@@ -1,7 +1,6 @@
 /**
- * Frames between the gateway and the child process of the embedded engine: one request, one reply. A frame is a head
- * in JSON and the bytes of all files, one after the other. The child is untrusted, so `readReply` checks everything.
- * Pure.
+ * Frames between the gateway and the child process of the embedded engine: one request, one reply. A frame is a JSON
+ * head, followed by the bytes of all files. The child is untrusted, so `readReply` checks everything. Pure.
  */
 import type { Code } from '../engine.ts'
 import { filePath } from '../paths.ts'

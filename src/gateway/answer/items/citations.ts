@@ -1,6 +1,6 @@
 /**
- * Finds citations of our own web results in a text: Markdown links, bare URLs, and numbered references such as `[2]`.
- * Reads each character once, however the text is cut into pieces. Pure.
+ * Finds citations of the gateway's own web results in a text: Markdown links, bare URLs, and numbered references such
+ * as `[2]`. Reads each character once, however the text is split into pieces. Pure.
  */
 import type { Citable, UrlCitationAnnotation } from '../../../protocol/parts.ts'
 
