@@ -1,6 +1,6 @@
 /**
  * The signal that cancels the work on a request: an AbortSignal, or our own, which needs 0.6 KiB less with one
- * listener. Each open stream has one for as long as it runs, and most of them never fire. Hot path.
+ * listener. Each open stream has a signal for as long as it runs, and most signals never fire. Hot path.
  */
 
 /** The part of an AbortSignal that the hot path uses; every AbortSignal is one. */

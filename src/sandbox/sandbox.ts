@@ -1,7 +1,7 @@
 /**
  * The sandbox: containers in which a model's code runs, with files that persist between runs. A container belongs to
- * one workspace; for all others it does not exist. Behind the contract are the containers themselves (containers.ts,
- * main thread), or a channel to them (channel.ts, other threads).
+ * one workspace; for all others it does not exist. The contract is implemented by the containers themselves
+ * (containers.ts, main thread) and by a channel to them (channel.ts, other threads).
  */
 import type { Code, ContainerFile, RunOutput } from './engine.ts'
 

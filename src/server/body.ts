@@ -1,6 +1,6 @@
 /**
  * Incoming request bodies: collected whole up to a limit, or passed on chunk by chunk. The parser reuses its memory
- * after each chunk, so chunks are copied; memory grows with received bytes, never with announced ones.
+ * after each chunk, so chunks are copied; memory grows with the bytes received, never with the announced length.
  */
 import type { ApiRequest, BodyReader, RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * The certificate and private key of the public port: reads the two files and explains what is wrong with them, because
- * the HTTP library reports no reason. No secret is in a message.
+ * The certificate and private key of the public port: reads the two files and explains their faults, because the HTTP
+ * library reports no reason. Messages contain no secrets.
  */
 import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'

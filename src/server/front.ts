@@ -1,4 +1,4 @@
-/** The contract between the server and an HTTP front, which owns sockets, parsing and framing. Serve threads. */
+/** The contract between the server and an HTTP front. A front owns sockets, parsing and framing. Serve threads. */
 import type { Clock } from '../clock.ts'
 import type { LoopShare } from '../fairness/loop-share.ts'
 import type { Log } from '../log/log.ts'

@@ -1,6 +1,6 @@
 /**
- * Decides on a request from its head alone, before any other work. The HTTP parser below accepts more than a gateway
- * behind other proxies may; the gate refuses every head that two parsers could read differently. Pure.
+ * Decides on a request from its head alone, before any other work. The underlying HTTP parser accepts more than is safe
+ * behind other proxies; the gate refuses every head that two parsers could read differently. Pure.
  */
 import { GatewayError } from '../errors.ts'
 

@@ -1,4 +1,4 @@
-/** The needs of requests over HTTP from the rest of the process. Types. */
+/** Dependencies of HTTP requests on the rest of the process. Types. */
 import type { ApiKeys } from '../access/keys.ts'
 import type { AdmissionControl } from '../admission/admission-control.ts'
 import type { LoopShare } from '../fairness/loop-share.ts'

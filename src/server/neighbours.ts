@@ -1,6 +1,6 @@
 /**
- * Errors for unknown paths, wrong methods and keys, with the nearest operation as a suggestion, and the reading of an
- * upload before its sender is told. The answer repeats nothing of the request.
+ * Errors for unknown paths, wrong methods and keys, with the nearest operation as a suggestion. Reads an upload to its
+ * end before the error is sent. The answer repeats nothing of the request.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

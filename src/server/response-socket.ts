@@ -1,4 +1,4 @@
-/** The write side of a client connection. Types only, so that replies do not know the HTTP library. */
+/** The write side of a client connection. Types only, so that replies are independent of the HTTP library. */
 import type { MoreChunks } from '../api/operation.ts'
 import type { PausableSocket } from './body.ts'
 

@@ -1,7 +1,7 @@
 /**
  * WebSocket conversation state: the last response of each lane with the conversation before it, so that the next
- * request can refer to it and send only its new items. A cache in memory: bounded for a socket, for a key and for the
- * thread, gone with its socket, and never a reason to refuse a request. Serve threads.
+ * request can refer to it and send only its new items. An in-memory cache, bounded per socket, per key and per thread.
+ * It disappears with its socket, and is never a reason to refuse a request. Serve threads.
  */
 
 import { CONTINUES } from '../protocol/json/request-notes.ts'

@@ -1,7 +1,7 @@
 /**
  * Responses over WebSocket: each message of a client is a request, and each event of its answer is a message. A message
- * takes the same way as a request over HTTP: gate, key, admission, dialect. This file decides about handshakes and has
- * all sockets of a thread; `socket-session.ts` has an open one. Serve threads.
+ * takes the same path as a request over HTTP: gate, key, admission, dialect. This file decides on handshakes and keeps
+ * all sockets of a thread; `socket-session.ts` handles one open socket. Serve threads.
  */
 
 import type { KeyedRequests } from '../admission/admission-control.ts'

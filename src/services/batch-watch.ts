@@ -1,5 +1,5 @@
 /**
- * Looks for open batches and starts the batch thread for the first one: most gateways never have any, and the thread
+ * Looks for open batches, and starts the batch thread for the first one: most gateways never have any, and the thread
  * takes 35 MB. Main thread.
  */
 import type { Clock, Timer } from '../clock.ts'

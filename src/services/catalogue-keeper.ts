@@ -1,6 +1,6 @@
 /**
- * Keeps the catalogue of the process up to date: the configuration, imported models, and provider lists. Asks providers
- * for their lists, stores these, and reports every change to all threads. Main thread.
+ * Keeps the catalogue of the process up to date: the configuration, imported models, and provider lists. Fetches the
+ * lists from providers, stores them, and reports every change to all threads. Main thread.
  */
 import { createHash } from 'node:crypto'
 import { type Clock, isoInstant, type Timer, unixSeconds } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
  * Watches the certificate files of the public port: when they change, validates them and has every thread use the new
- * certificate. A faulty pair changes nothing but a log line and a counter. Main thread.
+ * certificate. A faulty pair only causes a log line and increments a counter. Main thread.
  */
 import { type Clock, isoInstant, type Timer, within } from '../clock.ts'
 import type { ProcessLog } from '../log/log.ts'

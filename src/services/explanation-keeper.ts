@@ -1,6 +1,7 @@
 /**
  * Keeps explanations of requests: writes those of all threads into the Store in batches, and removes old ones. Main
- * thread. They are a help for people and no account: what the Store refuses for too long is dropped.
+ * thread. Explanations help people and are not accounting data, so those that the Store refuses for too long are
+ * dropped.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

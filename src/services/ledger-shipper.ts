@@ -1,6 +1,6 @@
 /**
  * Ships spooled usage records to the Store, and then deletes them from disk. Main thread. After a crash a record may be
- * shipped again, but the Store keeps one: it ignores an id that it has.
+ * shipped again, but the Store keeps only one copy, because it ignores known ids.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

@@ -1,6 +1,6 @@
 /**
- * Adds usage records of an older schema to the totals. Main thread, before the gateway takes requests: limits and sums
- * would be too low before. Bounded batches, so that the thread goes on between them.
+ * Adds usage records of an older schema to the totals. Main thread, before the gateway accepts requests, because limits
+ * and sums would otherwise be too low. Runs in bounded batches, so that the thread can do other work in between.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Clock } from '../clock.ts'

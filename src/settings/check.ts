@@ -1,4 +1,4 @@
-/** Checks a value against a schema of the configuration. Errors name the path and never contain the value. Pure. */
+/** Checks a value against a schema of the configuration. Errors name the path, but never contain the value. Pure. */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
 import { didYouMean } from '../nearest.ts'

@@ -1,4 +1,4 @@
-/** Request handling that the simulated batch services share. Pure, but for the jobs. */
+/** Request handling that the simulated batch services share. Pure, except for the jobs. */
 import { fieldsOf, type SimFields } from './ask.ts'
 import type { SimBatches, SimJob } from './batch-jobs.ts'
 

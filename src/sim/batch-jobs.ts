@@ -1,6 +1,6 @@
 /**
- * Batch jobs of the simulated provider, whichever API created them. A job moves on each time somebody asks for its
- * state, so that nothing depends on time; its replies are made when they are read. Runs in the provider's own loop.
+ * Batch jobs of the simulated provider, whichever API created them. A job advances each time its state is requested, so
+ * that nothing depends on time; its replies are generated when they are read. Runs in the provider's own loop.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'

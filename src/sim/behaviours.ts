@@ -1,6 +1,6 @@
 /**
  * Behaviours of the simulated provider's models. The name of a model chooses its behaviour, with numbers after dashes:
- * `write-200-20` writes 200 tokens, one each 20 ms. SIM_MODELS lists all models but `embed-<dimensions>`. Pure.
+ * `write-200-20` writes 200 tokens, one every 20 ms. SIM_MODELS lists all models except `embed-<dimensions>`. Pure.
  */
 
 import { createHash } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Examples of a JSON schema, by which simulated models answer where one is asked for. Pure. */
+/** Generates examples of a JSON schema, with which simulated models answer requests that demand one. Pure. */
 import { fieldsOf, listOf, numberOf, type SimFields, textOf } from './ask.ts'
 
 // Documents that fit a schema, bounded in depth and size

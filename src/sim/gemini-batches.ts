@@ -1,4 +1,4 @@
-/** The simulated Gemini batch API. Pure, but for the jobs. */
+/** The simulated Gemini batch API. Pure, except for the jobs. */
 import { fieldsOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,4 +1,4 @@
-/** The simulated Anthropic batch API. Pure, but for the jobs. */
+/** The simulated Anthropic batch API. Pure, except for the jobs. */
 import { fieldsOf, listOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,4 +1,4 @@
-/** The simulated OpenAI batch and file APIs. Pure, but for the jobs. */
+/** The simulated OpenAI batch and file APIs. Pure, except for the jobs. */
 import { fieldsOf, textOf } from './ask.ts'
 import {
   breaksOf,

@@ -1,6 +1,6 @@
 /**
- * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. It says the same each time,
- * and each text says that it is simulated. Pure.
+ * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. Its results are the same each
+ * time, and each text says that it is simulated. Pure.
  */
 
 /** No DNS knows a name under `.invalid`. */

@@ -1,5 +1,5 @@
 /**
- * The simulated provider: an HTTP server on loopback that speaks the four wire formats and embeddings. A gateway
+ * The simulated provider: an HTTP server on loopback that offers the four wire formats and embeddings. A gateway
  * without configured providers uses it, and so do many tests. The model's name chooses the behaviour: SIM_MODELS
  * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
  */

@@ -1,6 +1,6 @@
 /**
  * The batch APIs of the simulated provider. Each row answers one kind of call; the base URL is the same for all, so
- * their ids tell them apart. Pure, but for the jobs.
+ * their ids tell them apart. Pure, except for the jobs.
  */
 import {
   cancelJob,

@@ -1,6 +1,6 @@
 /**
- * The model list of the simulated provider: GET /models, in the format of the requested API. Only the first shape tells
- * prices and lengths, as at real providers. Pure.
+ * The model list of the simulated provider: GET /models, in the format of the requested API. Only the first format
+ * states prices and lengths, as with real providers. Pure.
  */
 import type { SimFields } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'

@@ -1,4 +1,4 @@
-/** What a request to the simulated provider asks for, by its path, key and body. */
+/** Parses the target of a request to the simulated provider from its path, key and body. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { fieldsOf, type SimFields, type SimFormat } from './ask.ts'
 

@@ -1,4 +1,4 @@
-/** Audit records of management operations. They are added, removed by age, and never changed. Types only. */
+/** Audit records of management operations. Records are added, removed by age, and never changed. Types only. */
 
 /** The object of a change. */
 export interface AuditObject {

@@ -1,6 +1,6 @@
 /**
  * Batches in the store: their records, their lines, and the operations on them. Every verb is one transaction. Leases
- * and fencing tokens keep a line from having two results when an owner of it was thought dead. Types only.
+ * and fencing tokens ensure that a line has only one result, even if an owner was wrongly considered dead. Types only.
  */
 import type {
   BatchEndpoint,

@@ -1,4 +1,4 @@
-/** Places that follow from URLs of storages: paths on disk, and hosts. Light: a start needs them first. Leaf. */
+/** Locations derived from storage URLs: paths on disk, and hosts. Small, because startup needs it first. Leaf. */
 import { mkdirSync, statSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { dirname, resolve } from 'node:path'

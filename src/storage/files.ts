@@ -1,6 +1,6 @@
 /**
  * Files of workspaces in the Store: metadata, text chunks for search, and the memory of tools. The bytes of a file are
- * elsewhere (files/contents.ts). Types only.
+ * stored elsewhere (files/contents.ts). Types only.
  */
 
 /** Files and memory belong to one workspace; no other one sees them. */

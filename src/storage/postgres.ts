@@ -1,6 +1,6 @@
 /**
  * The engine for PostgreSQL, through `pg`. Each thread has a small pool. While the database is unavailable, a method
- * waits briefly and rejects; the next call connects again.
+ * waits briefly and then rejects; the next call connects again.
  */
 import {
   PostgresAdapter,

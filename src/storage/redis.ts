@@ -1,7 +1,7 @@
 /**
- * A Redis connection that reconnects automatically. A command without an answer in time rejects, and the connection
- * counts as lost until the next answer. Logs one error per outage, by class and code only, because messages may
- * contain the URL with its password. Main thread.
+ * A Redis connection that reconnects automatically. A command that gets no answer in time rejects, and the connection
+ * counts as lost until the next answer. Logs one error per outage, by class and code only, because messages may contain
+ * the URL with its password. Main thread.
  */
 import type { createClient } from '@redis/client'
 import type { Clock, Timer } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
  * The engine for SQLite, through `node:sqlite`. One handle per thread. Statements are synchronous and take
- * microseconds. Waiting for another writer may take long, so a statement on a busy database is tried again later and
+ * microseconds. Waiting for another writer could take long, so a statement on a busy database is retried later and
  * never blocks the thread.
  */
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'

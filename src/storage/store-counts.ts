@@ -1,6 +1,6 @@
 /**
- * Counts of records in the Store, for the metrics. They are read on a timer and not per scrape, so that a database that
- * is away delays no scrape. Main thread.
+ * Counts of records in the Store, for the metrics. They are read on a timer and not per scrape, so that an unavailable
+ * database delays no scrape. Main thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 

@@ -1,6 +1,6 @@
 /**
  * The storage contract: domain records, the operations on them, and their errors. Rows and SQL never leave `storage/`.
- * Text may be any well-formed Unicode without NUL, which not every engine can store: callers must refuse it first.
+ * Text may be any well-formed Unicode without NUL. Not every engine can store NUL, so callers must refuse it first.
  */
 import type { MicroUsd } from '../money.ts'
 import type { AlertStore } from './alerts.ts'

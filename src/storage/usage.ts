@@ -1,4 +1,4 @@
-/** Types of usage records: the usage and cost of one admitted request, however it ended. */
+/** Types of usage records. A record has the usage and cost of one admitted request, however that request ended. */
 import type { PicoUsd } from '../money.ts'
 import type { Accounting, CacheMiss } from '../protocol/records.ts'
 

@@ -1,7 +1,7 @@
 /**
- * Checks the requests of a batch, which are a file: its form as a whole, and that each request has what it needs, but
- * not the bodies of the requests (`check-batch-bodies.ts`). Works for a short time and tells how far it came, so that
- * the files of others get their turn. Task worker.
+ * Checks the requests of a batch, which are in a file: the overall structure, and the required fields of each request,
+ * but not the bodies of the requests (`check-batch-bodies.ts`). Works for a short time and reports how far it got, so
+ * that files of other callers get their turn. Task worker.
  */
 import { GatewayError } from '../errors.ts'
 import { type BatchCreation, checkBatchCreation } from '../protocol/management/batch-creation.ts'

@@ -1,7 +1,8 @@
 /**
  * Validates JSON text against a client's JSON schema. Schemas may be hostile: they are copied keyword by keyword into
  * schemas that are safe to interpret (bounded in size and depth, references only within the schema, patterns only as
- * linear-time automata), nothing is compiled to code, and the deadline of the pool ends the rest. Pure; task worker.
+ * linear-time automata), nothing is compiled to code, and the deadline of the pool ends everything else. Pure; task
+ * worker.
  */
 import {
   format as formats,

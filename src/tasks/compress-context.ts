@@ -1,7 +1,7 @@
 /**
  * Middle-out compression: shortens a conversation to fit a model's context. It drops items from the middle, because
- * models attend to the start and the end most, and then cuts the longest texts. Pure and inline: one walk over the
- * items and a token estimate of each.
+ * models pay most attention to the start and the end, and then cuts the longest texts. Pure and inline: one walk over
+ * the items and a token estimate of each.
  */
 import type { InputItem } from '../protocol/items.ts'
 

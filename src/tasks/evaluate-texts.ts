@@ -1,6 +1,6 @@
 /**
  * Scans texts with guardrail rules, for texts that are too long for a serve thread. Each worker caches compiled rules
- * by their key, so that it compiles a rule set once. Pure but for that; task worker.
+ * by their key, so that it compiles each rule set once. Pure, except for that cache; task worker.
  */
 import { LRUCache } from 'lru-cache'
 import {

@@ -1,6 +1,6 @@
 /**
  * Writes a document tree as Markdown for models: no escapes before punctuation, table rows as lines with bars. The
- * depth of the tree is bounded before. Pure; task worker.
+ * caller has bounded the depth of the tree. Pure; task worker.
  */
 
 /** The parts of a tree that are read here. */

@@ -1,6 +1,6 @@
 /**
- * Finds text chunks of files that match a query. SQLite searches without a pause, so that a question about many files
- * would hold up the event loop that serves. Task worker, bulk.
+ * Finds text chunks of files that match a query. SQLite searches without a pause, so a query over many files would
+ * block a serving event loop. Task worker, bulk.
  */
 import type { FoundPassage, PassageQuery, WorkspacePlace } from '../storage/files.ts'
 import { type Store, StoreError } from '../storage/store.ts'

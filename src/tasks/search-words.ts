@@ -1,6 +1,6 @@
 /**
- * Tokenizes text for search, the same for stored text, queries and every database: lower case, without accents, letters
- * and digits only. Scripts without blanks between words give pairs of characters. Pure.
+ * Tokenizes text for search, in the same way for stored text, queries and every database: lower case, without accents,
+ * letters and digits only. Scripts without blanks between words yield pairs of characters. Pure.
  */
 
 const WORD = /[\p{L}\p{N}]+/gu

@@ -1,7 +1,7 @@
 /**
  * Writes a new batch to the Store, away from serving event loops: opens it, reserves space, adds its lines from the
  * body file, and accepts or discards it. Lines are added for a short time, in small transactions, so that other writers
- * and the files of others get their turn. Task worker.
+ * and other callers' files get their turn. Task worker.
  */
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { blankSecrets } from '../protocol/tool-secrets.ts'

@@ -1,4 +1,6 @@
-/** Names that callers give: ids of their requests, and the programs that ask. Bounded and checked. Leaf. Pure. */
+/**
+ * Names that callers supply: ids of their requests, and the names of client programs. Bounded and checked. Leaf. Pure.
+ */
 
 /** The form of request ids everywhere: no spaces, no quotes, nothing that a log or a header could misread. */
 const REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:/+=@~-]{0,127}$/

@@ -1,6 +1,6 @@
 /**
- * A trace that is over, as a thread tells it to the main thread: plain data, times in monotonic milliseconds of the
- * thread. No prompts, answers, arguments, metadata or texts of providers. Types only. Leaf.
+ * A finished trace, as a thread sends it to the main thread: plain data, with times in monotonic milliseconds of that
+ * thread. It contains no prompts, answers, arguments, metadata or provider texts. Types only. Leaf.
  */
 import type { ExchangeLine } from '../log/log.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The trace of one request while it runs: notes of its exchanges, attempts and tool calls, from which the main thread
- * makes spans. Exists only while traces are on. Leaf.
+ * The trace of one request while it runs: notes on its exchanges, attempts and tool calls, from which the main thread
+ * builds spans. Exists only while tracing is on. Leaf.
  */
 import { atFactor } from '../money.ts'
 import type { AttemptNotes, ExchangeNotes, ToolNotes } from './ended-trace.ts'

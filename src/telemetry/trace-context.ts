@@ -1,6 +1,6 @@
 /**
- * Trace context of W3C: reads `traceparent` and `tracestate` as callers send them, and writes ours. Names of spans and
- * traces are lower hex of 8 and 16 bytes. Leaf. Pure, but for random ids.
+ * W3C trace context: reads `traceparent` and `tracestate` as callers send them, and writes ours. Ids of spans and
+ * traces are 8 and 16 bytes in lower-case hex. Leaf. Pure, except for random ids.
  */
 import { randomFillSync } from 'node:crypto'
 

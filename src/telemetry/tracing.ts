@@ -1,6 +1,6 @@
 /**
- * Traces of one thread: begins one for each request, decides at its end whether it is kept, and hands kept ones to the
- * main thread, some at a time. Exists only while traces are on. Leaf.
+ * Traces of one thread: starts one for each request, decides at its end if it is kept, and passes kept traces to the
+ * main thread in small batches. Exists only while tracing is on. Leaf.
  */
 import type { Clock } from '../clock.ts'
 import type { ExchangeLine } from '../log/log.ts'

@@ -1,6 +1,6 @@
 /**
  * Entry point of the batch thread, which starts with the first batch: builds its gateway and runs the lines. It takes
- * no traffic and stands back from threads that do.
+ * no traffic, and yields to threads that do.
  */
 import { stat } from 'node:fs/promises'
 import { parentPort, workerData } from 'node:worker_threads'

@@ -1,6 +1,6 @@
 /**
  * Loads the MCP client library in an idle moment if MCP was used before, so that the first MCP call blocks nobody. A
- * file in the data folder says so to the other threads, and to the next start. Serve threads.
+ * file in the data folder tells the other threads and the next start that MCP was used. Serve threads.
  */
 import { access, writeFile } from 'node:fs/promises'
 import type { McpLibrary } from '../tools/mcp/library.ts'

@@ -1,6 +1,6 @@
 /**
  * Messages between the supervisor and its threads, and the loop in which a thread handles them. Plain data and key
- * objects only: anything else loses its fields.
+ * objects only, because anything else loses its fields.
  */
 import type { KeyObject } from 'node:crypto'
 import type { MessagePort } from 'node:worker_threads'

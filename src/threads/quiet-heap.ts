@@ -1,7 +1,7 @@
 /**
- * Runs garbage collection when a thread has become idle. The engine keeps the room that a start or a load took, some 30
- * MB a thread, as long as nothing is allocated; a collection in a quiet moment gives it back. Only that of the young
- * generation: a full one throws compiled code away, and the next load costs half as much again. Every thread.
+ * Runs garbage collection when a thread has become idle. V8 keeps the memory that startup or a load took, some 30 MB
+ * per thread, as long as nothing is allocated; a collection in a quiet moment releases it. Only the young generation is
+ * collected: a full collection discards compiled code, which makes the next load half as expensive again. Every thread.
  */
 import v8 from 'node:v8'
 import { runInNewContext } from 'node:vm'

@@ -1,4 +1,4 @@
-/** Contract of the supervisor of threads: what it is started with, and what it can do. */
+/** The contract of the thread supervisor: its options and its operations. */
 import type { KeyObject } from 'node:crypto'
 import type { RequestCounts } from '../alerts/watches.ts'
 import type { CaptureKeeper } from '../captures/keeper.ts'

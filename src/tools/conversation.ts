@@ -1,6 +1,6 @@
 /**
- * Converts a conversation for another model that has none of its tools: messages stay, calls and results become text,
- * and whatever only the original model or provider could use is dropped. Pure.
+ * Converts a conversation for another model, which has none of its tools: messages are kept, calls and results become
+ * text, and anything that only the original model or provider could use is dropped. Pure.
  */
 import type { InputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool file_search: searches the workspace's files, for `gateway:file_search`, and for the native tool if the
- * endpoint has none or the ids are ours.
+ * Server tool file_search: searches the workspace's files. It serves `gateway:file_search`, and the native tool if the
+ * endpoint has none or the ids belong to the gateway.
  */
 import type { Config } from '../config/config.ts'
 import { refuseField } from '../errors.ts'

@@ -1,4 +1,7 @@
-/** Server tool files: lists, reads, writes and edits files of the workspace. An edit is a new file of the same name. */
+/**
+ * Server tool files: lists, reads, writes and edits files of the workspace. An edit creates a new file of the same
+ * name.
+ */
 import type { FileRecord } from '../storage/files.ts'
 import {
   replacedOnce,

@@ -1,4 +1,4 @@
-/** All server tools. A new one is its file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
+/** All server tools. A new tool is a file and a row here; its parameters are a row of protocol/gateway-tools.ts. */
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { AskAs } from '../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
  * Server tool tool_search: finds deferred functions of the request (`defer_loading`), which the model does not see
- * before. Patterns of the model run on RE2, and are bounded in size and work.
+ * until then. The model's patterns run on RE2, and are bounded in size and work.
  */
 
 import { RE2JS } from 're2js'

@@ -1,6 +1,7 @@
 /**
  * The contract of server tools: a tool that the gateway runs when the model calls it. One file per tool; table.ts lists
- * them. A request that names a tool opens a session of it, which keeps its state until the exchange ends. Types only.
+ * them. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
+ * only.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import type { PicoUsd } from '../money.ts'

@@ -1,6 +1,6 @@
 /**
  * Frame log: the frames of one stream as bytes, in chunks, with the positions of its readers. Frames are numbered from
- * 0, so a number is found without parsing an event. Pure.
+ * 0, so a frame is found by number without parsing an event. Pure.
  */
 
 const CHUNK_BYTES = 16 * 1024

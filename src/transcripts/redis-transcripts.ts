@@ -1,7 +1,7 @@
 /**
  * Transcripts in Redis, so that a stream of one instance can be resumed at another. Main thread. Each stream is a list
- * of sealed entries, bound to the key that asked; Redis sees neither texts nor keys. While Redis is unavailable a
- * stream can be read again at its own instance only.
+ * of sealed entries, bound to the API key of the request; Redis sees neither texts nor keys. While Redis is
+ * unavailable, a stream can be resumed only at its own instance.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

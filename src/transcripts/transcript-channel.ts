@@ -1,7 +1,7 @@
 /**
- * Carries transcripts between threads. `TranscriptClient` is the end in a serve thread, `TranscriptServer` the end in
- * the main thread, which has the transcripts. All events of one turn of the event loop are one message, whatever their
- * stream.
+ * Access to transcripts from other threads. `TranscriptClient` is the end in a serve thread, `TranscriptServer` the end
+ * in the main thread, which has the transcripts. All events of one turn of the event loop are one message, even if they
+ * belong to several streams.
  */
 import type { StoreWriter, TranscriptStore } from './transcript-store.ts'
 import type {

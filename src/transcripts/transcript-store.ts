@@ -1,6 +1,6 @@
 /**
  * The transcripts of one process, bounded in bytes and time. Main thread; tests and gateways without a main thread use
- * it directly. A stream is deleted when its window after its end has passed and nobody reads it any more.
+ * it directly. A stream is deleted when it has ended, its window has passed, and nobody reads it any more.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { FrameLog, type LogPlace } from './frame-log.ts'

@@ -1,6 +1,7 @@
 /**
  * Transcripts: the stored events of resumable streams, readable from any event on. The contract of their stores, for
- * the writer of a stream and for its readers. The main thread has them, so that a reader may come to any serve thread.
+ * the writer of a stream and for its readers. The transcripts are in the main thread, so that a reader may use any
+ * serve thread.
  */
 
 /** What the writer of a stream is told. */

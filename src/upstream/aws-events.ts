@@ -1,7 +1,7 @@
 /**
  * Parser of AWS event streams (`application/vnd.amazon.eventstream`): binary messages with headers and checksums.
- * Incremental, bounded, correct for any split of the input. The codec of AWS reads and checks each message; this file
- * finds where one ends. Hot path.
+ * Incremental, bounded, correct for any split of the input. AWS's codec parses and checks each message; this file finds
+ * where a message ends. Hot path.
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec'
 import { GatewayError } from '../errors.ts'

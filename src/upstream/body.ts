@@ -1,6 +1,6 @@
 /**
  * Collects a bounded body as text: a JSON reply or an error page. Invalid UTF-8 is replaced, as in event streams, so
- * that a model cut inside a character does not cost the caller the whole reply.
+ * that a reply cut off within a character is not lost to the caller.
  */
 import { GatewayError } from '../errors.ts'
 

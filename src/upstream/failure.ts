@@ -1,6 +1,6 @@
 /**
- * Converts a provider's failure to a GatewayError: its meaning from the format, `Retry-After`, the provider's name and
- * scrubbed text. Text of a provider's failure reaches clients only through this file. Pure.
+ * Converts a provider's failure to a GatewayError, with its meaning according to the format, `Retry-After`, the
+ * provider's name and scrubbed text. Text from a provider's failure reaches clients only through this file. Pure.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

@@ -1,7 +1,7 @@
 /**
  * Access tokens for Google service accounts. A signed assertion is exchanged for a token, which is cached until shortly
- * before its end. Requests share one exchange. A token that ends soon is renewed in the background while it is still
- * used. Hot path: a cached token is returned synchronously. Serve and batch threads.
+ * before it expires. Concurrent requests share one exchange. A token that expires soon is renewed in the background
+ * while it is still in use. Hot path: a cached token is returned synchronously. Serve and batch threads.
  *
  * The address of the exchange is in the provider's row. An address in the key is ignored.
  */

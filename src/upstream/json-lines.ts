@@ -1,6 +1,6 @@
 /**
  * Reads a JSON Lines reply in pages, in bounded memory: while a page waits to be consumed, the provider's connection is
- * paused. Every byte is foreign, so lines are bounded too. Batch thread.
+ * paused. No byte is trusted, so lines are bounded too. Batch thread.
  */
 import type { GatewayError } from '../errors.ts'
 import { TextBody } from './body.ts'

@@ -1,5 +1,5 @@
 /**
- * Optical character recognition (OCR) by a provider: POST /ocr as defined by Mistral. Only text and pictures of the
+ * Optical character recognition (OCR) by a provider: POST /ocr as defined by Mistral. Only the text and images of the
  * reply are used; clients never see the provider's error text. Serve threads.
  */
 import { GatewayError, toGatewayError } from '../errors.ts'

@@ -1,4 +1,4 @@
-/** Tunnels through an egress proxy to an address that was checked before, so that the proxy resolves no name. */
+/** Tunnels through an egress proxy to an address that was already checked, so that the proxy resolves no name. */
 import { request as httpRequest, type RequestOptions } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import type { Socket } from 'node:net'

@@ -1,7 +1,7 @@
 /**
  * Learned patterns of delta frames: the pieces that stay the same from frame to frame, and the slots between them. A
- * frame that matches is proven, without decoding it, to be whole, proper, and to say the same as the frame before it
- * with another piece of text. Pure. Hot path: `match` runs per delta and makes no objects.
+ * match proves, without decoding the frame, that it is complete and valid, and that it differs from the previous frame
+ * only in its piece of text. Pure. Hot path: `match` runs per delta and creates no objects.
  */
 const SPACE = 32
 const QUOTE = 34

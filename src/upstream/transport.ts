@@ -1,7 +1,7 @@
 /**
- * The contract Transport: a request to a provider, with deadlines and back-pressure. Four verbs (start, pause, resume,
- * abort) and four callbacks, so that the HTTP client behind it can be replaced. Also the limits that every transport
- * keeps and the errors that it reports. Hot path.
+ * The contract Transport: a request to a provider, with deadlines and back-pressure. It has four verbs (start, pause,
+ * resume, abort) and four callbacks, so that the HTTP client behind it can be replaced. Also the limits that every
+ * transport enforces, and the errors that it reports. Hot path.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, systemCode } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Reads a provider's whole reply as text if nothing is streamed: a recognized document, the state of a job, an uploaded
- * file. Serve and batch threads.
+ * Reads a provider's complete, non-streamed reply as text: a recognized document, the state of a job, an uploaded file.
+ * Serve and batch threads.
  */
 import { TextBody } from './body.ts'
 import type { Transport, UpstreamHead, UpstreamRequest } from './transport.ts'

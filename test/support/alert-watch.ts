@@ -1,6 +1,6 @@
 /**
- * The shipped alert rules with shorter times, in a real Prometheus beside a running gateway: whether an alert fires,
- * what it says, whether its section of the runbook leads somewhere meanwhile, and whether it ends.
+ * The shipped alert rules with shorter times, in a real Prometheus next to a running gateway. Shows if an alert fires,
+ * its text, if its section of the runbook links to an existing page, and if it resolves.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

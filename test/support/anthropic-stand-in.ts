@@ -1,7 +1,7 @@
 /**
- * A stand-in of Anthropic's Messages API that holds callers to what its documentation says: signatures of thoughts,
- * cache marks and their order, results after calls. Its prompt cache works by the bytes of blocks, and the usage it
- * bills says what was read and written.
+ * A stand-in for Anthropic's Messages API that enforces the rules of its documentation: signatures of thoughts, cache
+ * marks and their order, results after calls. Its prompt cache works on the bytes of blocks, and the usage that it
+ * reports states what was read and written.
  */
 import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'

@@ -1,4 +1,6 @@
-/** A gateway without a front whose tools may ask models: real store, limits and guardrails, a scripted provider. */
+/**
+ * A gateway without a front whose tools may call models: real store, limits and guardrails, and a scripted provider.
+ */
 import { createSecretKey, randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'

@@ -1,4 +1,4 @@
-/** A provider's reply through decoder and answer: what a client of the gateway sees of it. */
+/** Passes a provider's reply through decoder and answer, to show what a client of the gateway sees of it. */
 import { toGatewayError } from '../../src/errors.ts'
 import { Bill } from '../../src/exchange/bill.ts'
 import type { Delta, Usage } from '../../src/formats/format.ts'

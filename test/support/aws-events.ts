@@ -1,4 +1,4 @@
-/** Event streams of AWS for tests: text streams as binary messages. The kept codec writes them. */
+/** AWS event streams for tests: text streams as binary messages, written by AWS's own codec. */
 import { EventStreamCodec } from '@smithy/eventstream-codec'
 
 const codec = new EventStreamCodec(

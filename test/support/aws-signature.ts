@@ -1,4 +1,4 @@
-/** The signature of AWS, computed step by step from what a server received, as the public description says. */
+/** The AWS signature, computed step by step from the bytes that a server received, following the public description. */
 import { createHash, createHmac } from 'node:crypto'
 
 export interface Received {

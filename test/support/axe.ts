@@ -1,4 +1,4 @@
-/** Axe, the engine for tests of accessibility, in a page of a browser. */
+/** Runs axe, the accessibility test engine, in a browser page. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { type Visit, WITHOUT_BROWSER } from './browser.ts'

@@ -1,4 +1,4 @@
-/** Batches over real HTTP, and the work of a runner done by the test, so that it knows every result. */
+/** Batches over real HTTP, with the test itself acting as the runner, so that it knows every result. */
 import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 

@@ -1,4 +1,4 @@
-/** Batches over real HTTP: a provider of the test, the product as it is started, and a client that polls. */
+/** Batches over real HTTP: a provider of the test, the product started as usual, and a client that polls. */
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'

@@ -1,4 +1,4 @@
-/** Batches as a gateway sends them, for what reads them. */
+/** Batches as a gateway sends them, for tests of code that reads them. */
 
 export interface DocumentFields {
   readonly id?: string

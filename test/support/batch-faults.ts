@@ -1,4 +1,4 @@
-/** Lives of batches in which one call of the store fails, or several in a row, at every place or at some. */
+/** Lifecycles of batches in which one store call fails, or several in a row, at every place or at some. */
 import type { Test } from 'tap'
 import { loadConfig } from '../../src/config/config.ts'
 import { type BatchWorld, startBatchWorld } from './batch-world.ts'

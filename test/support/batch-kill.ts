@@ -1,7 +1,7 @@
 /**
- * Kills the running product again and again while batches are accepted, checked, run and finished, and holds what is
- * left against what clients were told: nothing is lost, every line has one result, states go forward, and no more is
- * asked twice than what was in flight at a kill.
+ * Kills the running product again and again while batches are accepted, checked, run and finished, and compares what is
+ * left with what clients were told: nothing is lost, every line has one result, states only move forward, and only
+ * requests in flight at a kill are sent to the provider twice.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** What tests of batch services share: calls to a provider at a URL, and all that a job comes to. */
+/** Helpers for tests of batch services: calls to a provider at a URL, and everything that a job produces. */
 import type { Test } from 'tap'
 import type { BatchService, EndedLine, JobState } from '../../src/batches/services/service.ts'
 import { ServiceCalls, type ServiceCallsDeps } from '../../src/batches/services/service-calls.ts'

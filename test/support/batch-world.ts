@@ -1,6 +1,6 @@
 /**
- * A runner of batches with a real database, a real provider and a clock of the test: batches are put into the database
- * as acceptance puts them, and the clock goes on as fast as the test waits.
+ * A batch runner with a real database, a real provider and the test's clock. Batches are inserted into the database as
+ * acceptance would insert them, and the clock advances as fast as the test waits.
  */
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Readers of a raw body. */
+/** Readers for raw request bodies. */
 import type { BodyReader } from '../../src/api/operation.ts'
 
 /** Hands each chunk to a function, whichever way it comes. */

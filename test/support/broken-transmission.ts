@@ -1,4 +1,4 @@
-/** Ways in which a fault breaks a reply of the simulated provider: parts of it, silence, and ended connections. */
+/** Ways in which a fault breaks a reply of the simulated provider: partial output, silence, and closed connections. */
 import { once } from 'node:events'
 import type { Frame } from '../../src/sim/reply.ts'
 import type { Transmission } from '../../src/sim/transmission.ts'

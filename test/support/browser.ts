@@ -1,6 +1,6 @@
 /**
- * A real Chromium for pages of the product. Each visit has a profile of its own and collects what a page must not do:
- * errors in the console and in scripts, failed requests, violations of its policy, requests to elsewhere.
+ * A real Chromium for pages of the product. Each visit has its own profile, and records everything that a page must not
+ * do: errors in the console and in scripts, failed requests, policy violations, requests to other hosts.
  */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Worlds of own credentials by enumeration, and what has to be tried in each, in order, by an oracle of its own: one
- * plain reading of the rules, which shares no code with the gateway.
+ * Enumerates worlds of own credentials, with the candidates to try in each, in order, according to an independent
+ * oracle: a plain reading of the rules that shares no code with the gateway.
  */
 
 import type { Config } from '../../src/config/config.ts'

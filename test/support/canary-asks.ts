@@ -1,4 +1,4 @@
-/** Everything a caller can do wrong at an operation, with secrets wherever something can be said. Data. */
+/** Everything a caller can do wrong at an operation, with a secret in every place that takes text. Data. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { Operation } from '../../src/api/operation.ts'
 import { ChatBody } from '../../src/dialects/chat-completions/body-schema.ts'

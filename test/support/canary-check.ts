@@ -1,4 +1,4 @@
-/** What `sluice check` does to each of many files, in one process: one line for what is wrong with each. */
+/** Runs `sluice check` on many files in one process, and prints one line per file with its fault. */
 import { loadConfig } from '../../src/config/config.ts'
 import { buildCatalog } from '../../src/threads/build/catalog.ts'
 import { startFailure } from '../../src/threads/start/start-failure.ts'

@@ -1,4 +1,4 @@
-/** Calls a gateway and looks through every byte that it answers, status line and headers included. */
+/** Calls a gateway and searches every byte of its answer, including status line and headers. */
 import { Agent, request as open } from 'node:http'
 import type { Scanner } from './canary-scan.ts'
 import { CALLERS_OWN } from './canary-secrets.ts'

@@ -1,7 +1,7 @@
 /**
- * Loaded into a gateway before its own code (`--import`): makes it fail inside, on demand, with errors that say every
- * secret. The product has no such door. Orders are files in the working directory: while `store-fails` exists, every
- * statement of the database throws; `thread-fails` makes one serve thread throw where nobody catches.
+ * Loaded into a gateway before its own code (`--import`): makes it fail internally, on demand, with errors that contain
+ * every secret. The product has no such hook. Commands are files in the working directory: while `store-fails` exists,
+ * every database statement throws; `thread-fails` makes one serve thread throw an uncaught exception.
  */
 import { existsSync, unlinkSync } from 'node:fs'
 import { StatementSync } from 'node:sqlite'

@@ -1,4 +1,6 @@
-/** The product in a folder that outlives it: started, killed and started again, every byte that it writes kept. */
+/**
+ * The product in a folder that outlives it: it is started, killed and restarted, and every byte that it writes is kept.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'

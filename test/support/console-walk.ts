@@ -1,4 +1,7 @@
-/** A walk through the console by the keyboard alone. It looks at each place: by axe, light and dark, and its width. */
+/**
+ * A walk through the console with the keyboard only. It checks each view with axe, in light and dark, and checks its
+ * width.
+ */
 import { createServer } from 'node:http'
 import type { Locator } from 'playwright-core'
 import type { Test } from 'tap'

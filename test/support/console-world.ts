@@ -1,4 +1,4 @@
-/** A gateway process with a console: simulated models, one that falls back, one that is down. */
+/** A gateway process with a console and simulated models: one of them falls back, one is down. */
 import { randomBytes } from 'node:crypto'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'

@@ -1,4 +1,4 @@
-/** Contrast of texts on a page, by the formula of WCAG 1.4.3. */
+/** Contrast of text on a page, by the formula of WCAG 1.4.3. */
 
 const CONTRAST_MIN = 4.5
 

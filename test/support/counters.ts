@@ -1,4 +1,4 @@
-/** What counters answered, as tests compare it. */
+/** Results of counters in a form that tests can compare. */
 import type { Taking } from '../../src/limits/counters.ts'
 
 /** The first entry that did not fit. */

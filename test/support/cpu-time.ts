@@ -1,6 +1,6 @@
 /**
- * How much work something is, by processor time: unlike time that passes, it does not tell what else the machine has to
- * do. It is that of the whole process, so nothing else may be under way in it.
+ * Measures work as processor time, which, unlike elapsed time, does not depend on other load of the machine. It covers
+ * the whole process, so nothing else may be running in it.
  */
 
 export function cpuMs(work: () => void): number {

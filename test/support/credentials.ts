@@ -1,4 +1,4 @@
-/** Credentials for tests: records sealed by a real vault, and where they are kept while no database is wanted. */
+/** Credentials for tests: records sealed by a real vault, and a place to keep them without a database. */
 import { randomBytes } from 'node:crypto'
 import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
 import type { VaultKey } from '../../src/credentials/vault-keys.ts'

@@ -1,4 +1,4 @@
-/** Decodes a reply with vectors as an attempt does, from its bytes to the JSON of each vector. */
+/** Decodes a reply with vectors as an attempt does: from its bytes to the JSON of each vector. */
 import type { EmbeddingsFormat } from '../../src/formats/embeddings/format.ts'
 import { type VectorTerms, writeVector } from '../../src/formats/embeddings/vector.ts'
 import { VectorBody } from '../../src/formats/embeddings/vector-body.ts'

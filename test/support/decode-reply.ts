@@ -1,4 +1,4 @@
-/** A whole reply through a format's decoder, as the gateway feeds it. */
+/** Passes a whole reply through a format's decoder, as the gateway does. */
 import type { Decoder, Delta, Format } from '../../src/formats/format.ts'
 import type { Endpoint } from '../../src/providers/provider.ts'
 import { AwsEventParser } from '../../src/upstream/aws-events.ts'

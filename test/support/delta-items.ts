@@ -1,6 +1,6 @@
 /**
- * Turns the deltas of one reply into finished items, and refuses sequences that break the Delta contract:
- * the reading a test compares with what a provider said the whole reply was.
+ * Turns the deltas of one reply into finished items, and refuses sequences that break the Delta contract. Tests compare
+ * the items with the provider's own statement of the whole reply.
  */
 import type { Delta, Usage } from '../../src/formats/format.ts'
 

@@ -1,4 +1,4 @@
-/** Demands of a fixed price, for tests of limits. */
+/** Demands with a fixed price, for tests of limits. */
 import type { Demand } from '../../src/limits/quota.ts'
 
 /** `ownCost`: the price without own provider credentials; 0 where the request runs on one. */

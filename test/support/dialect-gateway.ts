@@ -1,4 +1,4 @@
-/** A gateway whose models are those of a parrot and of a provider that plays recorded replies, in every format. */
+/** A gateway whose models belong to a parrot and to a provider that plays recorded replies, in every format. */
 import type { Test } from 'tap'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { type Parrot, parrotRows, startParrot } from './parrot.ts'

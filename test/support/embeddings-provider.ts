@@ -1,4 +1,4 @@
-/** A provider of embeddings over real HTTP that answers as the test says, and notes what it was asked. */
+/** A provider of embeddings over real HTTP that answers as the test says, and records its requests. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import { listening } from './listening.ts'
 

@@ -1,4 +1,4 @@
-/** Endpoints for tests that encode: a plain one of a format, and what differs in a case. */
+/** Endpoints for tests of encoders: a plain endpoint of a format, with the differences that a case needs. */
 import type { AnyFormatName, Endpoint, Provider } from '../../src/providers/provider.ts'
 
 export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format'>> {

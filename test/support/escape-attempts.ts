@@ -1,4 +1,7 @@
-/** Attempts to get out of the sandbox, for all engines. An attempt has escaped if its output has a forbidden word. */
+/**
+ * Attempts to escape from the sandbox, for all engines. An attempt has succeeded if its output contains a forbidden
+ * word.
+ */
 import type { Code } from '../../src/sandbox/sandbox.ts'
 import type { Canary } from './sandbox.ts'
 

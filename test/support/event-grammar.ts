@@ -1,6 +1,6 @@
 /**
- * The grammar of a Responses event stream, as a checker that shares no code with the assembler. Returns the
- * violations it found, in words; an empty list is a proper stream.
+ * The grammar of a Responses event stream, as a checker that shares no code with the assembler. Returns the violations
+ * as sentences; an empty list means a valid stream.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { STREAM_EVENT_TYPES, type StreamEvent } from '../../src/protocol/events.ts'

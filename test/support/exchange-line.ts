@@ -1,6 +1,6 @@
 import type { ExchangeLine } from '../../src/log/log.ts'
 
-/** The least that a line of an exchange says. */
+/** The minimal log line of an exchange. */
 export const EXCHANGE_LINE: ExchangeLine = {
   id: 'gen-1',
   method: 'POST',

@@ -1,4 +1,4 @@
-/** A Store whose verbs fail when a test says so: before they take effect, or after it, as when an answer is lost. */
+/** A Store whose verbs fail when a test says so: before they take effect, or after, as if the answer were lost. */
 import { type Store, StoreError, type StoreVerbs } from '../../src/storage/store.ts'
 
 /** A verb that is called: the number counts all calls of the store from 1, the name is like `batches.work.finish`. */

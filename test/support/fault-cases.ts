@@ -1,4 +1,4 @@
-/** What the gateway makes of everything that a provider can do wrong: the documented outcome of each fault. */
+/** How the gateway handles everything that a provider can do wrong: the documented outcome of each fault. */
 import type { SIM_FORMATS } from '../../src/sim/rows.ts'
 
 /**

@@ -1,6 +1,6 @@
 /**
- * A provider that misbehaves on purpose: raw TCP (or TLS), so that every byte and every kind of ending can be
- * scripted. `FAULTS` is the table of what real upstreams were seen to do, before and after the first byte of a body.
+ * A provider that misbehaves on purpose: raw TCP (or TLS), so that every byte and every kind of ending can be scripted.
+ * `FAULTS` is a table of faults observed at real upstreams, before and after the first byte of a body.
  */
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'

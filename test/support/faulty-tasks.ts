@@ -1,4 +1,4 @@
-/** Tasks that misbehave in every way a worker can; the table and the worker entry of the pool's tests. */
+/** Tasks that misbehave in every way that a worker can: the task table and the worker entry for the pool's tests. */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
 import { createRunner } from '../../src/tasks/pool/runner.ts'
 import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/tasks/task.ts'

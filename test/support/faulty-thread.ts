@@ -1,6 +1,6 @@
 /**
- * A serve thread that fails when a test tells it to, over a channel that only this entry listens on: the entry of
- * the product has no such door. Used as `SupervisorOptions.entry`.
+ * A serve thread that fails when a test tells it to, over a channel that only this entry listens to: the entry of the
+ * product has no such hook. Used as `SupervisorOptions.entry`.
  */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
 import type { ThreadSettings } from '../../src/threads/messages.ts'

@@ -1,4 +1,4 @@
-/** Files for tasks that read them by their descriptor. */
+/** Files for tasks that read them through a descriptor. */
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** A gateway with a scripted model for tools that work on files, and calls that tests of them share. */
+/** A gateway with a scripted model for tools that work on files, and the calls that their tests share. */
 
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'

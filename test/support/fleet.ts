@@ -1,6 +1,6 @@
 /**
  * A scripted fleet of endpoints behind real routing: real ranking, breakers, retry budget and model calls; scripted
- * replies, clock and chance, no sockets.
+ * replies, clock and random numbers, no sockets.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'

@@ -1,6 +1,6 @@
 /**
- * Sends one request over and over, from a thread of its own, so that its work does not delay whoever measures. Ends
- * with a message, and tells how often it got which status.
+ * Sends one request over and over from its own thread, so that its work does not delay the measuring code. Stops on a
+ * message, and reports how often it got each status.
  */
 import { Agent, request } from 'node:http'
 import { parentPort, workerData } from 'node:worker_threads'

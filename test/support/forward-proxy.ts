@@ -1,4 +1,4 @@
-/** Real forward proxies, squid and tinyproxy, in a folder and on a port of the test's own. */
+/** Real forward proxies, squid and tinyproxy, in a folder and on a port that belong to the test. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** Ports for servers that have to be told theirs. */
+/** Free ports for servers that must be given their port. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 

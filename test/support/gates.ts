@@ -1,4 +1,4 @@
-/** Holds task workers where a test wants them: they report that they have begun, and wait until they are let go. */
+/** Holds task workers at the point a test wants: they report that they have begun, and wait until they are released. */
 
 interface Gate {
   readonly memory: SharedArrayBuffer

@@ -1,4 +1,4 @@
-/** The product as it is started, looked at from outside: its memory, descriptors and metrics are its own alone. */
+/** The product as users start it, observed from outside: its memory, descriptors and metrics belong to it alone. */
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'

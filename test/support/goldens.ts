@@ -1,4 +1,6 @@
-/** Our own golden replies in test/fixtures: bodies as a provider would send them, and what they mean beside them. */
+/**
+ * Our own golden replies in test/fixtures: bodies as a provider would send them, each with a file that has its meaning.
+ */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { awsEvents } from './aws-events.ts'

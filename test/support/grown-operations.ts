@@ -1,4 +1,4 @@
-/** The operations that take a body, with every place where it may grow, and what else it has there. */
+/** The operations that take a body, with every place where the body can grow, and the rest of the body. */
 import type { Test } from 'tap'
 import { DESCRIPTIONS } from '../../src/api/openapi/document.ts'
 import { type GrowingWorld, LARGEST, UPSTREAMS } from './growing-work.ts'

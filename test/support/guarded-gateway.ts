@@ -1,4 +1,4 @@
-/** A gateway with a parrot behind it, whose key has the guardrail that the test gives it. */
+/** A gateway with a parrot behind it, whose key has the guardrail that the test defines. */
 import type { Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'

@@ -1,4 +1,4 @@
-/** How well detectors do on the labelled samples, and the table of it that docs/guardrails.md holds. */
+/** Measures how well detectors do on the labelled samples, and renders the table in docs/guardrails.md. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { compileRules } from '../../src/guardrails/rules.ts'

@@ -1,4 +1,4 @@
-/** Gives an API key a guardrail, without the operations of management. */
+/** Assigns a guardrail to an API key without the management operations. */
 import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
 import { someGuardrail } from '../storage/records.ts'

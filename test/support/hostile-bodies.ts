@@ -1,4 +1,4 @@
-/** Hostile and careless bodies that every door of inference gets, whatever its dialect. */
+/** Hostile and careless bodies that every inference operation gets, whatever its dialect. */
 import type { Test } from 'tap'
 import type { TestGateway } from './gateway.ts'
 import { FORMATS, type Parrot } from './parrot.ts'

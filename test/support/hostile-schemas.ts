@@ -1,4 +1,4 @@
-/** Schemas and values that are made to hang, exhaust or confuse whoever evaluates them. */
+/** Schemas and values that are designed to hang, exhaust or confuse their evaluator. */
 
 interface HostileSchema {
   readonly name: string

@@ -1,4 +1,6 @@
-/** Acceptance of batches in one process: real tasks without workers, a real Store that fails when a test says so. */
+/**
+ * Acceptance of batches in one process: real tasks without workers, and a real Store that fails when a test says so.
+ */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

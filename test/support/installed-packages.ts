@@ -1,4 +1,4 @@
-/** Packages of npm in exact versions, for the tests that are run online: they are installed once, and stay there. */
+/** npm packages in exact versions, for tests that run online: they are installed once and kept. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * Somebody who has a keyboard alone: goes to a control by Tab, works it by keys, and sees where the focus is. Waits for
- * states, never for time.
+ * A user with only a keyboard: moves to a control with Tab, operates it with keys, and checks where the focus is. Waits
+ * for states, never for time.
  */
 import type { Locator, Page } from 'playwright-core'
 

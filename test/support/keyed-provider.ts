@@ -1,4 +1,6 @@
-/** A provider in the openai-chat format that notes which keys it is called with, and refuses those it is told to. */
+/**
+ * A provider in the openai-chat format that records the keys it is called with, and refuses those it is told to refuse.
+ */
 import { createServer } from 'node:http'
 import { listening } from './listening.ts'
 

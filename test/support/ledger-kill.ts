@@ -1,6 +1,6 @@
 /**
- * Kills the running product under load again and again, and holds its ledger against what callers saw: every answer
- * whose end reached a caller has exactly one usage record, with the cost that the caller was told.
+ * Kills the running product under load again and again, and compares its ledger with what callers saw: every answer
+ * whose end reached a caller has exactly one usage record, with the cost reported to the caller.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** The running product with a simulated model of a plain price, for tests of what keys may spend and ask. */
+/** The running product with a simulated model at a simple price, for tests of what keys may spend and request. */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Test } from 'tap'

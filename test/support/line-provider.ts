@@ -1,5 +1,6 @@
 /**
- * A provider that answers each request by its text, as the test says: Chat Completions over real HTTP, whole replies.
+ * A provider that answers each request according to its text, as the test says: Chat Completions over real HTTP, whole
+ * replies.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-/** A gateway under management, on a clock that stands still, whose answers are remembered. */
+/** A gateway for management tests, on a stopped clock, that keeps the answers it gave. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'

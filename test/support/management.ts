@@ -1,4 +1,4 @@
-/** Calling management operations over real HTTP, and a second organization to look for leaks with. */
+/** Calls management operations over real HTTP, with a second organization to detect leaks. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'

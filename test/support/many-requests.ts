@@ -1,4 +1,4 @@
-/** Many answers at once, counted by status; with the first body of each. */
+/** Sends many requests at once, and counts the answers by status, with the first body of each. */
 import { Agent, request } from 'node:http'
 import { responsesPost, type Target } from './responses-post.ts'
 

@@ -1,4 +1,4 @@
-/** A real MCP server over HTTP, made with the official library; and servers that say whatever a test gives them. */
+/** A real MCP server over HTTP, built with the official library; and servers that send whatever a test gives them. */
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'

@@ -1,4 +1,4 @@
-/** Bytes in memory as a source of a scanner. */
+/** Bytes in memory as a source for a scanner. */
 import type { ByteSource } from '../../src/tasks/batches/json-scanner.ts'
 
 export function memorySource(bytes: Uint8Array): ByteSource {

@@ -1,4 +1,4 @@
-/** A client of POST /messages that also reads the fields which the official one does not know. */
+/** A client of POST /messages that also reads the fields which the official client does not know. */
 import { eventsIn, gathered, type Loose } from '../dialects/messages-stream.ts'
 import { withoutPads } from './chat-client.ts'
 import type { TestGateway } from './gateway.ts'

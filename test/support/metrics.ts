@@ -1,4 +1,4 @@
-/** The metrics that the product declares, as the tests of docs, dashboards and alert rules need them. */
+/** The metrics that the product declares, for tests of docs, dashboards and alert rules. */
 import type { Registry } from 'prom-client'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProcessMetrics } from '../../src/threads/process-metrics.ts'

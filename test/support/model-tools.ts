@@ -1,4 +1,6 @@
-/** A gateway whose tools ask scripted models: an outer model, a panel, an analyst. Of real HTTP, limits and ledger. */
+/**
+ * A gateway whose tools call scripted models: an outer model, a panel, an analyst. HTTP, limits and ledger are real.
+ */
 import type { Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'

@@ -1,4 +1,4 @@
-/** A provider in the openai-chat format that always streams the same, and fails or is slow when it is told to. */
+/** A provider in the openai-chat format that always streams the same reply, and fails or is slow when told to. */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-/** New databases for tests: the migrations run once in a process, and each test gets a copy of what they made. */
+/** New databases for tests: the migrations run once per process, and each test gets a copy of the result. */
 import { copyFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openStore } from '../../src/storage/open.ts'

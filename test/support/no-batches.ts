@@ -1,4 +1,4 @@
-/** What a table of operations needs for batches where none is made. */
+/** A stub for operation tables in tests without batches. */
 export const NO_BATCHES = {
   acceptances: {
     accept() {

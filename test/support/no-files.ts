@@ -1,6 +1,6 @@
 import { OutputSizes } from '../../src/api/batches/batch-outputs.ts'
 
-/** What a table of operations needs for files where none is made. */
+/** A stub for operation tables in tests without files. */
 const notRun = (): never => {
   throw new Error('not run')
 }

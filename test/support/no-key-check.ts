@@ -1,4 +1,4 @@
-/** Trials of keys for operations that nobody asks for one. */
+/** A stub of key checks for operation tables in tests that do not use them. */
 
 function notRun(): never {
   throw new Error('not run')

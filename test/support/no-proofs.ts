@@ -1,4 +1,4 @@
-/** Proofs for operations that nobody asks for one. */
+/** A stub of proofs for operation tables in tests that do not use them. */
 import type { ProofDeps } from '../../src/api/proof.ts'
 import { createLog } from '../../src/log/log.ts'
 import { TestClock } from './test-clock.ts'

@@ -1,4 +1,4 @@
-/** Summaries for operations that nobody asks for one. */
+/** A stub of summaries for operation tables in tests that do not use them. */
 import { randomBytes } from 'node:crypto'
 import { createTextSeal } from '../../src/credentials/sealed-text.ts'
 

@@ -1,4 +1,4 @@
-/** What a table of operations needs for resumable streams where none is asked for. */
+/** A stub for operation tables in tests without resumable streams. */
 const notRun = (): never => {
   throw new Error('not run')
 }

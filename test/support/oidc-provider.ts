@@ -1,4 +1,7 @@
-/** An OpenID provider on a real socket: it checks what the client must prove, and says what the test wants it to. */
+/**
+ * An OpenID provider on a real socket: it checks what the client must prove, and makes the claims that the test
+ * chooses.
+ */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -1,6 +1,6 @@
 /**
- * A provider whose streams stay open, and clients that read them, in a thread of their own: what the gateway of the
- * test's thread holds is then its own alone. Run as a worker; messages say what it does.
+ * A provider whose streams stay open, and clients that read them, in a separate thread, so that everything the
+ * gateway's thread holds belongs to the gateway. Run as a worker; messages control it.
  */
 import { once } from 'node:events'
 import { Agent, createServer, request, type ServerResponse } from 'node:http'

@@ -1,4 +1,4 @@
-/** The whole table of operations, to look at: its handlers are not meant to be run. */
+/** The whole table of operations, for inspection only: its handlers are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { createListing } from '../../src/api/models/models.ts'

@@ -1,4 +1,4 @@
-/** The guard of a reply by itself: rules, a pool, and an attempt that keeps what it gets. */
+/** The guard of a reply in isolation: rules, a pool, and an attempt that keeps what it gets. */
 import type { GatewayError } from '../../src/errors.ts'
 import type { Content } from '../../src/gateway/answer/assemble.ts'
 import type { GuardTasks } from '../../src/gateway/guard/evaluate.ts'

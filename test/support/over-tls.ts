@@ -1,4 +1,4 @@
-/** The switch of the suite that runs the tests of the front end once more over TLS, and a certificate for it. */
+/** The switch for the suite that runs the tests of the front again over TLS, and a certificate for it. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { CertificateFiles } from '../../src/server/certificate.ts'

@@ -1,4 +1,4 @@
-/** Own provider credentials for tests: records with everything unrestricted unless a case says otherwise. */
+/** Own provider credentials for tests: records without restrictions, except those that a case sets. */
 import { randomUUID } from 'node:crypto'
 import type { Credential } from '../../src/credentials/catalog.ts'
 import { ownerOf, type Vault } from '../../src/credentials/vault.ts'

@@ -1,6 +1,6 @@
 /**
- * A provider on loopback that says, in any of the four formats, what the test put on its lips, in the pieces and
- * reads that the test chose; it keeps the requests it got.
+ * A provider on loopback that says, in any of the four formats, exactly what the test tells it to, in the pieces and
+ * reads that the test chooses. It keeps the requests it got.
  */
 import { createServer } from 'node:http'
 import type { Test } from 'tap'

@@ -1,4 +1,4 @@
-/** Waits that end: a test that would hang fails instead, and says what it waited for. */
+/** Waits with a deadline: a test that would hang fails instead, and reports what it was waiting for. */
 
 /** For what comes in a moment; a busy machine takes its time. */
 const PATIENCE_MS = 60_000

@@ -1,4 +1,4 @@
-/** Patterns of users: common ones for V8, and random ones with random texts. */
+/** User-defined patterns: common ones for V8, and random ones with random texts. */
 import fc from 'fast-check'
 
 export const NATIVE = [

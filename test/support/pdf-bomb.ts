@@ -1,6 +1,6 @@
 /**
- * Reads the PDF at a path with a task pool of its own, and prints what became of it and by how many MiB this process
- * grew meanwhile. One process for each: what one has freed would hide what the next one takes.
+ * Reads the PDF at a path with its own task pool, and prints the result and how many MiB this process grew meanwhile.
+ * One process per PDF, because memory freed by one would hide what the next one takes.
  * `node test/support/pdf-bomb.ts PATH`
  */
 import { readFileSync } from 'node:fs'

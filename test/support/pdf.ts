@@ -1,4 +1,4 @@
-/** Writes small PDFs, whole and broken ones. */
+/** Writes small PDFs, both valid and broken. */
 
 interface PdfParts {
   /** Text of each page; letters and digits. */

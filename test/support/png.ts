@@ -1,4 +1,4 @@
-/** Pictures of pages as small PNG files: at most 256 colours, the most frequent ones. Pure. */
+/** Pictures of pages as small PNG files, with at most 256 colours, the most frequent ones. Pure. */
 import { crc32, deflateSync, inflateSync } from 'node:zlib'
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])

@@ -1,4 +1,4 @@
-/** A PostgreSQL of the test's own, on a free port, that can be killed and started again. */
+/** A PostgreSQL server that belongs to the test, on a free port; it can be killed and restarted. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * A real PostgreSQL for tests: each gets a schema of its own, dropped at its end. `TEST_POSTGRES_URL` names another
- * server than the local one.
+ * A real PostgreSQL for tests: each test gets its own schema, which is dropped at the end. `TEST_POSTGRES_URL` names a
+ * server other than the local one.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'

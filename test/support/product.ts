@@ -1,6 +1,6 @@
 /**
- * How tests start the product: compiled where that is not older than its sources, since a compiled start costs half
- * as much, else from the sources. `npm test` compiles first.
+ * Starts the product for tests: compiled, if the build is not older than the sources, because that start costs half as
+ * much; otherwise from the sources. `npm test` compiles first.
  */
 import { globSync, statSync } from 'node:fs'
 import { join } from 'node:path'

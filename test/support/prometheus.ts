@@ -1,4 +1,4 @@
-/** A real Prometheus beside the gateway, for tests and for the picture of the dashboard. */
+/** A real Prometheus next to the gateway, for tests and for the picture of the dashboard. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

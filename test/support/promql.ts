@@ -1,6 +1,6 @@
 /**
- * What a PromQL expression names: metrics with their label matchers, and labels that it groups or joins by. Reads
- * the part of the language that the dashboard and the alert rules use, and refuses what it does not know.
+ * Extracts the names in a PromQL expression: metrics with their label matchers, and labels that it groups or joins by.
+ * Parses the part of the language that the dashboard and the alert rules use, and refuses the rest.
  */
 
 interface Matcher {

@@ -1,4 +1,4 @@
-/** How properties are searched for what breaks them. */
+/** Settings of the search for counterexamples in property tests. */
 
 /** How many times as far to look, and elsewhere at each run. A failure tells its seed. */
 const TIMES = Number(process.env['PROPERTY_SEARCH'] ?? 0)

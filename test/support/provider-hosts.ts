@@ -1,6 +1,6 @@
 /**
- * Every provider of the table, at its real address: a proxy that leads every host to one TLS server of the test, which
- * answers in the format of the path and notes what it was asked.
+ * Every provider of the table, at its real address: a proxy routes every host to one TLS server of the test, which
+ * answers in the format of the path and records its requests.
  */
 
 import { writeFileSync } from 'node:fs'

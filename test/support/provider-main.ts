@@ -1,8 +1,8 @@
 /**
- * Providers for load, in a process of their own so that their work and memory are not the gateway's: the simulated
- * provider, and a second one whose every token carries the moment it was sent. Models of the second:
- * `flow-<tokens>-<ms>` sends a token each so many milliseconds, `flood-<MiB>-<bytes>` so much text in tokens of that
- * size, as fast as it is read. `GET /state` there counts. Started by provider-process.ts.
+ * Providers for load tests, in a separate process so that their work and memory do not count as the gateway's: the
+ * simulated provider, and a second one whose tokens each carry the time at which they were sent. Models of the second:
+ * `flow-<tokens>-<ms>` sends a token every so many milliseconds; `flood-<MiB>-<bytes>` sends that much text in tokens
+ * of that size, as fast as it is read. Its `GET /state` returns counts. Started by provider-process.ts.
  */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'

@@ -1,4 +1,4 @@
-/** Starts the providers of provider-main.ts beside the gateway, and says how to configure them. */
+/** Starts the providers of provider-main.ts next to the gateway, and returns their configuration. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'

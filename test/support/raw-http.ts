@@ -1,4 +1,4 @@
-/** Bytes over a socket, for what no HTTP client would send and to see what no HTTP client would show. */
+/** Raw bytes over a socket, to send what no HTTP client would send and to see what no HTTP client would show. */
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { OVER_TLS } from './over-tls.ts'

@@ -1,7 +1,7 @@
 /**
- * Recorded provider replies, read from the shared collection beside the repository. A clone without it skips
- * the recording tests with a visible line, and fails them where `CI=true`; the goldens in test/fixtures cover the
- * same behaviours.
+ * Recorded provider replies, read from the shared collection beside the repository. A clone without it skips the
+ * recording tests with a visible line, and fails them if `CI=true`; the goldens in test/fixtures cover the same
+ * behaviours.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** A Redis of the test's own, on a free port, that can be stopped, frozen and started again. */
+/** A Redis server that belongs to the test, on a free port; it can be stopped, frozen and restarted. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'

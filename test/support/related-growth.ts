@@ -1,4 +1,6 @@
-/** Bodies that grow in several places at once, whose parts name each other: calls and results, tools and names. */
+/**
+ * Bodies that grow in several places at once, with parts that refer to each other: calls and results, tools and names.
+ */
 type Fields = Readonly<Record<string, unknown>>
 
 interface RelatedGrowth {

@@ -1,4 +1,4 @@
-/** Plays streams of a provider to a client twice, relayed and through the general way, and compares what it reads. */
+/** Plays provider streams to a client twice, relayed and through decoder and assembler, and compares what it reads. */
 import type { Test } from 'tap'
 import type { Dialect, FrameWriter } from '../../src/dialects/dialect.ts'
 import type { Sink } from '../../src/gateway/answer/sink.ts'

@@ -1,4 +1,4 @@
-/** What the relay of every format has to stand: cuts, changed frames and slow readers of one proper stream. */
+/** Challenges for the relay in every format: cuts, changed frames and slow readers of one valid stream. */
 import type { Test } from 'tap'
 import { type Outcome, type Relayed, sameAtAllDoors } from './relayed-play.ts'
 

@@ -1,4 +1,4 @@
-/** A provider on loopback that answers each request with the next of the given bodies; it keeps what it was asked. */
+/** A provider on loopback that answers each request with the next of the given bodies, and keeps the requests. */
 import { createServer } from 'node:http'
 import type { Config } from '../../src/config/config.ts'
 import { readBody } from '../../src/sim/targets.ts'

@@ -1,4 +1,4 @@
-/** Requests with one of everything that the interface has, each text and each string that is no text marked as such. */
+/** Requests that contain one of everything in the interface; every string is marked as text or not text. */
 export type Fields = Readonly<Record<string, unknown>>
 
 /** What a model reads, and what it does not. */

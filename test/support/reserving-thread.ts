@@ -1,6 +1,5 @@
 /**
- * A serve thread that reserves and then ends without a word, as one that was killed. Used as
- * `SupervisorOptions.entries`.
+ * A serve thread that makes a reservation and then ends silently, as if killed. Used as `SupervisorOptions.entries`.
  */
 import { parentPort } from 'node:worker_threads'
 import type { FromThread, ToThread } from '../../src/threads/messages.ts'

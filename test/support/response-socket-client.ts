@@ -1,4 +1,4 @@
-/** A client of Responses over WebSocket: sends messages, and gathers those of each answer. */
+/** A client of Responses over WebSocket: sends messages, and collects those of each answer. */
 import { WebSocket } from 'undici'
 
 export interface SocketEvent {

@@ -1,4 +1,4 @@
-/** How tests that read answers themselves send POST /v1/responses, with the client of Node. */
+/** Sends POST /v1/responses with Node's client, for tests that read answers themselves. */
 import type { Agent, RequestOptions } from 'node:http'
 
 export interface Target {

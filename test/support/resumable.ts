@@ -1,4 +1,4 @@
-/** Resumable streams as their clients read them: in pieces, cut at any byte; and stores that threads share. */
+/** Resumable streams as their clients read them, in pieces, cut at any byte; and stores that threads share. */
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { MessageChannel } from 'node:worker_threads'

@@ -1,4 +1,4 @@
-/** The documented rules of routers, written a second time and in another way, for comparison with the product. */
+/** The documented rules of routers, implemented a second time in a different way, for comparison with the product. */
 export interface OracleModel {
   readonly id: string
   /** USD for a token; null: the row has no price. */

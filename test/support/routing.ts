@@ -1,4 +1,4 @@
-/** Parts of the pipeline for tests about something else: endpoints in the order of the catalogue, all healthy. */
+/** Parts of the pipeline for tests of other things: endpoints in the order of the catalogue, all healthy. */
 import type { Clock } from '../../src/clock.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { VisibleStreams } from '../../src/gateway/accounting/account.ts'

@@ -1,5 +1,5 @@
 /**
- * A small server that speaks the wire form of S3 as far as files need it: objects by path, put, get and delete, signed
+ * A small server that implements the S3 protocol as far as files need it: objects by path, put, get and delete, signed
  * requests (AWS4-HMAC-SHA256, checked), and errors in XML. For tests only.
  */
 import { createHash, createHmac } from 'node:crypto'

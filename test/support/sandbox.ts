@@ -1,4 +1,4 @@
-/** Containers for tests, and what an escape from them would reach. */
+/** Containers for tests, and targets that an escape from them would reach. */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * Bodies that grow: for each array, map and free object of a schema, values that fit it and have as many elements
- * there as asked. What else a body needs stands there once.
+ * Bodies that grow: for each array, map and free object of a schema, generates valid values with the given number of
+ * elements there. The rest of the body stays minimal.
  */
 import { KindGuard, OptionalKind, type TSchema } from '@sinclair/typebox'
 import { type MapSchema, Rule, type TextSchema, type VariantsSchema } from '../../src/protocol/json/schema.ts'

@@ -1,4 +1,4 @@
-/** One attempt at a scripted provider: real decoder, assembler and attempt, no socket. */
+/** One attempt at a scripted provider: real decoder, assembler and attempt, but no socket. */
 import { systemClock } from '../../src/clock.ts'
 import { toGatewayError } from '../../src/errors.ts'
 import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/exchange/exchange.ts'

@@ -1,4 +1,4 @@
-/** A provider that says what its script tells, request by request: Chat Completions over real HTTP. */
+/** A provider that answers according to its script, request by request: Chat Completions over real HTTP. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 

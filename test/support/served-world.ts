@@ -1,4 +1,4 @@
-/** A runner of batches whose provider has a batch service: that of the simulated provider. */
+/** A batch runner whose provider, the simulated one, has a batch service. */
 import type { Test } from 'tap'
 import type { BatchStatus } from '../../src/protocol/management/batches.ts'
 import type { BatchFormat } from '../../src/providers/provider.ts'

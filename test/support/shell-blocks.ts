@@ -1,4 +1,7 @@
-/** Shell blocks of Markdown pages: their commands, what the page shows of each, and what is wrong with an output. */
+/**
+ * Shell blocks of Markdown pages: their commands, the output that the page shows for each, and differences from a real
+ * output.
+ */
 
 export interface ShellCommand {
   /** Line of the page, from 1. */

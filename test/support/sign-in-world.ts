@@ -1,4 +1,4 @@
-/** A console with sign-in before a gateway and behind an OpenID provider: real sockets, one clock for both. */
+/** A console with sign-in between a gateway and an OpenID provider: real sockets, and one clock for both. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'

@@ -1,7 +1,7 @@
 /**
  * Everything a provider can do wrong over HTTP, as models of the simulated provider: `fail-<kind>` and
- * `fail-<kind>-<number>`. Faults in the middle strike a streamed reply after its first token and a document in its
- * half.
+ * `fail-<kind>-<number>`. Faults in the middle hit a streamed reply after its first token, and a document halfway
+ * through.
  */
 import { setImmediate } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'

@@ -1,4 +1,4 @@
-/** A process that records and ships for ever, and tells an id on its output as soon as its record is kept. */
+/** A process that records and ships usage forever, and prints an id as soon as its record is safe. */
 import { randomInt } from 'node:crypto'
 import { systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'

@@ -1,6 +1,6 @@
 /**
- * The process that `store-kill.ts` kills: it accepts batches and finishes their lines, and tells each thing once the
- * store has promised it, one JSON text in each line of its output.
+ * The process that `store-kill.ts` kills: it accepts batches and finishes their lines, and prints everything that the
+ * store has promised, one JSON text per line.
  */
 import { writeSync } from 'node:fs'
 import type { BatchRecord, HeldLine, LineOutcome } from '../../src/storage/batches.ts'

@@ -1,6 +1,6 @@
 /**
- * Kills a process that accepts and finishes batches, again and again, and holds the database against what the process
- * had been promised: nothing is lost, nothing is there twice, and the counts are those of the results.
+ * Kills a process that accepts and finishes batches, again and again, and compares the database with what the process
+ * had been promised: nothing is lost, nothing is duplicated, and the counts match the results.
  */
 import { spawn } from 'node:child_process'
 import { randomInt } from 'node:crypto'

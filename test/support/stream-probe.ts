@@ -1,4 +1,4 @@
-/** Reads event streams in great numbers: what matters of them is checked as they come, and nothing is kept. */
+/** Reads large numbers of event streams, checks the relevant parts as they arrive, and keeps nothing. */
 import { Agent, type ClientRequest, request } from 'node:http'
 import { responsesPost, type Target } from './responses-post.ts'
 

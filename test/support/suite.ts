@@ -1,6 +1,6 @@
 /**
- * Runs the test files of a folder in one process. Loading the product costs more than most of them, and so it is
- * loaded once. Each file still runs alone with `npx tap FILE`.
+ * Runs the test files of a folder in one process. Loading the product takes longer than most of them, so it is loaded
+ * once. Each file still runs alone with `npx tap FILE`.
  */
 import { globSync } from 'node:fs'
 import { join, relative } from 'node:path'

@@ -1,4 +1,4 @@
-/** A thread that has a task pool of its own, as serve threads do. */
+/** A thread with its own task pool, like those of serve threads. */
 import { parentPort } from 'node:worker_threads'
 import { systemClock } from '../../src/clock.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'

@@ -1,4 +1,4 @@
-/** A new folder beside those of the system, removed when the process of the tests ends. */
+/** Creates a folder in the system's temporary folder, and removes it when the test process ends. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

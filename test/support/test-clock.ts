@@ -1,4 +1,4 @@
-/** A clock that stands still until it is advanced; timers fire in the order of their due times. */
+/** A clock that stands still until it is advanced; timers fire in order of their due times. */
 import type { Clock, Timer } from '../../src/clock.ts'
 
 interface Pending {

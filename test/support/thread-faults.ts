@@ -1,7 +1,7 @@
 /**
  * Loaded into a gateway before its own code (`--import`): makes a serve thread fail on demand. The product has no such
- * door. Orders are files in the working directory: `thread-fails` makes one thread throw where nobody catches;
- * while `thread-hangs` exists, its event loop does not turn.
+ * hook. Commands are files in the working directory: `thread-fails` makes one thread throw an uncaught exception; while
+ * `thread-hangs` exists, its event loop is blocked.
  */
 import { existsSync, unlinkSync } from 'node:fs'
 import { isMainThread, workerData } from 'node:worker_threads'

@@ -1,4 +1,4 @@
-/** A provider that sends what the test tells it to, when it does: Chat Completions over real HTTP. */
+/** A provider that sends what the test tells it to, when the test tells it to: Chat Completions over real HTTP. */
 import { createServer, type ServerResponse } from 'node:http'
 import type { Test } from 'tap'
 import { listening } from './listening.ts'

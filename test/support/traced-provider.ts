@@ -1,6 +1,7 @@
 /**
- * A provider that answers by the name of the model alone, however many ask at once: Chat Completions and embeddings
- * over real HTTP. It notes the trace that each request names, and says words that no span may repeat.
+ * A provider whose answer depends only on the name of the model, however many requests arrive at once: Chat Completions
+ * and embeddings over real HTTP. It records the trace that each request names, and its answers contain words that no
+ * span may repeat.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,4 +1,4 @@
-/** A gateway process that traces everything, and senders of one request of each kind to it. */
+/** A gateway process that traces everything, and functions that send one request of each kind to it. */
 import { randomBytes } from 'node:crypto'
 import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'

@@ -1,5 +1,5 @@
 /**
- * Posts a file as a batch, from a process of its own, so that its work does not count with what is measured elsewhere.
+ * Posts a file as a batch from a separate process, so that its work does not count in measurements elsewhere.
  * Arguments: port, API key, file, and `chunked` to announce no length. Prints status, body and duration as JSON.
  */
 import { createReadStream, statSync } from 'node:fs'

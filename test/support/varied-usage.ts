@@ -1,4 +1,4 @@
-/** Usage records of every kind, each made from its number alone: a million of them need no memory. */
+/** Usage records of every kind, each generated from its number alone, so that a million of them need no memory. */
 import type { UsageOutcome, UsageRecord } from '../../src/storage/usage.ts'
 import { ODD_TEXT } from '../storage/records.ts'
 import { someUsage } from '../storage/usage.ts'

@@ -1,4 +1,4 @@
-/** Counts work on lists, so that a test can tell work that grows with its square without taking the time. */
+/** Counts work on lists, so that a test can detect quadratic work without measuring time. */
 
 /** Lengths of the arrays and sets that spreads and loops begin to walk over while `work` runs. */
 export function walked(work: () => void): number {

@@ -1,4 +1,4 @@
-/** Requests whose explanations are asked for: a gateway process, scripted providers, and the command in its folder. */
+/** Requests to be explained: a gateway process, scripted providers, and the command run in its folder. */
 import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'

@@ -1,4 +1,4 @@
-/** One client connection: serves one request at a time, and is closed when it is idle for too long. */
+/** One client connection: serves one request at a time, and is closed when it has been idle for too long. */
 import type { Socket } from 'node:net'
 import { systemClock, type Timer } from '../../clock.ts'
 import type { RemoteEnd } from '../connections.ts'

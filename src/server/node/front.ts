@@ -1,6 +1,6 @@
 /**
- * The HTTP front on `node:http`, for systems and Node versions without a build of uWebSockets.js. A listener of its own
- * accepts, so that connections are counted before TLS; HTTP is given each one. Serve threads.
+ * The HTTP front on `node:http`, for systems and Node versions without a build of uWebSockets.js. A separate listener
+ * accepts connections, so that they are counted before TLS, and hands each one to the HTTP server. Serve threads.
  */
 import { createServer, IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createListener, type Server as Listener, type Socket } from 'node:net'

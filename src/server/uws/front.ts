@@ -1,6 +1,6 @@
 /**
- * The HTTP front on uWebSockets.js. It owns every callback of the library, those of an answer in `socket.ts` and those
- * of a WebSocket in `messages.ts`: an exception that escapes one ends the process.
+ * The HTTP front on uWebSockets.js. It owns every callback of the library, together with `socket.ts` for answers and
+ * `messages.ts` for WebSockets, because an exception that escapes a callback ends the process.
  */
 import type { HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js'
 import { type CertificateFiles, certificateVersion } from '../certificate.ts'

@@ -1,4 +1,4 @@
-/** Captures and their parts, which all instances share. What was captured is in sealed files beside. Types only. */
+/** Captures and their parts, which all instances share. The captured data itself is in sealed files. Types only. */
 
 /** Why a capture has ended before its time: it was full. */
 export type CaptureEnding = 'size'

@@ -1,6 +1,6 @@
 /**
  * Sums over usage records that name a session or an agent. There are too many names for totals, so the records are
- * read: in pages, because an embedded database answers on the thread that asks, and up to a bound.
+ * read: in pages, because an embedded database runs on the calling thread, and up to a bound.
  */
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'

@@ -1,6 +1,6 @@
 /**
- * Full-text search over files: FTS5 in SQLite, text search vectors in PostgreSQL. Each passage also has a word of its
- * workspace, so that the index itself keeps workspaces apart and a search costs nothing for the texts of others.
+ * Full-text search over files: FTS5 in SQLite, text search vectors in PostgreSQL. Each passage also contains a word for
+ * its workspace, so that the index itself separates workspaces, and texts of other workspaces cost a search nothing.
  */
 import { createHash } from 'node:crypto'
 import { type Kysely, type RawBuilder, sql } from 'kysely'

@@ -1,4 +1,4 @@
-/** Files of workspaces in the database; file-passages.ts has their texts. */
+/** Files of workspaces in the database; file-passages.ts stores their texts. */
 import { type ExpressionBuilder, type Kysely, type Selectable, sql } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { FileRecord, FileStore, WorkspacePlace } from '../files.ts'

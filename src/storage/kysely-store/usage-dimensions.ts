@@ -1,7 +1,7 @@
 /**
- * Sums over usage by any dimensions and range of days. They come from the totals, which stay when records are removed;
- * sums by session or agent are made of the records that name one. An embedded database answers on the thread that asks:
- * each statement is small, and `rest` lets other work go on between two of them.
+ * Sums over usage by any dimensions and range of days. They come from the totals, which are kept when records are
+ * removed; sums by session or agent come from the records that name one. An embedded database runs on the calling
+ * thread, so each statement is small, and `rest` lets other work run between statements.
  */
 import { type Kysely, sql } from 'kysely'
 import type { Tables, TotalKind } from '../tables.ts'

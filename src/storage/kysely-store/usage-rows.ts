@@ -1,7 +1,7 @@
 /**
- * Usage records as rows: inserts them, and reads them again. Ids that exist are skipped, and new records alone are
- * counted. An embedded database gets parameters, since its own reading of JSON takes longer; a server gets one JSON
- * text, which this thread need not read.
+ * Usage records as rows: inserts them, and reads them back. Existing ids are skipped, and only new records are counted.
+ * An embedded database gets parameters, because it is slower at parsing JSON; a server gets one JSON text, which this
+ * thread need not parse.
  */
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'

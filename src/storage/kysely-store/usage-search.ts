@@ -1,7 +1,6 @@
 /**
- * Searches usage records by their columns, newest first. One condition leads, by an index of its own; the others are
- * looked at record by record, in short statements and up to a bound, because an embedded database answers on the
- * thread that asks.
+ * Searches usage records by their columns, newest first. One condition uses an index; the others are checked record by
+ * record, in short statements and up to a bound, because an embedded database runs on the calling thread.
  */
 import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely'
 import type { Engine } from '../engine.ts'

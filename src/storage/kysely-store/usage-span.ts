@@ -1,6 +1,6 @@
 /**
- * Sums over the usage records of one span of time, as a chart shows it. They are read in short statements, because an
- * embedded database answers on the thread that asks.
+ * Sums over the usage records of one time span, for a chart. They are read in short statements, because an embedded
+ * database runs on the calling thread.
  */
 import { type Kysely, sql } from 'kysely'
 import { FAILURES } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Sums over usage records per owner and day, updated in the transaction that adds the records. Reading costs one row
- * for each day, whatever the number of records. Totals stay when records are removed.
+ * per day, whatever the number of records. Totals are kept when records are removed.
  */
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
 import type { UsageLine } from '../spool/usage-line.ts'

@@ -1,4 +1,4 @@
-/** Migration of captures and their parts. What was captured is in files. */
+/** Migration of captures and their parts. The captured data itself is in files. */
 import type { Migration } from 'kysely/migration'
 
 export const captures: Migration = {

@@ -1,6 +1,6 @@
 /**
- * Migration of the usage totals. It makes the tables and fills nothing: a large ledger takes minutes, and the start of
- * the gateway does that in batches (`LedgerStore.fillTotals`).
+ * Migration of the usage totals. It creates the tables but does not fill them: a large ledger takes minutes, so the
+ * gateway does that in batches at startup (`LedgerStore.fillTotals`).
  */
 import { PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'

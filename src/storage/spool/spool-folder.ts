@@ -1,7 +1,7 @@
 /**
- * The folders of the spool. Each process has its own folder and holds a lock beside it while it lives; the kernel
- * releases the lock however the process ends. So several gateways can share one spool, and finding the folders of dead
- * ones needs no process ids, which the kernel reuses.
+ * The folders of the spool. Each process has its own folder, and holds a lock next to it while it lives; the kernel
+ * releases the lock however the process ends. So several gateways can share one spool, and the folders of dead
+ * processes are found without process ids, which the kernel reuses.
  *
  * The lock is an exclusive transaction on an empty database, the only kind of file lock that Node offers.
  */

@@ -1,11 +1,11 @@
 /**
  * The spool, a journal of usage records: each serve thread writes a record to its file before the caller sees the end
- * of the answer. Written bytes survive a kill of the process, but no power cut; the supervisor reads them and ships the
- * records into the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
+ * of the answer. Written bytes survive a kill of the process, but not a power cut; the supervisor reads them and ships
+ * the records to the Store. Hot path: one JSON text for each exchange, and one system call for all records of a turn of
  * the event loop; no sync. The format of a line is in `usage-line.ts`.
  *
  * Files are named `<writer>.<sequence>.jsonl`; each spool has its own writer name. A file is complete once a later
- * sequence exists, the last one once its thread has ended.
+ * sequence exists; the last file, once its thread has ended.
  */
 import {
   appendFileSync,

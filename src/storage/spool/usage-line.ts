@@ -1,6 +1,7 @@
 /**
- * Usage records as text: a spool line, and the extra data that a ledger row stores outside its columns. A field that
- * has its default is left out, and so is the last attempt where the record itself tells it. Pure. Hot path: `lineOf`.
+ * Usage records as text: a spool line, and the extra data that a ledger row stores outside its columns. A field with
+ * its default value is left out, and so is the last attempt if it follows from the record itself. Pure. Hot path:
+ * `lineOf`.
  *
  * Versions read each other's lines: fields are only added, those of `Always` stay, and a default never changes. A line
  * that an older version would misread needs another file name (`spool.ts`), which it leaves alone.

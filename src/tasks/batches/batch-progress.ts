@@ -1,4 +1,6 @@
-/** How far the body of a batch was read, and its faults: plain data, so that another worker can go on. Pure. */
+/**
+ * The progress of reading the body of a batch, and its faults: plain data, so that another worker can continue. Pure.
+ */
 import { JSON_START, type JsonPlace } from './json-scanner.ts'
 import { modelPath, type RequestFormName } from './request-forms.ts'
 

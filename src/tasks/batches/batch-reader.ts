@@ -1,6 +1,6 @@
 /**
- * Reads the requests of a batch one by one: of the body of POST /batches, its keys in any order, or of other forms in
- * which clients write them. What it knows between two requests is plain data, so that another worker can go on. Task
+ * Reads the requests of a batch one by one, from the body of POST /batches with its keys in any order, or from other
+ * forms that clients use. Its state between two requests is plain data, so that another worker can continue. Task
  * worker.
  */
 import { fieldPath, isStorable, withinCharacters } from '../../protocol/json/schema.ts'

@@ -1,6 +1,4 @@
-/**
- * Reads the bytes of an open file. A descriptor belongs to the process, so every thread can read by it. Task worker.
- */
+/** Reads the bytes of an open file. A descriptor belongs to the process, so every thread can use it. Task worker. */
 import { readSync } from 'node:fs'
 import type { ByteSource } from './json-scanner.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Scans JSON of any size in a window of fixed size: validates every byte, stores nothing, and reports where values
- * begin and end. A scan can end between two values and go on there later, in another thread. Task worker.
+ * begin and end. A scan can stop between two values and continue there later, in another thread. Task worker.
  */
 import { isUtf8 } from 'node:buffer'
 

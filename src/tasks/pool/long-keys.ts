@@ -1,4 +1,4 @@
-/** Keys whose jobs take a worker for long, learned from what their last jobs took. Pure. */
+/** Keys whose jobs occupy a worker for long, learned from the durations of their recent jobs. Pure. */
 
 /** Milliseconds of a core: a job that took more was a long one. */
 const LONG_MS = 50

@@ -1,6 +1,6 @@
 /**
- * Lowers the priority of other threads below that of serving event loops, for when cores are scarce. Task worker, batch
- * thread.
+ * Lowers the priority of worker threads below that of threads that serve requests, for times when cores are scarce.
+ * Task worker, batch thread.
  */
 import { constants, getPriority, setPriority } from 'node:os'
 import type { PoolName } from '../task.ts'

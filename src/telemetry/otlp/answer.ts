@@ -1,4 +1,4 @@
-/** How many spans a collector says it has left out of a batch that it took: the protocol's partial success. Pure. */
+/** Reads how many spans of an accepted batch a collector rejected: the protocol's partial success. Pure. */
 
 /**
  * @param body what the collector answered; empty: it left out none

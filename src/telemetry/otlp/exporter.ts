@@ -1,6 +1,6 @@
 /**
- * Sends kept traces to a collector over HTTP, in batches, one at a time. The queue is bounded: what does not fit, and
- * what the collector does not take in a few tries, is dropped and counted. Main thread. Leaf.
+ * Sends kept traces to a collector over HTTP, in batches, one at a time. The queue is bounded: traces that do not fit,
+ * or that the collector does not accept within a few tries, are dropped and counted. Main thread. Leaf.
  */
 import { type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https'

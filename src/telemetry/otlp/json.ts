@@ -1,4 +1,4 @@
-/** Spans as a request of OTLP in JSON: ids in hex, 64-bit numbers as texts. Main thread. Pure. Leaf. */
+/** Encodes spans as an OTLP request in JSON: ids in hex, 64-bit numbers as strings. Main thread. Pure. Leaf. */
 import { SCHEMA_URL } from './names.ts'
 import { type Attribute, type AttributeValue, Decimal, type Span } from './spans.ts'
 

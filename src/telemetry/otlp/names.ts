@@ -1,6 +1,6 @@
 /**
- * Names of attributes in spans: those of the conventions of OpenTelemetry for generative AI in one version of them, and
- * our own (`gateway.*`) for what they have no name for. Pure. Leaf.
+ * Names of span attributes: those of one version of the OpenTelemetry conventions for generative AI, and our own
+ * (`gateway.*`) where the conventions have none. Pure. Leaf.
  */
 
 /** The version of the conventions that the names are of. */

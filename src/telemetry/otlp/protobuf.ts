@@ -1,6 +1,6 @@
 /**
- * Spans as a request of OTLP in protobuf, field by field from the published protocol. One encoder of six messages in
- * place of a library that brings seven packages for signals that are not sent here. Main thread. Pure. Leaf.
+ * Encodes spans as an OTLP request in protobuf, field by field from the published protocol. One encoder of six messages
+ * replaces a library with seven packages for signals that are not sent here. Main thread. Pure. Leaf.
  */
 import { NAMES, SCHEMA_URL } from './names.ts'
 import { type AttributeValue, Decimal, type Span } from './spans.ts'

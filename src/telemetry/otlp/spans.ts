@@ -1,6 +1,6 @@
 /**
- * Spans of a trace that is over: one of the server for the request, one of a client for each attempt, one for each call
- * of a server tool, and one for each model call that the gateway made itself. Main thread. Pure. Leaf.
+ * Builds the spans of a finished trace: a server span for the request, a client span for each attempt, one for each
+ * server-tool call, and one for each model call that the gateway itself made. Main thread. Pure. Leaf.
  */
 import { toUsd } from '../../money.ts'
 import type { AttemptNotes, EndedTrace, ExchangeNotes, ToolNotes } from '../ended-trace.ts'

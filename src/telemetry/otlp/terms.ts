@@ -1,4 +1,4 @@
-/** The terms by which traces leave, from the settings. Pure. Leaf. */
+/** The terms on which traces are sent, from the settings. Pure. Leaf. */
 
 /** Forms of OTLP over HTTP. */
 export const OTLP_PROTOCOLS = ['http/protobuf', 'http/json'] as const

@@ -1,4 +1,6 @@
-/** Alerts of this process: receivers, outbox and watches, where the configuration names a receiver. Main thread. */
+/**
+ * Alerts of this process: receivers, outbox and watches. Built only if the configuration names a receiver. Main thread.
+ */
 import { hostname } from 'node:os'
 import { Outbox } from '../../alerts/outbox.ts'
 import { createReceiver, ReceiverError } from '../../alerts/receiver.ts'

@@ -1,4 +1,4 @@
-/** Exports of usage of this process, one for each row of the configuration. Main thread. */
+/** Usage exports of this process, one for each row of the configuration. Main thread. */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Clock } from '../../clock.ts'

@@ -1,4 +1,4 @@
-/** What the parts of the gateway of one thread share: store, catalogue, connections, task pool. Composition root. */
+/** Parts that the whole gateway of one thread shares: store, catalogue, connections, task pool. Composition root. */
 import type { KeyObject } from 'node:crypto'
 import { Guardrails } from '../../access/guardrails.ts'
 import { capturesFolder } from '../../captures/folder.ts'

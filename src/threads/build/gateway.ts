@@ -1,6 +1,6 @@
 /**
  * Builds the gateway of one thread without an HTTP front: store, caches, upstream connections, plugins and pipeline.
- * Makes everything stateful and passes it on. Composition root.
+ * Creates everything stateful and passes it on. Composition root.
  */
 import { join } from 'node:path'
 import { ToolPermissions } from '../../access/tool-permissions.ts'

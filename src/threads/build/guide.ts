@@ -1,6 +1,6 @@
 /**
- * The guide of the admin port: the docs as pages, which `npm run docs` makes of docs/. Serves the files of that folder
- * unchanged, and keeps none of them. Main thread.
+ * The guide on the admin port: the docs as pages, which `npm run docs` builds from docs/. Serves the built files
+ * unchanged, and caches none of them. Main thread.
  */
 import { readdirSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'

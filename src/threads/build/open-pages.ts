@@ -1,4 +1,4 @@
-/** Pages of the admin port that anybody there may read: the reference and the guide. Main thread. */
+/** Pages of the admin port that are open to everybody with access to it: the reference and the guide. Main thread. */
 import type { JsonSchema } from '../../api/openapi/json-schema.ts'
 import { Reference, readerUrl } from '../../api/openapi/reference/reference.ts'
 import type { Config } from '../../config/config.ts'

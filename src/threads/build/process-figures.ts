@@ -1,4 +1,4 @@
-/** Figures of the main thread that are read for each scrape: store, keys, batches, certificate, health. */
+/** Figures of the main thread, read for each scrape: store, keys, batches, certificate, health. */
 import type { RequestCounts } from '../../alerts/watches.ts'
 import type { SharedHealth } from '../../health/shared-health.ts'
 import type { MetricSample } from '../../metrics/exposition.ts'

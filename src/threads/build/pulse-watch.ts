@@ -1,4 +1,4 @@
-/** Reports threads whose event loop is blocked, by the pulses that they send. Main thread. */
+/** Reports threads whose event loop is blocked, judging by the heartbeats that they send. Main thread. */
 import type { Log } from '../../log/log.ts'
 import { PULSE_MS } from '../kinds.ts'
 import type { SupervisedThread } from '../supervised-thread.ts'

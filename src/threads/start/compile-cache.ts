@@ -1,7 +1,7 @@
 /**
- * The folder of V8's compile cache, which spares a starting serve thread from compiling code that an earlier one has
- * compiled. Whoever can write there can run code here, so it belongs to this user alone. The main thread does without:
- * the cache would hold 7 MB there for as long as it lives, and save 50 ms. Main thread.
+ * The folder of V8's compile cache, which spares a starting serve thread from compiling code that an earlier thread
+ * compiled. Anyone who can write there can run code here, so only this user has access. The main thread does not use
+ * it: the cache would occupy 7 MB there for its whole lifetime, and save only 50 ms. Main thread.
  */
 import { chmodSync, existsSync, lstatSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Serve threads that load their code while the main thread loads its own and opens the store, so that both take place
- * at the same time. They wait for their settings, which come when all is ready for them.
+ * Serve threads that load their code while the main thread loads its own and opens the store, so that both happen at
+ * the same time. They wait for their settings, which arrive when everything else is ready.
  */
 import { once } from 'node:events'
 import { MessageChannel, type MessagePort, SHARE_ENV, Worker } from 'node:worker_threads'

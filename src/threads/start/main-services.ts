@@ -1,4 +1,4 @@
-/** Services of the main thread: started one after the other, and closed in order. */
+/** Services of the main thread: starts them one after the other, and closes them in order. */
 
 import { createBootstrap, type FirstKeys } from '../../access/bootstrap.ts'
 import { capturesFolder } from '../../captures/folder.ts'

@@ -1,4 +1,4 @@
-/** The ports of a gateway: chooses the public one, opens the admin port, and explains why a port is not available. */
+/** The ports of a gateway: chooses the public one, opens the admin port, and explains why a port is unavailable. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import type { Config } from '../../config/config.ts'

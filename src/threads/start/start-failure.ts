@@ -1,4 +1,4 @@
-/** Checks before a gateway starts, and the lines that explain to its operator why it did not. */
+/** Checks before a gateway starts, and the lines that explain to the operator why it did not start. */
 import { readFileSync } from 'node:fs'
 import { BootstrapError, keyFaults } from '../../access/bootstrap.ts'
 import { systemClock } from '../../clock.ts'

@@ -1,4 +1,4 @@
-/** Warnings about valid settings that will fail or leak later: one line each, which begins with the setting. */
+/** Warnings about valid settings that will fail or leak later: one line each, beginning with the setting. */
 import type { Config } from '../../config/config.ts'
 import { readShared, sharedKeyProblem } from '../../credentials/outgoing-key.ts'
 import { gapsOf } from '../../providers/address.ts'

@@ -1,7 +1,7 @@
 /**
  * Warm-up of a serve thread: sends requests to a private gateway with the simulated provider over real sockets, so that
- * the engine compiles the code that requests need. It runs in the gaps that callers leave. It leaves no trace: store,
- * spool, counters, metrics and log are its own, and are deleted. Composition root.
+ * V8 compiles the code that requests need. It runs while callers leave the thread idle. It leaves no trace: it has its
+ * own store, spool, counters, metrics and log, which are deleted. Composition root.
  */
 import type { KeyObject } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
- * apply_patch operations with diffs in V4A format: validates them strictly, so that a client only gets what it can
- * apply. Pure.
+ * apply_patch operations with diffs in V4A format: validates them strictly, so that a client only gets operations that
+ * it can apply. Pure.
  */
 
 export type PatchOperation =

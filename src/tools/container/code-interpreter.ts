@@ -1,6 +1,6 @@
 /**
  * Server tool code_interpreter: runs the model's Python code in a sandbox container. Also serves the native tool of
- * that name where the provider has none, with its items and events.
+ * that name if the provider has none, with its items and events.
  */
 import { isFileId } from '../../ids.ts'
 import type {

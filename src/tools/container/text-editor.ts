@@ -1,4 +1,6 @@
-/** Server tool text_editor: views and edits text files of the workspace. A change is a new file of the same name. */
+/**
+ * Server tool text_editor: views and edits text files of the workspace. A change creates a new file of the same name.
+ */
 import {
   replacedOnce,
   requiredArgument,

@@ -1,6 +1,5 @@
 /**
- * Approvals of MCP calls: which tools need one, and what a replayed conversation says about earlier requests for
- * approval. Pure.
+ * Approvals of MCP calls: the tools that need one, and the earlier approval requests in a replayed conversation. Pure.
  */
 import { type McpTool, type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
 

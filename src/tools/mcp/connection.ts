@@ -1,6 +1,6 @@
 /**
- * A connection to one MCP server over streamable HTTP, for one exchange. The official client speaks the protocol; its
- * network is a checked fetch, so that it reaches no private address. Bounded in time, bytes and requests.
+ * A connection to one MCP server over streamable HTTP, for one exchange. The official client implements the protocol;
+ * its network is a checked fetch, so that it cannot reach private addresses. Bounded in time, bytes and requests.
  */
 import { randomUUID } from 'node:crypto'
 import type { Client, JsonSchemaValidator, StandardSchemaV1 } from '@modelcontextprotocol/client'

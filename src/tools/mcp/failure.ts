@@ -1,4 +1,4 @@
-/** MCP errors, in the three kinds of an mcp_call item, or as text. Pure. */
+/** MCP errors, in the three kinds that an mcp_call item has, or as text. Pure. */
 import { PageError } from '../../upstream/pages/fetch-page.ts'
 import { scrub } from '../../upstream/scrub.ts'
 import type { McpClient } from './library.ts'

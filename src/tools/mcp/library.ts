@@ -1,6 +1,6 @@
 /**
- * The MCP client library, loaded on first use: loading takes some tenths of a second, which block the thread, and some
- * megabytes. One for each thread.
+ * The MCP client library, loaded on first use: loading blocks the thread for some tenths of a second and takes some
+ * megabytes. One instance per thread.
  */
 export type McpClient = typeof import('@modelcontextprotocol/client')
 

@@ -1,6 +1,6 @@
 /**
  * The tools that an MCP server lists: bounded, cleaned, and filtered by `allowed_tools`. All of it is untrusted text.
- * Pure but for `listTools`.
+ * Pure, except for `listTools`.
  */
 import { forbiddenKey } from '../../protocol/json/body.ts'
 import { McpFailure } from './failure.ts'

@@ -1,8 +1,8 @@
 /**
- * Network access of the MCP client: a checked fetch function, plus what the client lacks. It has no stream for messages
- * that the server sends unasked; a reply that ends without an answer ends with an error, since the client would wait
- * for ever; and a server that answers the question for its protocol version late, badly or not at all is taken for an
- * old one.
+ * Network access of the MCP client: a checked fetch function, and workarounds for the client. It opens no stream for
+ * unsolicited messages from the server; a reply that ends without an answer becomes an error, because the client would
+ * wait forever; and a server that answers the protocol version query late, badly or not at all is treated as an old
+ * one.
  */
 import type { Clock } from '../../clock.ts'
 import type { CheckedFetch } from '../../upstream/pages/checked-fetch.ts'

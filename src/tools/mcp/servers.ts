@@ -1,4 +1,7 @@
-/** The MCP servers that a request names: validation of their entries, and what is sent to each. Pure. */
+/**
+ * The MCP servers that a request names: validates their entries, and builds the headers and settings sent to each.
+ * Pure.
+ */
 import { isIP } from 'node:net'
 import { refuseField } from '../../errors.ts'
 import { checkUrl, type LinkRules, PageError } from '../../upstream/pages/fetch-page.ts'

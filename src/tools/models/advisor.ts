@@ -1,6 +1,6 @@
 /**
- * Server tool advisor: the model asks another model for advice. An entry is one advisor, and several have names. Each
- * remembers what it advised before: in this request, and in items that the client sends back.
+ * Server tool advisor: the model asks another model for advice. Each entry is one advisor; if there are several, they
+ * have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
  */
 
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'

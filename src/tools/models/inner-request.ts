@@ -1,6 +1,6 @@
 /**
- * Requests of tools that call models. Their settings are checked when the tool is opened, as those of a client are, so
- * that an error names the entry of the client by its path. Pure.
+ * Requests of tools that call models. Their settings are checked when the tool is opened, like those of a client's
+ * request, so that an error names the path of the client's entry. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

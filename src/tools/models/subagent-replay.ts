@@ -1,6 +1,6 @@
 /**
  * Suspended subagents in the input of a request: finds those to resume, and removes their items from the prompt,
- * because the outer model never saw them. Pure but for the seal.
+ * because the outer model never saw them. Pure, except for encryption.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
  * State of a suspended subagent: its conversation so far, stored by the client until its functions have run. The client
- * gets it sealed, bound to its workspace. Pure but for the seal.
+ * gets it encrypted and bound to its workspace. Pure, except for encryption.
  */
 import { Buffer } from 'node:buffer'
 import type { InputItem } from '../../protocol/items.ts'

@@ -1,6 +1,6 @@
 /**
  * Server tool subagent: the model gives a task to another model, which sees only the task and may have tools. A
- * subagent that may call functions of the client is suspended for that: subagent-replay.ts has the way back.
+ * subagent that calls functions of the client is suspended meanwhile; subagent-replay.ts resumes it.
  */
 
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Domain allow and block lists: `example.com` covers its subdomains, `*.example.com` only the subdomains,
- * `example.com/docs` everything below that path. No regular expressions: lists come from callers. Pure.
+ * `example.com/docs` everything below that path. No regular expressions, because lists come from callers. Pure.
  */
 
 /** Entries of one list. */

@@ -1,6 +1,7 @@
 /**
- * The contract of web engines: APIs that find pages (search) or fetch one (page). A row says how to ask and how to read
- * the reply; call-engine.ts asks. Replies are hostile: the readers take texts by type and nothing else. Pure.
+ * The contract of web engines: APIs that find pages (search) or fetch one (page). A row defines the request and how to
+ * read the reply; call-engine.ts sends it. Replies are hostile: the readers accept only texts of the expected type.
+ * Pure.
  */
 import type { PicoUsd } from '../../money.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The configured engines: finds the one that a request names, searches, and fetches pages. Results are checked here,
- * whatever the engine was told: addresses, domains, number and length. Serve threads.
+ * The configured engines: finds the one that a request names, searches, and fetches pages. Results are always checked
+ * here, even if the engine got the same restrictions: addresses, domains, number and length. Serve threads.
  */
 import type { Clock } from '../../clock.ts'
 import type { SearchEngineRow } from '../../config/config.ts'

@@ -1,4 +1,4 @@
-/** Formats search results for a model, with what the answer may cite. Pure. */
+/** Formats search results for a model, with the sources that the answer may cite. Pure. */
 import type { Citable } from '../../protocol/parts.ts'
 import type { SearchResult } from './engine.ts'
 import { cutText } from './shown-text.ts'

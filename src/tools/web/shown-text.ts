@@ -1,6 +1,6 @@
 /**
- * Sanitizes text of pages and engines: removes control characters and characters that hide or reorder text, and cuts
- * it. They stay data: nothing in them is followed. Pure.
+ * Sanitizes text of pages and engines: removes control characters and characters that hide or reorder text, and
+ * truncates it. The text stays data: no instruction in it is followed. Pure.
  */
 
 /** Control and format characters (invisible, tag and bidirectional ones), but tab, line feed and the two joiners. */

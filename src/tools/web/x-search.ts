@@ -1,6 +1,6 @@
 /**
  * `x_search`: a search for posts on X, through a web search engine. The engine is limited to the domains of X; handles
- * and days are held here, by the address of each result. Pure.
+ * and days are enforced here, by the URL of each result. Pure.
  */
 import type { Admits } from './domains.ts'
 import type { SearchQuery } from './engine.ts'

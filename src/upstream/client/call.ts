@@ -1,7 +1,7 @@
 /**
  * Code that calls of every transport share: deadlines on the injected clock, back-pressure, and the rule that each call
  * ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each read costs one clock reading, and each chunk
- * one call, without an allocation or a timer.
+ * one call, with no allocation and no timer.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'

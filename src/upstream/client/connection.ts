@@ -1,6 +1,6 @@
 /**
  * One connection to a provider, carrying one call at a time. A connection whose call did not end cleanly is never
- * reused. Hot path: bytes go from the one buffer of the thread through the parser to the call, without a stream in
+ * reused. Hot path: bytes go from the thread's single buffer through the parser to the call, without a stream in
  * between.
  */
 import type { Socket } from 'node:net'

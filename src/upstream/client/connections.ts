@@ -1,6 +1,6 @@
 /**
- * Connections to providers, pooled per origin and isolation. The newest idle one goes first. A pool has a limit; calls
- * beyond it wait in the order in which they came, until their deadline.
+ * Connections to providers, pooled per origin and isolation. The most recently used idle connection is reused first. A
+ * pool has a limit; calls beyond it wait in order of arrival, until their deadline.
  */
 import type { Socket } from 'node:net'
 import type { Timer } from '../../clock.ts'

@@ -1,6 +1,6 @@
 /**
  * The streaming transport for direct connections: HTTP/1.1, one call at a time per connection, no redirects. A request
- * goes out once more only where the provider was closing the kept connection as it came. Hot path.
+ * is sent a second time only if the provider was closing the reused connection when it arrived. Hot path.
  */
 
 import {

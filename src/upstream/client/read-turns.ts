@@ -1,9 +1,9 @@
 /**
- * Fair scheduling of reads among connections with much data. All of them together read a bounded number of bytes in a
- * turn of the event loop. One that goes on after that waits, and those that wait read in later turns, in the order in
- * which they came. Otherwise a turn would grow with their number, and all other work would wait for its end. In a turn
- * that is long anyway, because very many connections have a little to read, those that wait get as much as these:
- * streams that have fallen behind would never catch up.
+ * Fair scheduling of reads among connections with much data. Together they read a bounded number of bytes in each turn
+ * of the event loop; a connection with more data waits, and waiting connections read in later turns, in order of
+ * arrival. Otherwise a turn would grow with their number, and all other work would wait for its end. If a turn is long
+ * anyway, because very many connections have a little to read, the waiting ones may read as much as all of these
+ * together; otherwise, streams that have fallen behind would never catch up.
  */
 
 /** A connection that waits for its turn. */

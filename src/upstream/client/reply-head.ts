@@ -1,4 +1,4 @@
-/** The head of a reply from its text, and the faults of replies. Hot path. */
+/** Parses the head of a reply, and defines the faults of replies. Hot path. */
 import { unavailable } from '../transport.ts'
 
 export const TAB = 9

@@ -1,7 +1,7 @@
 /**
- * Parser of HTTP/1.1 replies, strict and bounded: it rejects ambiguous bytes. Pure. Hot path: it passes the body of
- * each read on in one piece, without a copy to other memory. Grammar: RFC 9112; lines end in CRLF, no folded headers,
- * one framing only.
+ * Parser of HTTP/1.1 replies, strict and bounded: it rejects ambiguous bytes. Pure. Hot path: it passes on the body
+ * bytes of each read in one piece, without copying them. Grammar: RFC 9112; lines end in CRLF, no folded headers, one
+ * framing only.
  */
 import { unavailable } from '../transport.ts'
 import {

@@ -1,7 +1,7 @@
 /**
- * Fetches a caller's link without exposing our own network. The name is resolved once, every address of it must be
- * public, the connection goes to a checked address (by a proxy too), and each redirect is checked again. Bounded in
- * bytes, time, hops and concurrent fetches. Serve threads.
+ * Fetches a caller's link without exposing our own network. The name is resolved once, all of its addresses must be
+ * public, the connection goes to a checked address (even through a proxy), and each redirect is checked again. Bounded
+ * in bytes, time, hops and concurrent fetches. Serve threads.
  */
 import { isIP, type LookupFunction, Socket } from 'node:net'
 import type { buildConnector, Dispatcher } from 'undici'

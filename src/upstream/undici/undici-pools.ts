@@ -1,6 +1,6 @@
 /**
- * undici pools, one per origin and isolation, with a limit of concurrent calls and a queue that a call may leave. A
- * pool is replaced when it is old, so that a changed address of the provider is seen. Serve threads.
+ * undici pools, one per origin and isolation, with a limit on concurrent calls and a queue that a call may leave. An
+ * old pool is replaced, so that a changed address of the provider takes effect. Serve threads.
  */
 import type { Socket } from 'node:net'
 import type { buildConnector, Client, Dispatcher, ProxyAgent } from 'undici'

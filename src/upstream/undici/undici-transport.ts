@@ -1,6 +1,7 @@
 /**
- * The transport for everything but direct HTTP/1.1: egress proxies, HTTP/2, client certificates. It drives undici by
- * its dispatch interface, and keeps the deadlines, the isolation and the queue of the direct transport. Serve threads.
+ * The transport for everything but direct HTTP/1.1: egress proxies, HTTP/2, client certificates. It drives undici
+ * through its dispatch interface, and enforces the same deadlines, isolation and queueing as the direct transport.
+ * Serve threads.
  */
 import { type GatewayError, rewritten } from '../../errors.ts'
 import { RunningCall } from '../client/call.ts'

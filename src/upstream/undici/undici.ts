@@ -1,6 +1,6 @@
 /**
- * The undici library, loaded on first use. Most gateways ask their providers by the client of their own and fetch no
- * pages, and it takes 7 MB of each thread.
+ * The undici library, loaded on first use, because it takes 7 MB per thread, and most gateways call their providers
+ * with their own client and fetch no pages.
  */
 import { createRequire } from 'node:module'
 import type { Dispatcher } from 'undici'

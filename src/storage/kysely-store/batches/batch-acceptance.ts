@@ -1,4 +1,4 @@
-/** Accepting batches: rows stay hidden until all lines are stored. */
+/** Acceptance of batches: rows stay hidden until all lines are stored. */
 import { type Kysely, sql } from 'kysely'
 import type {
   BatchAcceptance,

@@ -1,6 +1,6 @@
 /**
- * Batches in the database. Every verb is one transaction. Where transactions lock rows, they lock batches before lines
- * and each in their order, so that no two wait for each other.
+ * Batches in the database. Every verb is one transaction. Transactions that lock rows lock batches before lines, and
+ * each in order, so that they cannot deadlock.
  */
 import type { Kysely } from 'kysely'
 import type { Engine } from '../../engine.ts'
