@@ -1,6 +1,6 @@
 /**
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
- * Pure.
+ * The field `line` of an error's row in `errors.ts` says which errors wait or are retried. Pure.
  */
 import { type GatewayError, PROVIDER_STATUSES } from '../errors.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
