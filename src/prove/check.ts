@@ -28,6 +28,20 @@ export interface Check {
   run(tester: Tester, proved: Proved): Promise<CheckVerdict>
 }
 
+type Common = 'group' | 'dialects' | 'basis' | 'weight' | 'sends'
+
+/** A check as its file lists it, without what it has in common with the others there. */
+export type CheckRow = Omit<Check, 'id' | Common> & Partial<Pick<Check, Common>> & { readonly name: string }
+
+/** The checks of one file; their ids begin with `area`. */
+export function checksOf(
+  area: string,
+  common: Omit<Pick<Check, Common>, 'weight'>,
+  rows: readonly CheckRow[],
+): readonly Check[] {
+  return rows.map(({ name, ...row }) => ({ weight: 'must', ...common, ...row, id: `${area}.${name}` }))
+}
+
 export interface CheckVerdict {
   readonly outcome: 'pass' | 'fail' | 'warning' | 'skipped'
   readonly seen: string
@@ -48,6 +62,11 @@ export function warn(seen: string): CheckVerdict {
 
 export function skip(why: string): CheckVerdict {
   return { outcome: 'skipped', seen: why }
+}
+
+/** Judges a reply by its status alone. */
+export function byStatus({ status }: Asked['reply'], isRight: boolean): CheckVerdict {
+  return isRight ? pass(`${status}`) : fail(`status ${status}`)
 }
 
 /** Fails with the first of these faults. */

@@ -2,7 +2,7 @@
  * Checks of a gateway under stress: clients that disconnect, that do not read, that never finish their request; and a
  * restart.
  */
-import { BASIS, BOTH, type Check, fail, pass, statusOf } from '../check.ts'
+import { BASIS, BOTH, byStatus, type Check, checksOf, fail, pass, statusOf } from '../check.ts'
 import { objectOf } from '../sse.ts'
 import { type Asked, type AskOptions, newId } from '../tester.ts'
 import { restarted } from './restart.ts'
@@ -12,21 +12,21 @@ const SAMPLES = 3
 /** A gateway that is slower than this after aborts has lost resources; less may be chance. */
 const WORSE = { factor: 5, ms: 1_500 } as const
 const OTHERS = 3
-const BASIS_CHAOS = `${BASIS.http1}, 9.5; ${BASIS.api}`
+const COMMON = {
+  group: 'chaos',
+  dialects: BOTH,
+  basis: `${BASIS.http1}, 9.5; ${BASIS.api}`,
+  sends: 2,
+} as const
 
 /** A client that leaves at the first event of a stream. */
 const LEAVING: AskOptions = { stream: true, script: 'slow', onText: text => text.includes('\n\n') }
 
-export const CHAOS_CHECKS: readonly Check[] = [
+export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   {
-    id: 'chaos.abort',
-    group: 'chaos',
-    dialects: BOTH,
+    name: 'abort',
     asserts: 'after a client has left in the middle of a stream, the next request works',
     matters: 'people close windows all the time',
-    basis: BASIS_CHAOS,
-    weight: 'must',
-    sends: 2,
     async run(tester, proved) {
       await tester.ask(proved, LEAVING)
       const asked = await tester.ask(proved, { stream: true })
@@ -36,13 +36,9 @@ export const CHAOS_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'chaos.aborts',
-    group: 'chaos',
-    dialects: BOTH,
+    name: 'aborts',
     asserts: `${ABORTS} clients that leave in the middle of a stream do not make the next ones slower`,
     matters: 'what is lost with each client adds up to an outage',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     sends: ABORTS + 2 * SAMPLES,
     async run(tester, proved) {
       const firstMs = async (): Promise<number> => {
@@ -68,13 +64,9 @@ export const CHAOS_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'chaos.slow-reader',
-    group: 'chaos',
-    dialects: BOTH,
+    name: 'slow-reader',
     asserts: 'while a client does not read its stream, others get theirs',
     matters: 'one phone in a tunnel stops everybody',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     sends: 1 + OTHERS,
     async run(tester, proved) {
       const slow = await tester.open()
@@ -90,13 +82,9 @@ export const CHAOS_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'chaos.parallel',
-    group: 'chaos',
-    dialects: BOTH,
+    name: 'parallel',
     asserts: 'streams at the same time end well, each with its own text',
     matters: 'one customer reads what another was told',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     sends: 8,
     async run(tester, proved) {
       const asked = await Promise.all(
@@ -111,13 +99,10 @@ export const CHAOS_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'chaos.half-open',
-    group: 'chaos',
+    name: 'half-open',
     dialects: null,
     asserts: 'beside connections that never finish their request, others are served',
     matters: 'a few slow clients take all connections',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     sends: 9,
     async run(tester, proved) {
       for (let at = 0; at < tester.others; at++) {
@@ -136,13 +121,10 @@ export const CHAOS_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'chaos.leaving-body',
-    group: 'chaos',
+    name: 'leaving-body',
     dialects: null,
     asserts: 'after clients that left in the middle of their request, the next one is served',
     matters: 'a broken upload must not take the server down',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     sends: 4,
     async run(tester, proved) {
       for (let at = 0; at < 3; at++) {
@@ -151,22 +133,18 @@ export const CHAOS_CHECKS: readonly Check[] = [
         tester.close(connection)
       }
       const reply = await tester.request('GET', '/models', null)
-      return reply.status < 500 ? pass(`${reply.status}`) : fail(`status ${reply.status}`)
+      return byStatus(reply, reply.status < 500)
     },
   },
   {
-    id: 'chaos.restart',
-    group: 'chaos',
-    dialects: BOTH,
+    name: 'restart',
     asserts: 'a restart ends no running stream silently, and new requests come back',
     matters: 'each deployment cuts answers in half',
-    basis: BASIS_CHAOS,
-    weight: 'must',
     needs: 'restart',
     sends: 40,
     run: restarted,
   },
-]
+])
 
 function idOf(data: string): unknown {
   const document = objectOf(data)

@@ -1,5 +1,5 @@
 /** Checks with the recorded traffic of a client: its requests, and what it requires of the answers. */
-import { type Check, type CheckVerdict, fail, faultless, pass } from '../check.ts'
+import { type Check, type CheckVerdict, checksOf, fail, faultless, pass } from '../check.ts'
 import { type ClientReply, named, type ProvedClient } from '../clients/clients.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
 import type { SeenReply } from '../raw-reply.ts'
@@ -19,12 +19,7 @@ type Each = (replayed: Replayed) => readonly string[]
 /** All checks of this client. */
 export function clientChecks(client: ProvedClient): readonly Check[] {
   const asking = client.requests.filter(({ body }) => body !== null)
-  const row = {
-    group: 'conformance',
-    dialects: null,
-    basis: `what ${client.title} sends and reads`,
-    weight: 'must',
-  } as const
+  const basis = `what ${client.title} sends and reads`
 
   async function replay(tester: Tester, at: number, model: string, key?: string): Promise<Replayed> {
     const request = asking[at]
@@ -71,10 +66,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     return fault === null ? pass(`status ${reply.status}`) : fail(fault)
   }
 
-  return [
+  return checksOf('client', { group: 'conformance', dialects: null, basis, sends: 0 }, [
     {
-      ...row,
-      id: 'client.accepted',
+      name: 'accepted',
       asserts: 'each request of a recorded session is answered with 200 and a stream',
       matters: 'one that is refused ends the session, or is sent again and again',
       sends: asking.length,
@@ -90,11 +84,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
         ),
     },
     {
-      ...row,
-      id: 'client.stream',
+      name: 'stream',
       asserts: 'the streams have the events that the client waits for, and none that break it',
       matters: 'it stops in the middle of its work, or asks again and pays twice',
-      sends: 0,
       run: tester =>
         every(
           tester,
@@ -103,11 +95,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
         ),
     },
     {
-      ...row,
-      id: 'client.calls',
+      name: 'calls',
       asserts: 'calls name tools that the request declares, as it declares them, with an id and JSON',
       matters: 'a call by another name, or without its namespace, cannot be run',
-      sends: 0,
       run: tester =>
         every(
           tester,
@@ -122,11 +112,9 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
         ),
     },
     {
-      ...row,
-      id: 'client.usage',
+      name: 'usage',
       asserts: 'each reply tells its input and output tokens where the client looks for them',
       matters: 'it compacts its conversation, and shows costs, by these numbers',
-      sends: 0,
       run: tester =>
         every(
           tester,
@@ -137,22 +125,20 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
         ),
     },
     {
-      ...row,
-      id: 'client.unknown-model',
+      name: 'unknown-model',
       asserts: 'a model that is not there is refused with 400 or 404, in the form that the client shows',
       matters: 'otherwise the user is told nothing, or the wrong thing',
       sends: 1,
       run: tester => refusal([400, 404], () => replay(tester, 0, UNKNOWN_MODEL)),
     },
     {
-      ...row,
-      id: 'client.wrong-key',
+      name: 'wrong-key',
       asserts: 'a wrong key is refused with 401 or 403, in the form that the client shows',
       matters: 'otherwise it tries again, or says that the network is down',
       sends: 1,
       run: tester => refusal([401, 403], () => replay(tester, 0, tester.deps.target.model, UNKNOWN_KEY)),
     },
-  ]
+  ])
 }
 
 function messageOf(reply: SeenReply): string {

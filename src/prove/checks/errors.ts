@@ -1,5 +1,16 @@
 /** Checks of error replies: their status and the shape of their body. */
-import { BASIS, BOTH, type Check, fail, faultless, pass, statusOf } from '../check.ts'
+import {
+  BASIS,
+  BOTH,
+  byStatus,
+  type Check,
+  type CheckRow,
+  checksOf,
+  fail,
+  faultless,
+  pass,
+  statusOf,
+} from '../check.ts'
 import type { Proved } from '../dialects.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
 import { shapeFaults } from '../shape.ts'
@@ -74,17 +85,14 @@ function refused(tester: Tester, proved: Proved, { name, options }: Refusal): Pr
   return tester.sample(proved, name, options(proved))
 }
 
-export const ERROR_CHECKS: readonly Check[] = [
+const COMMON = { group: 'conformance', dialects: BOTH, basis: BASIS.api, sends: 1 } as const
+
+export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
   ...REFUSALS.map(
-    (refusal): Check => ({
-      id: `errors.${refusal.name}`,
-      group: 'conformance',
-      dialects: BOTH,
+    (refusal): CheckRow => ({
+      name: refusal.name,
       asserts: refusal.asserts,
       matters: refusal.matters,
-      basis: BASIS.api,
-      weight: 'must',
-      sends: 1,
       async run(tester, proved) {
         const asked = await refused(tester, proved, refusal)
         return refusal.statuses.includes(asked.reply.status) ? pass(statusOf(asked)) : fail(statusOf(asked))
@@ -92,13 +100,9 @@ export const ERROR_CHECKS: readonly Check[] = [
     }),
   ),
   {
-    id: 'errors.envelope',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'envelope',
     asserts: 'the body of each refusal is JSON with error.message, and with error.type or error.code',
     matters: 'SDKs show error.message; without it people see "no body"',
-    basis: BASIS.api,
-    weight: 'must',
     sends: 0,
     async run(tester, proved) {
       for (const refusal of REFUSALS) {
@@ -114,9 +118,7 @@ export const ERROR_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'errors.disclosure',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'disclosure',
     asserts: 'refusals show no whole key, and no paths or stacks of the server',
     matters: 'error messages end in the logs of others',
     basis: 'OWASP, improper error handling',
@@ -135,48 +137,35 @@ export const ERROR_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'errors.wrong-method',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'wrong-method',
     asserts: 'GET on the path is refused with 405 and Allow, or with 404',
     matters: 'monitors and crawlers must not look like outages',
     basis: BASIS.http,
-    weight: 'must',
-    sends: 1,
     async run(tester, proved) {
       const reply = await tester.request('GET', proved.path, null)
       const allow = reply.headers.get('allow')
       if (reply.status === 405)
         return allow === undefined ? fail('405 without Allow') : pass(`405, Allow: ${allow}`)
-      return [404, 400, 401, 426].includes(reply.status)
-        ? pass(`${reply.status}`)
-        : fail(`status ${reply.status}`)
+      return byStatus(reply, [404, 400, 401, 426].includes(reply.status))
     },
   },
   {
-    id: 'errors.unknown-path',
-    group: 'conformance',
+    name: 'unknown-path',
     dialects: null,
     asserts: 'a path that does not exist is refused with 404',
     matters: 'a wrong base URL must not look like an outage or an empty answer',
     basis: BASIS.http,
-    weight: 'must',
-    sends: 1,
     async run(tester) {
       const reply = await tester.request('POST', '/prove-no-such-path', '{}')
-      const isRefused = reply.status === 404 || reply.status === 405
-      return isRefused ? pass(`${reply.status}`) : fail(`status ${reply.status}`)
+      return byStatus(reply, reply.status === 404 || reply.status === 405)
     },
   },
   {
-    id: 'errors.oversized',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'oversized',
     asserts: 'a body announced with a tebibyte is refused before it is sent',
     matters: 'one client could hold the memory, or a connection, of all others',
     basis: `${BASIS.http}, 413`,
     weight: 'should',
-    sends: 1,
     async run(tester, proved) {
       const connection = await tester.open()
       const head = `${tester.head('POST', proved.path)}Content-Length: 1099511627776\r\n\r\n`
@@ -184,12 +173,10 @@ export const ERROR_CHECKS: readonly Check[] = [
       const reply = await connection.read({ silenceMs: REFUSES_MS })
       if (reply === null)
         return connection.isClosed ? pass('the connection was closed') : fail('it waits for the body')
-      return reply.status >= 400 && reply.status < 500
-        ? pass(`${reply.status}`)
-        : fail(`status ${reply.status}`)
+      return byStatus(reply, reply.status >= 400 && reply.status < 500)
     },
   },
-]
+])
 
 const REFUSES_MS = 5_000
 

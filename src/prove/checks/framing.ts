@@ -1,5 +1,16 @@
 /** Checks of HTTP itself, byte by byte: connections, framing, and requests that two parsers might read differently. */
-import { BASIS, type Check, type CheckVerdict, fail, pass, skip, warn } from '../check.ts'
+import {
+  BASIS,
+  byStatus,
+  type Check,
+  type CheckRow,
+  type CheckVerdict,
+  checksOf,
+  fail,
+  pass,
+  skip,
+  warn,
+} from '../check.ts'
 import type { RawConnection } from '../connection.ts'
 import type { Proved } from '../dialects.ts'
 import { UNKNOWN_MODEL } from '../provider.ts'
@@ -11,7 +22,8 @@ const CHEAP_PATH = '/models'
 /** Longest wait for a reply that may not come. */
 const QUIET_MS = 3_000
 const HEADER_BYTES = 256 * 1024
-const WAITS = 'it was not served, but neither refused: the connection waits'
+const COMMON = { group: 'conformance', dialects: null, basis: BASIS.http1, sends: 1 } as const
+const SMUGGLED = 'behind a proxy that reads it otherwise, one client answers for another'
 
 /** Requests that have to be refused: whoever reads them otherwise than a proxy in front can be smuggled past it. */
 const MALFORMED: readonly {
@@ -61,37 +73,26 @@ const MALFORMED: readonly {
   },
 ]
 
-export const FRAMING_CHECKS: readonly Check[] = [
+export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   ...MALFORMED.map(
-    ({ name, asserts, basis, bytes }): Check => ({
-      id: `framing.${name}`,
-      group: 'conformance',
-      dialects: null,
-      asserts,
-      matters: 'behind a proxy that reads it otherwise, one client answers for another',
-      basis,
-      weight: 'must',
-      sends: 1,
+    ({ bytes, ...row }): CheckRow => ({
+      ...row,
+      matters: SMUGGLED,
       async run(tester, proved) {
         const connection = await tester.open()
         tester.sendRaw(connection, bytes(tester, proved), 1)
         const reply = await connection.read({ silenceMs: QUIET_MS })
-        if (reply === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
+        if (reply === null) return unanswered(connection)
         if (reply.status < 400) return fail(`it was served: status ${reply.status}`)
-        return reply.status === 501 || reply.status < 500
-          ? pass(`${reply.status}`)
-          : fail(`status ${reply.status}`)
+        return byStatus(reply, reply.status === 501 || reply.status < 500)
       },
     }),
   ),
   {
-    id: 'framing.smuggling',
-    group: 'conformance',
-    dialects: null,
+    name: 'smuggling',
     asserts: 'Content-Length beside Transfer-Encoding: one answer at most, and the connection is closed',
-    matters: 'behind a proxy that reads it otherwise, one client answers for another',
+    matters: SMUGGLED,
     basis: `${BASIS.http1}, 6.1`,
-    weight: 'must',
     sends: 2,
     async run(tester, proved) {
       const hidden = `${tester.head('GET', CHEAP_PATH)}\r\n`
@@ -100,7 +101,7 @@ export const FRAMING_CHECKS: readonly Check[] = [
       const connection = await tester.open()
       tester.sendRaw(connection, head + body, 2)
       const first = await connection.read({ silenceMs: QUIET_MS })
-      if (first === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
+      if (first === null) return unanswered(connection)
       const second = await connection.read({ silenceMs: QUIET_MS })
       if (second !== null)
         return fail(`the hidden request was served: ${first.status}, then ${second.status}`)
@@ -110,9 +111,7 @@ export const FRAMING_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'framing.large-head',
-    group: 'conformance',
-    dialects: null,
+    name: 'large-head',
     asserts: 'a head of 256 KiB is refused with 431 (or 400), and the server goes on',
     matters: 'one client could hold the memory of all others',
     basis: 'RFC 6585, 5',
@@ -128,20 +127,15 @@ export const FRAMING_CHECKS: readonly Check[] = [
       const reply = await connection.read({ silenceMs: QUIET_MS }).catch(() => null)
       const after = await tester.request('GET', CHEAP_PATH, null)
       if (after.status >= 500) return fail(`the next request: status ${after.status}`)
-      if (reply === null) return connection.isClosed ? pass('the connection was closed') : warn(WAITS)
-      return reply.status >= 400 && reply.status < 500
-        ? pass(`${reply.status}`)
-        : fail(`status ${reply.status}`)
+      if (reply === null) return unanswered(connection)
+      return byStatus(reply, reply.status >= 400 && reply.status < 500)
     },
   },
   {
-    id: 'framing.keep-alive',
-    group: 'conformance',
-    dialects: null,
+    name: 'keep-alive',
     asserts: 'a connection serves a second request, or says Connection: close',
     matters: 'clients that keep connections see resets, at random times',
     basis: `${BASIS.http1}, 9.3`,
-    weight: 'must',
     sends: 2,
     async run(tester) {
       const connection = await tester.open()
@@ -154,13 +148,10 @@ export const FRAMING_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'framing.pipelined',
-    group: 'conformance',
-    dialects: null,
+    name: 'pipelined',
     asserts: 'two requests in one write get two answers in order, or the connection is closed',
     matters: 'an answer goes to the wrong question',
     basis: `${BASIS.http1}, 9.3.2`,
-    weight: 'must',
     sends: 2,
     async run(tester) {
       const connection = await tester.open()
@@ -179,14 +170,10 @@ export const FRAMING_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'framing.split-request',
-    group: 'conformance',
-    dialects: null,
+    name: 'split-request',
     asserts: 'a request that comes in pieces, its body in chunks, is read as one',
     matters: 'networks cut requests anywhere',
     basis: `${BASIS.http1}, 7.1`,
-    weight: 'must',
-    sends: 1,
     async run(tester, proved) {
       const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'split')
       const chunks = pieces(body, 7).map(piece => `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`)
@@ -205,24 +192,17 @@ export const FRAMING_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'framing.expect',
-    group: 'conformance',
-    dialects: null,
+    name: 'expect',
     asserts: 'Expect: 100-continue is answered by 100, or by a final status',
     matters: 'clients such as curl wait a second, or for ever, before they send the body',
     basis: `${BASIS.http}, 10.1.1`,
-    weight: 'must',
-    sends: 1,
     run: expectContinue,
   },
   {
-    id: 'framing.head',
-    group: 'conformance',
-    dialects: null,
+    name: 'head',
     asserts: 'the answer to HEAD has no body',
     matters: 'the body is read as the answer to the next request',
     basis: `${BASIS.http}, 9.3.2`,
-    weight: 'must',
     sends: 2,
     async run(tester) {
       const connection = await tester.open()
@@ -233,7 +213,14 @@ export const FRAMING_CHECKS: readonly Check[] = [
       return pass(`${first.status}, then ${second.status} on the same connection`)
     },
   },
-]
+])
+
+/** Instead of a refusal. */
+function unanswered(connection: RawConnection): CheckVerdict {
+  return connection.isClosed
+    ? pass('the connection was closed')
+    : warn('it was not served, but neither refused: the connection waits')
+}
 
 async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const connection: RawConnection = await tester.open()

@@ -4,6 +4,7 @@ import {
   BOTH,
   type Check,
   type CheckVerdict,
+  checksOf,
   fail,
   faultless,
   pass,
@@ -14,16 +15,14 @@ import { FUNCTION_NAME } from '../dialects.ts'
 import { objectOf } from '../sse.ts'
 import type { Asked, Tester } from '../tester.ts'
 
-export const REPLY_CHECKS: readonly Check[] = [
+/** These look at samples that several checks share. */
+export const SAMPLED = { group: 'conformance', dialects: BOTH, basis: BASIS.api, sends: 0 } as const
+
+export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   {
-    id: 'reply.status',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'status',
     asserts: 'a proper request is answered with 200 and a body of application/json',
     matters: 'clients choose their parser by status and type',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       const type = asked.reply.headers.get('content-type') ?? 'none'
@@ -32,14 +31,9 @@ export const REPLY_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'reply.schema',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'schema',
     asserts: 'the reply has the fields that the reference requires, with their types',
     matters: 'typed clients read these fields without asking whether they are there',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       return whenOk(asked, () =>
@@ -48,14 +42,9 @@ export const REPLY_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'reply.text',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'text',
     asserts: 'the reply has a text, and ends as a finished one',
     matters: 'an empty answer with status 200 is taken for what the model said',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       return whenOk(asked, ({ understood: { text, end } }) => {
@@ -67,14 +56,9 @@ export const REPLY_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'reply.usage',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'usage',
     asserts: 'usage is there, and input and output tokens add up to the total',
     matters: 'callers pay, and set limits, by these numbers',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       return whenOk(asked, ({ understood: { usage } }) => {
@@ -88,14 +72,10 @@ export const REPLY_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'reply.length',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'length',
     asserts: 'the body is as long as announced, and is UTF-8',
     matters: 'a body that ends early is a parse error at the client, at random times',
     basis: BASIS.http1,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'whole')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
@@ -103,14 +83,9 @@ export const REPLY_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'reply.call',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'call',
     asserts: 'a forced function call comes as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'called')
       return calling(tester, asked, ({ understood }) => [
@@ -119,7 +94,7 @@ export const REPLY_CHECKS: readonly Check[] = [
       ])
     },
   },
-]
+])
 
 /** Whether a model obeys is no promise of the gateway; the scripted provider does. */
 export const NO_CALLS = 'the model calls nothing: ask another one, or start with --provider-port'

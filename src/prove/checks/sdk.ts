@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { BASIS, BOTH, type Check, type CheckVerdict, fail, pass, skip } from '../check.ts'
+import { BASIS, BOTH, type Check, type CheckVerdict, checksOf, fail, pass, skip } from '../check.ts'
 import { FUNCTION_NAME, type Proved } from '../dialects.ts'
 import { mark, UNKNOWN_MODEL } from '../provider.ts'
 import { asCurl } from '../repeat.ts'
@@ -97,31 +97,31 @@ const ROWS: readonly Row[] = [
   },
 ]
 
-export const SDK_CHECKS: readonly Check[] = ROWS.map(({ name, asserts, run }) => ({
-  id: `sdk.${name}`,
-  group: 'sdk',
-  dialects: BOTH,
-  asserts,
-  matters: 'most clients are this library',
-  basis: `${BASIS.api}, openai for Node`,
-  weight: 'must',
-  sends: 1,
-  async run(tester, proved) {
-    const sdk = await load()
-    if (sdk === null) return skip('install openai: npm install openai')
-    tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # by the package openai`
-    const { client, close } = await opened(tester, sdk)
-    try {
-      return await run(client, proved, tester, sdk)
-    } catch (error) {
-      if (error instanceof sdk.OpenAIError || error instanceof TypeError || error instanceof SyntaxError)
-        return fail(`the client throws: ${error.message}`)
-      throw error
-    } finally {
-      await close()
-    }
-  },
-}))
+const COMMON = { group: 'sdk', dialects: BOTH, basis: `${BASIS.api}, openai for Node`, sends: 1 } as const
+
+export const SDK_CHECKS: readonly Check[] = checksOf(
+  'sdk',
+  COMMON,
+  ROWS.map(({ run, ...row }) => ({
+    ...row,
+    matters: 'most clients are this library',
+    async run(tester, proved) {
+      const sdk = await load()
+      if (sdk === null) return skip('install openai: npm install openai')
+      tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # by the package openai`
+      const { client, close } = await opened(tester, sdk)
+      try {
+        return await run(client, proved, tester, sdk)
+      } catch (error) {
+        if (error instanceof sdk.OpenAIError || error instanceof TypeError || error instanceof SyntaxError)
+          return fail(`the client throws: ${error.message}`)
+        throw error
+      } finally {
+        await close()
+      }
+    },
+  })),
+)
 
 /** Null: it is not installed. */
 async function load(): Promise<Sdk | null> {

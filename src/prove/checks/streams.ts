@@ -1,8 +1,8 @@
 /** Checks of streams: their frames, and the grammar of their events. */
-import { BASIS, BOTH, type Check, fail, faultless, pass, skip } from '../check.ts'
+import { BASIS, type Check, type CheckRow, checksOf, fail, faultless, pass, skip } from '../check.ts'
 import type { ProvedName } from '../dialects.ts'
 import { DONE } from '../sse.ts'
-import { callFaults, calling, isCut, whenOk } from './replies.ts'
+import { callFaults, calling, isCut, SAMPLED, whenOk } from './replies.ts'
 
 interface RuleRow {
   readonly rule: string
@@ -108,15 +108,11 @@ const RULES: readonly RuleRow[] = [
 const BASIS_OF: Readonly<Record<ProvedName, string>> = { responses: BASIS.responses, chat: BASIS.api }
 
 const GRAMMAR_CHECKS = RULES.map(
-  ({ rule, dialect, asserts, matters }): Check => ({
-    id: `stream.${rule}`,
-    group: 'conformance',
+  ({ rule, dialect, ...row }): CheckRow => ({
+    ...row,
+    name: rule,
     dialects: [dialect],
-    asserts,
-    matters,
     basis: BASIS_OF[dialect],
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const text = await tester.sample(proved, 'stream')
       const called = await tester.sample(proved, 'called-stream')
@@ -138,16 +134,12 @@ const GRAMMAR_CHECKS = RULES.map(
   }),
 )
 
-export const STREAM_CHECKS: readonly Check[] = [
+export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
   {
-    id: 'stream.type',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'type',
     asserts: 'a stream is answered with 200 and text/event-stream',
     matters: 'EventSource and SDKs refuse a stream of another type',
     basis: BASIS.sse,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'stream')
       const type = asked.reply.headers.get('content-type') ?? 'none'
@@ -157,14 +149,10 @@ export const STREAM_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'stream.frames',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'frames',
     asserts: 'each event is one JSON object (or [DONE]), closed by a blank line',
     matters: 'parsers throw, or drop the last event',
     basis: BASIS.sse,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'stream')
       return whenOk(asked, ({ stream }) => {
@@ -178,14 +166,10 @@ export const STREAM_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'stream.end',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'end',
     asserts: 'the body of a stream ends as HTTP says: with the last chunk, not with a cut connection',
     matters: 'clients report a network error after a good answer, or take a cut one for good',
     basis: BASIS.http1,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'stream')
       if (reply.end !== 'whole') return fail(`the end of the body: ${reply.end}`)
@@ -193,14 +177,9 @@ export const STREAM_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'stream.text',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'text',
     asserts: 'the stream says a text, and ends as a finished answer',
     matters: 'an empty stream is taken for what the model said',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'stream')
       return whenOk(asked, ({ understood: { text, end } }) => {
@@ -212,18 +191,13 @@ export const STREAM_CHECKS: readonly Check[] = [
     },
   },
   {
-    id: 'stream.call',
-    group: 'conformance',
-    dialects: BOTH,
+    name: 'call',
     asserts: 'a forced function call is streamed as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
-    basis: BASIS.api,
-    weight: 'must',
-    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'called-stream')
       return calling(tester, asked, ({ understood }) => callFaults(understood.call, isCut(asked)))
     },
   },
   ...GRAMMAR_CHECKS,
-]
+])

@@ -1,14 +1,22 @@
 /** Checks of how the gateway handles its provider's replies, good and bad. They need the scripted provider. */
-import { BASIS, BOTH, type Check, type CheckVerdict, fail, faultless, pass, statusOf } from '../check.ts'
+import {
+  BASIS,
+  BOTH,
+  type Check,
+  type CheckRow,
+  type CheckVerdict,
+  checksOf,
+  fail,
+  faultless,
+  pass,
+  statusOf,
+} from '../check.ts'
 import type { Proved } from '../dialects.ts'
 import { piecesFor, type Script } from '../provider.ts'
 import { DONE, readStream } from '../sse.ts'
-import { type Asked, newId, type Tester } from '../tester.ts'
+import { type Asked, type AskOptions, newId, type Tester } from '../tester.ts'
 
-type Row = Pick<Check, 'asserts' | 'matters' | 'run'> & {
-  readonly name: string
-  readonly weight?: Check['weight']
-  readonly basis?: string
+type Row = CheckRow & {
   /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
   readonly fails?: true
 }
@@ -21,18 +29,21 @@ const ROWS: readonly Row[] = [
     name: 'text',
     asserts: 'the text of a whole reply is exactly what the provider said',
     matters: 'answers are altered in transit',
+    sends: 0,
     run: async (tester, proved) => sameText(await tester.sample(proved, 'whole')),
   },
   {
     name: 'stream-text',
     asserts: 'the text of a stream is exactly what the provider said',
     matters: 'answers are altered in transit',
+    sends: 0,
     run: async (tester, proved) => sameText(await tester.sample(proved, 'stream')),
   },
   {
     name: 'usage',
     asserts: 'the usage is what the provider told',
     matters: 'callers pay, and set limits, by these numbers',
+    sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       const { usage } = asked.understood
@@ -43,44 +54,43 @@ const ROWS: readonly Row[] = [
         : fail(`${usage[1]} output tokens, not ${output}`)
     },
   },
-  { name: 'at-once', ...delivered() },
+  {
+    name: 'at-once',
+    asserts: 'each piece of text reaches the client before the provider writes the next one',
+    matters: 'a stream that arrives late, or all at once, is useless to its reader',
+    run: delivered,
+  },
   {
     name: 'odd-bytes',
     asserts: 'events that arrive cut at any byte, within characters too, go on unchanged',
     matters: 'letters beyond ASCII break at random times',
-    run: (tester, proved) => intact(tester, proved, 'odd-bytes'),
+    run: intact('odd-bytes'),
   },
   {
     name: 'comments',
     asserts: 'comments between events, and CRLF line ends, change nothing',
     matters: 'providers keep silent connections alive by comments',
-    run: (tester, proved) => intact(tester, proved, 'comments'),
+    run: intact('comments'),
   },
   {
     name: 'huge-event',
     asserts: 'an event of 512 KiB goes on unchanged',
     matters: 'pictures, and arguments of functions, come in one event',
-    run: (tester, proved) => intact(tester, proved, 'huge'),
+    run: intact('huge'),
   },
   {
     name: 'failure',
     fails: true,
     asserts: 'status 500 of the provider is a status of 500 or more, in the form of errors',
     matters: 'clients try again at 5xx, and show the message',
-    async run(tester, proved) {
-      const asked = await tester.ask(proved, { script: 'fails' })
-      return refusedWith(asked, status => status >= 500)
-    },
+    run: refusedWith500({ script: 'fails' }),
   },
   {
     name: 'failure-stream',
     fails: true,
     asserts: 'a stream whose provider refuses with 500 is refused by status',
     matters: 'clients tell failures before a stream by the status',
-    async run(tester, proved) {
-      const asked = await tester.ask(proved, { script: 'fails', stream: true })
-      return refusedWith(asked, status => status >= 500)
-    },
+    run: refusedWith500({ script: 'fails', stream: true }),
   },
   {
     name: 'garbage',
@@ -88,10 +98,7 @@ const ROWS: readonly Row[] = [
     asserts:
       'a reply of the provider that is not JSON becomes an error with status 500 or above, in the error format',
     matters: 'clients take it for an answer, or cannot say what went wrong',
-    async run(tester, proved) {
-      const asked = await tester.ask(proved, { script: 'garbage' })
-      return refusedWith(asked, status => status >= 500)
-    },
+    run: refusedWith500({ script: 'garbage' }),
   },
   {
     name: 'cut',
@@ -99,7 +106,7 @@ const ROWS: readonly Row[] = [
     basis: END,
     asserts: 'a connection that the provider cuts in the middle of a stream does not look like a good end',
     matters: TOLD,
-    run: (tester, proved) => toldOfFailure(tester, proved, 'cut'),
+    run: toldOfFailure('cut'),
   },
   {
     name: 'stops',
@@ -107,7 +114,7 @@ const ROWS: readonly Row[] = [
     basis: END,
     asserts: 'a stream that the provider ends before its last event does not look like a good end',
     matters: TOLD,
-    run: (tester, proved) => toldOfFailure(tester, proved, 'stops'),
+    run: toldOfFailure('stops'),
   },
   {
     name: 'error-event',
@@ -115,7 +122,7 @@ const ROWS: readonly Row[] = [
     basis: END,
     asserts: 'an error that the provider tells in a stream reaches the client',
     matters: TOLD,
-    run: (tester, proved) => toldOfFailure(tester, proved, 'error-event'),
+    run: toldOfFailure('error-event'),
   },
   {
     name: 'broken-event',
@@ -134,6 +141,7 @@ const ROWS: readonly Row[] = [
     name: 'silence',
     asserts: 'while a provider is silent, other requests are answered',
     matters: 'one slow model stops all others',
+    sends: 2,
     async run(tester, proved) {
       const connection = await tester.open()
       tester.deps.ration.take(1)
@@ -165,25 +173,19 @@ const ROWS: readonly Row[] = [
   },
 ]
 
-/** These look at samples that other checks have paid for. */
-const FREE = new Set(['text', 'stream-text', 'usage'])
-
-export const UPSTREAM_CHECKS: readonly Check[] = ROWS.map(
-  ({ name, weight = 'must', basis = BASIS.api, fails, ...row }) => ({
+export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
+  'upstream',
+  { group: 'upstream', dialects: BOTH, basis: BASIS.api, sends: 1 },
+  ROWS.map(({ fails = false, ...row }) => ({
     ...row,
-    id: `upstream.${name}`,
-    group: 'upstream',
-    dialects: BOTH,
-    basis,
-    weight,
     needs: 'provider',
-    sends: FREE.has(name) ? 0 : fails === true || name === 'silence' ? 2 : 1,
+    ...(fails ? { sends: 2 } : {}),
     async run(tester, proved) {
       const verdict = await row.run(tester, proved)
-      if (fails === true) await settled(tester, proved)
+      if (fails) await settled(tester, proved)
       return verdict
     },
-  }),
+  })),
 )
 
 const SETTLE = { tries: 6, pauseMs: 1_500 } as const
@@ -203,48 +205,34 @@ function limited(tester: Tester, proved: Proved): Promise<Asked> {
   return tester.sample(proved, 'limited', { script: 'limited' })
 }
 
-function delivered(): Pick<Check, 'asserts' | 'matters' | 'run'> {
-  return {
-    asserts: 'each piece of text reaches the client before the provider writes the next one',
-    matters: 'a stream that arrives late, or all at once, is useless to its reader',
-    async run(tester, proved) {
-      const id = newId()
-      const pieces = piecesFor('gated', id)
-      const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
-      let seen = 0
-      const asked = await tester.ask(
-        proved,
-        {
-          script: 'gated',
-          stream: true,
-          onText: text => {
-            const said = proved.stream(readStream(text)).text.length
-            const now = ends.findLastIndex(end => said >= end) + 1
-            seen = Math.max(seen, now)
-            tester.deps.provider?.saw(id, seen)
-            return undefined
-          },
-        },
-        id,
-      )
-      if (asked.reply.status !== 200) return fail(statusOf(asked))
-      const late = tester.deps.provider?.late(id) ?? null
-      if (late !== null)
-        return fail(`piece ${late} of ${pieces.length} was held back until the provider wrote more`)
-      return pass(`${pieces.length} pieces, each before the next`)
-    },
+async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> {
+  const id = newId()
+  const pieces = piecesFor('gated', id)
+  const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
+  let seen = 0
+  const onText = (text: string): undefined => {
+    const said = proved.stream(readStream(text)).text.length
+    seen = Math.max(seen, ends.findLastIndex(end => said >= end) + 1)
+    tester.deps.provider?.saw(id, seen)
   }
+  const asked = await tester.ask(proved, { script: 'gated', stream: true, onText }, id)
+  if (asked.reply.status !== 200) return fail(statusOf(asked))
+  const late = tester.deps.provider?.late(id) ?? null
+  return late === null
+    ? pass(`${pieces.length} pieces, each before the next`)
+    : fail(`piece ${late} of ${pieces.length} was held back until the provider wrote more`)
 }
 
-async function intact(tester: Tester, proved: Proved, script: Script): Promise<CheckVerdict> {
-  const asked = await tester.ask(proved, { script, stream: true })
-  if (asked.reply.status !== 200) return fail(statusOf(asked))
-  const same = sameText(asked, script)
-  if (same.outcome !== 'pass') return same
-  return faultless(
-    proved.violations(asked.stream.events).map(({ what }) => what),
-    same.seen,
-  )
+function intact(script: Script): Check['run'] {
+  return async (tester, proved) => {
+    const asked = await tester.ask(proved, { script, stream: true })
+    const same = sameText(asked, script)
+    if (same.outcome !== 'pass') return same
+    return faultless(
+      proved.violations(asked.stream.events).map(({ what }) => what),
+      same.seen,
+    )
+  }
 }
 
 function sameText(asked: Asked, script: Script = 'plain'): CheckVerdict {
@@ -268,9 +256,15 @@ function refusedWith(asked: Asked, isRight: (status: number) => boolean): CheckV
     : fail(`${asked.reply.status} without error.message`)
 }
 
-async function toldOfFailure(tester: Tester, proved: Proved, script: Script): Promise<CheckVerdict> {
-  const asked = await tester.ask(proved, { script, stream: true })
-  return asked.reply.status === 200 ? judgeEnd(asked) : pass(statusOf(asked))
+function refusedWith500(options: AskOptions): Check['run'] {
+  return async (tester, proved) => refusedWith(await tester.ask(proved, options), status => status >= 500)
+}
+
+function toldOfFailure(script: Script): Check['run'] {
+  return async (tester, proved) => {
+    const asked = await tester.ask(proved, { script, stream: true })
+    return asked.reply.status === 200 ? judgeEnd(asked) : pass(statusOf(asked))
+  }
 }
 
 /** The end of a stream whose provider failed: an event says so, or the connection breaks. */
