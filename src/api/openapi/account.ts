@@ -12,12 +12,10 @@ import {
   oneRecord,
   PAGE,
   query,
+  tagged,
 } from './description.ts'
 import { HASH } from './keys.ts'
-import { count, orNoText, text, usd } from './response.ts'
-
-const instant = Type.String({ format: 'date-time' })
-const flagged = Type.Boolean()
+import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
 
 // Workspaces
 
@@ -65,10 +63,9 @@ const WORKSPACE = {
   updated_at: '2026-07-16T12:00:00.000Z',
 }
 
-const workspaces: Descriptions = {
-  listWorkspaces: { tag: 'Workspaces', parameters: PAGE, answers: { 200: listOf(Workspace, WORKSPACE) } },
+const workspaces = tagged('Workspaces', {
+  listWorkspaces: { parameters: PAGE, answers: { 200: listOf(Workspace, WORKSPACE) } },
   createWorkspace: {
-    tag: 'Workspaces',
     body: {
       schema: WorkspaceCreation,
       examples: {
@@ -78,20 +75,18 @@ const workspaces: Descriptions = {
     answers: { 201: oneRecord(Workspace, 'The new workspace.', WORKSPACE) },
     failures: ['conflict'],
   },
-  getWorkspace: { tag: 'Workspaces', answers: { 200: oneRecord(Workspace, 'The workspace.', WORKSPACE) } },
+  getWorkspace: { answers: { 200: oneRecord(Workspace, 'The workspace.', WORKSPACE) } },
   updateWorkspace: {
-    tag: 'Workspaces',
     text: 'Absent fields keep their value; null clears the description and the disabled tools.',
     body: { schema: WorkspaceUpdate, examples: { rename: { name: 'Research' } } },
     answers: { 200: oneRecord(Workspace, 'The changed workspace.', WORKSPACE) },
     failures: ['conflict'],
   },
   deleteWorkspace: {
-    tag: 'Workspaces',
     text: 'Disables its keys, and removes its credentials and guardrails.',
     answers: { 200: DELETED },
   },
-}
+})
 
 // Credits, activity, audit
 
@@ -106,10 +101,7 @@ export const ActivityDay = Type.Object({
   provider_name: Type.String({ description: 'Empty: no provider was asked' }),
   usage: usd,
   byok_usage_inference: usd,
-  requests: count,
-  prompt_tokens: count,
-  completion_tokens: count,
-  reasoning_tokens: count,
+  ...alike(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
   workspace_id: Type.Optional(orNoText),
   session_id: Type.Optional(text),
   agent_id: Type.Optional(text),
@@ -120,20 +112,11 @@ export const ActivityDay = Type.Object({
 /** A row of GET /activity with `dimensions`: those, and their sums. */
 export const ActivitySum = Type.Object({
   date: Type.Optional(Type.String({ format: 'date' })),
-  model: Type.Optional(orNoText),
-  provider: Type.Optional(orNoText),
-  provider_name: Type.Optional(orNoText),
-  workspace_id: Type.Optional(orNoText),
-  api_key_hash: Type.Optional(orNoText),
-  user_id: Type.Optional(orNoText),
-  session_id: Type.Optional(orNoText),
-  agent_id: Type.Optional(orNoText),
+  ...alike(Type.Optional(orNoText), 'model', 'provider', 'provider_name', 'workspace_id'),
+  ...alike(Type.Optional(orNoText), 'api_key_hash', 'user_id', 'session_id', 'agent_id'),
   usage: usd,
   byok_usage_inference: usd,
-  requests: count,
-  prompt_tokens: count,
-  completion_tokens: count,
-  reasoning_tokens: count,
+  ...alike(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),
 })
 
 export const AuditEntryAnswer = Type.Object({
@@ -145,9 +128,8 @@ export const AuditEntryAnswer = Type.Object({
   client_address: orNoText,
 })
 
-const account: Descriptions = {
+const account = tagged('Account', {
   getCredits: {
-    tag: 'Account',
     answers: {
       200: oneRecord(
         Type.Object({ total_credits: usd, total_usage: usd }),
@@ -160,7 +142,6 @@ const account: Descriptions = {
     },
   },
   addCredits: {
-    tag: 'Account',
     text: 'A second entry with the same id adds nothing.',
     body: { schema: CreditCreation, examples: { entry: { amount: 100, id: 'invoice-17' } } },
     answers: {
@@ -170,7 +151,6 @@ const account: Descriptions = {
     failures: ['conflict'],
   },
   getActivity: {
-    tag: 'Account',
     text:
       'Today and the 30 days before (UTC), newest first: a row for each day, model and provider. With `dimensions`: any ' +
       'range of days, and a row for each combination of these dimensions alone.',
@@ -219,7 +199,6 @@ const account: Descriptions = {
     },
   },
   listAudit: {
-    tag: 'Account',
     text: 'Newest first. Refused operations, and those that changed nothing, have no record.',
     parameters: PAGE,
     answers: {
@@ -233,7 +212,7 @@ const account: Descriptions = {
       }),
     },
   },
-}
+})
 
 // Captures
 
@@ -243,10 +222,7 @@ export const Capture = Type.Object({
   key_hash: orNoText,
   workspace_id: orNoText,
   created_by: text,
-  max_bytes: count,
-  bytes: count,
-  requests: count,
-  left_out: count,
+  ...alike(count, 'max_bytes', 'bytes', 'requests', 'left_out'),
   created_at: instant,
   ends_at: instant,
   ended_at: nullable(instant),
@@ -280,9 +256,8 @@ const ENDED_CAPTURE = {
   parts: [{ node: 'a8Kq2ZpX', host: 'gateway-1', bytes: 48_210, requests: 7, left_out: 0 }],
 }
 
-const captures: Descriptions = {
+const captures = tagged('Captures', {
   createCapture: {
-    tag: 'Captures',
     text: 'Name a key or a workspace, not both. No operation gives out what was captured: sluice captures show reads it.',
     body: {
       schema: CaptureCreation,
@@ -295,17 +270,15 @@ const captures: Descriptions = {
     failures: ['permission_denied', 'conflict'],
   },
   listCaptures: {
-    tag: 'Captures',
     text: 'Newest first. Those that have ended stay for 24 hours after they began.',
     parameters: PAGE,
     answers: { 200: listOf(Capture, ENDED_CAPTURE) },
   },
-  getCapture: { tag: 'Captures', answers: { 200: oneRecord(Capture, 'The capture.', ENDED_CAPTURE) } },
+  getCapture: { answers: { 200: oneRecord(Capture, 'The capture.', ENDED_CAPTURE) } },
   deleteCapture: {
-    tag: 'Captures',
     text: 'Ends it, and removes its files: at once on this node, within a second on all others.',
     answers: { 200: DELETED },
   },
-}
+})
 
 export const ACCOUNT: Descriptions = { ...workspaces, ...account, ...captures }

@@ -3,8 +3,8 @@ import { Type } from '@sinclair/typebox'
 import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/management/batches.ts'
-import { answer, type Descriptions, header, METADATA_HEADER, oneRecord, query } from './description.ts'
-import { count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
+import { answer, header, listById, METADATA_HEADER, oneRecord, query, tagged } from './description.ts'
+import { alike, count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
 
 export const BatchBody = Type.Object(
   {
@@ -27,19 +27,12 @@ export const BatchBody = Type.Object(
 )
 
 const UsageOfBatch = Type.Object({
-  prompt_tokens: count,
-  completion_tokens: count,
-  total_tokens: count,
-  input_tokens: count,
+  ...alike(count, 'prompt_tokens', 'completion_tokens', 'total_tokens', 'input_tokens'),
   input_tokens_details: Type.Object({ cached_tokens: count }),
   output_tokens: count,
   output_tokens_details: Type.Object({ reasoning_tokens: count }),
   prompt_tokens_details: Type.Object({
-    audio_tokens: count,
-    cache_write_tokens: count,
-    cached_tokens: count,
-    file_tokens: count,
-    video_tokens: count,
+    ...alike(count, 'audio_tokens', 'cache_write_tokens', 'cached_tokens', 'file_tokens', 'video_tokens'),
   }),
   completion_tokens_details: Type.Object({
     audio_tokens: count,
@@ -106,13 +99,8 @@ const batch = {
     }),
   ),
   metadata: nullable(Type.Record(Type.String(), text)),
-  in_progress_at: nullable(unixSeconds),
-  finalizing_at: nullable(unixSeconds),
-  completed_at: nullable(unixSeconds),
-  failed_at: nullable(unixSeconds),
-  expired_at: nullable(unixSeconds),
-  cancelling_at: nullable(unixSeconds),
-  cancelled_at: nullable(unixSeconds),
+  ...alike(nullable(unixSeconds), 'in_progress_at', 'finalizing_at', 'completed_at', 'failed_at'),
+  ...alike(nullable(unixSeconds), 'expired_at', 'cancelling_at', 'cancelled_at'),
 }
 export const BatchAnswer = Type.Object({ ...batch, results: nullable(Type.Array(BatchResult)) })
 
@@ -128,28 +116,15 @@ const BATCH = {
   expires_at: 1795470512,
   provider: null,
   request_counts: { total: 1, completed: 0, failed: 0 },
-  usage: null,
-  error: null,
-  results: null,
-  input_file_id: null,
-  output_file_id: null,
-  error_file_id: null,
-  errors: null,
-  metadata: null,
-  in_progress_at: null,
-  finalizing_at: null,
-  completed_at: null,
-  failed_at: null,
-  expired_at: null,
-  cancelling_at: null,
-  cancelled_at: null,
+  ...alike(null, 'usage', 'error', 'results', 'input_file_id', 'output_file_id'),
+  ...alike(null, 'error_file_id', 'errors', 'metadata', 'in_progress_at', 'finalizing_at'),
+  ...alike(null, 'completed_at', 'failed_at', 'expired_at', 'cancelling_at', 'cancelled_at'),
 }
 
 const time = Type.String({ description: 'Unix seconds, or ISO 8601 with seconds and a zone; exclusive' })
 
-export const BATCHES: Descriptions = {
+export const BATCHES = tagged('Batches', {
   createBatch: {
-    tag: 'Batches',
     text: 'Once it is answered, the batch survives a crash of the gateway.',
     parameters: [
       header(
@@ -179,7 +154,6 @@ export const BATCHES: Descriptions = {
     failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
   },
   listBatches: {
-    tag: 'Batches',
     text: 'Newest first, without results.',
     parameters: [
       query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
@@ -192,22 +166,9 @@ export const BATCHES: Descriptions = {
       query('created_after', time, 'Only batches from after this time.'),
       query('created_before', time, 'Only batches from before this time.'),
     ],
-    answers: {
-      200: answer(
-        Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(BatchAnswer),
-          first_id: orNoText,
-          last_id: orNoText,
-          has_more: Type.Boolean(),
-        }),
-        'A page of batches.',
-        { object: 'list', data: [BATCH], first_id: BATCH.id, last_id: BATCH.id, has_more: false },
-      ),
-    },
+    answers: { 200: listById(BatchAnswer, 'A page of batches.', BATCH) },
   },
   getBatch: {
-    tag: 'Batches',
     text: 'A batch that has ended has its results, in the order of the requests; one by input_file_id has them in the files output_file_id and error_file_id.',
     answers: {
       200: answer(BatchAnswer, 'The batch.', {
@@ -233,19 +194,16 @@ export const BATCHES: Descriptions = {
     },
   },
   cancelBatch: {
-    tag: 'Batches',
     text: 'Running requests are ended, finished results stay. A repeated call changes nothing.',
     answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
     failures: ['conflict'],
   },
   cancelBatchOfWorkspace: {
-    tag: 'Batches',
     text: 'As cancelBatch, with a management key.',
     answers: { 200: oneRecord(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
     failures: ['conflict'],
   },
   deleteBatch: {
-    tag: 'Batches',
     text: 'Only a batch that has ended.',
     answers: {
       200: answer(
@@ -264,4 +222,4 @@ export const BATCHES: Descriptions = {
     },
     failures: ['conflict'],
   },
-}
+})

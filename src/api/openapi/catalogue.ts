@@ -1,15 +1,8 @@
 /** The interface description of models, endpoints and providers. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import {
-  answer,
-  type Descriptions,
-  header,
-  oneRecord,
-  type ParameterDescription,
-  query,
-} from './description.ts'
-import { count, orNoNumber, orNoText, text, unixSeconds } from './response.ts'
+import { answer, header, oneRecord, type ParameterDescription, query, tagged } from './description.ts'
+import { alike, count, orNoNumber, orNoText, text, unixSeconds } from './response.ts'
 
 // Models
 
@@ -18,11 +11,8 @@ const price = Type.Optional(text)
 const prices = {
   prompt: text,
   completion: text,
-  input_cache_read: price,
-  input_cache_write: price,
-  input_cache_write_1h: price,
-  audio: price,
-  internal_reasoning: price,
+  ...alike(price, 'input_cache_read', 'input_cache_write', 'input_cache_write_1h'),
+  ...alike(price, 'audio', 'internal_reasoning'),
 }
 const PricingAnswer = Type.Object(
   {
@@ -64,10 +54,7 @@ const model = {
   }),
   per_request_limits: Type.Null(),
   supported_parameters: Type.Array(text),
-  default_parameters: Type.Null(),
-  supported_voices: Type.Null(),
-  expiration_date: Type.Null(),
-  knowledge_cutoff: Type.Null(),
+  ...alike(Type.Null(), 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
   links: Type.Object({ details: text }),
 }
 export const ModelAnswer = Type.Object(model)
@@ -94,10 +81,7 @@ const MODEL = {
   top_provider: { context_length: 128000, max_completion_tokens: 16384, is_moderated: false },
   per_request_limits: null,
   supported_parameters: ['temperature', 'tools'],
-  default_parameters: null,
-  supported_voices: null,
-  expiration_date: null,
-  knowledge_cutoff: null,
+  ...alike(null, 'default_parameters', 'supported_voices', 'expiration_date', 'knowledge_cutoff'),
   links: { details: '/v1/models/acme/fast-1/endpoints' },
 }
 
@@ -106,11 +90,7 @@ const percentiles = nullable(
 )
 
 export const EndpointAnswer = Type.Object({
-  name: text,
-  model_id: text,
-  model_name: text,
-  tag: text,
-  provider_name: text,
+  ...alike(text, 'name', 'model_id', 'model_name', 'tag', 'provider_name'),
   context_length: orNoCount,
   max_completion_tokens: orNoCount,
   max_prompt_tokens: Type.Null(),
@@ -119,10 +99,7 @@ export const EndpointAnswer = Type.Object({
   supported_parameters: Type.Array(text),
   supports_implicit_caching: Type.Boolean(),
   supports_tool_choice: Type.Object({
-    auto: Type.Boolean(),
-    none: Type.Boolean(),
-    required: Type.Boolean(),
-    function: Type.Boolean(),
+    ...alike(Type.Boolean(), 'auto', 'none', 'required', 'function'),
   }),
   status: Type.Integer(),
   uptime_last_5m: orNoNumber,
@@ -135,11 +112,8 @@ export const EndpointAnswer = Type.Object({
 export const ProviderAnswer = Type.Object({
   name: text,
   slug: text,
-  privacy_policy_url: Type.Null(),
-  terms_of_service_url: Type.Null(),
-  status_page_url: Type.Null(),
-  headquarters: Type.Null(),
-  datacenters: Type.Null(),
+  ...alike(Type.Null(), 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
+  ...alike(Type.Null(), 'headquarters', 'datacenters'),
 })
 
 const amount = Type.Number({ minimum: 0 })
@@ -266,35 +240,30 @@ const ENDPOINT = {
   throughput_last_30m: null,
 }
 
-export const CATALOGUE: Descriptions = {
+export const CATALOGUE = tagged('Models', {
   listModels: {
-    tag: 'Models',
     parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
   countModels: {
-    tag: 'Models',
     parameters: FILTERS,
     answers: {
       200: oneRecord(Type.Object({ count }), 'How many models the listing has.', { count: 1 }),
     },
   },
   listUserModels: {
-    tag: 'Models',
     text: 'The listing with the models that the guardrails of the key allow.',
     parameters: [...FILTERS, ...SORTING, ...MESSAGES_PAGES, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
   listEmbeddingModels: {
-    tag: 'Models',
     parameters: [...FILTERS.filter(({ name }) => name !== 'output_modalities'), ...SORTING, KNOWN],
     answers: { 200: models, 304: UNCHANGED },
   },
-  getModelById: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
-  getModel: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
-  getModelByAlias: { tag: 'Models', parameters: VERSIONED, answers: { 200: oneModel } },
+  getModelById: { parameters: VERSIONED, answers: { 200: oneModel } },
+  getModel: { parameters: VERSIONED, answers: { 200: oneModel } },
+  getModelByAlias: { parameters: VERSIONED, answers: { 200: oneModel } },
   listEndpoints: {
-    tag: 'Models',
     answers: {
       200: oneRecord(
         Type.Object({
@@ -318,7 +287,6 @@ export const CATALOGUE: Descriptions = {
     },
   },
   listZeroRetentionEndpoints: {
-    tag: 'Models',
     parameters: [KNOWN],
     answers: {
       200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep nothing.', {
@@ -328,21 +296,17 @@ export const CATALOGUE: Descriptions = {
     },
   },
   listProviders: {
-    tag: 'Models',
     answers: {
       200: answer(Type.Object({ data: Type.Array(ProviderAnswer) }), 'All known providers.', {
         data: [
           {
             name: 'Acme',
             slug: 'acme',
-            privacy_policy_url: null,
-            terms_of_service_url: null,
-            status_page_url: null,
-            headquarters: null,
-            datacenters: null,
+            ...alike(null, 'privacy_policy_url', 'terms_of_service_url', 'status_page_url'),
+            ...alike(null, 'headquarters', 'datacenters'),
           },
         ],
       }),
     },
   },
-}
+})

@@ -2,13 +2,14 @@
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {
-  AlignmentAnswer,
+  alike,
   ChatCosts,
   count,
   DebugAnswer,
   facts,
   GatewayMetadataAnswer,
   orNoText,
+  reports,
   ServerToolUseCounts,
   text,
   unixSeconds,
@@ -20,11 +21,7 @@ export const ChatUsage = Type.Object({
   completion_tokens: count,
   total_tokens: count,
   prompt_tokens_details: Type.Object({
-    cached_tokens: count,
-    cache_write_tokens: count,
-    audio_tokens: count,
-    file_tokens: count,
-    video_tokens: count,
+    ...alike(count, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
   }),
   completion_tokens_details: Type.Object({
     reasoning_tokens: count,
@@ -70,10 +67,7 @@ export const ReasoningEntry = variants(
     'reasoning.encrypted': Type.Object({ type: Type.Literal('reasoning.encrypted'), data: text, ...place }),
     'reasoning.server_tool_call': Type.Object({
       type: Type.Literal('reasoning.server_tool_call'),
-      tool_name: text,
-      tool_call_id: text,
-      arguments: text,
-      result: text,
+      ...alike(text, 'tool_name', 'tool_call_id', 'arguments', 'result'),
       index: count,
     }),
   },
@@ -115,11 +109,6 @@ export const ChatAnswerMessage = Type.Object({
   annotations: Type.Optional(annotations),
   images: Type.Optional(images),
 })
-
-const reports = {
-  alignment: Type.Optional(AlignmentAnswer),
-  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
-}
 
 export const ChatCompletion = Type.Object({
   id: text,

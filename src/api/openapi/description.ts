@@ -6,7 +6,7 @@ import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../errors.ts'
 import { oneOf } from '../../protocol/json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
-import { count } from './response.ts'
+import { alike, count, orNoText } from './response.ts'
 
 /** In the order of the document. */
 export const TAGS = {
@@ -64,6 +64,12 @@ export interface OperationDescription {
 
 /** By operationId. */
 export type Descriptions = Readonly<Record<string, OperationDescription>>
+
+export type Untagged = Omit<OperationDescription, 'tag'>
+
+export function tagged(tag: TagName, operations: Readonly<Record<string, Untagged>>): Descriptions {
+  return Object.fromEntries(Object.entries(operations).map(([id, each]) => [id, { tag, ...each }]))
+}
 
 /** Parameters in paths, by name. */
 export const PATH_PARAMETERS: Readonly<Record<string, { readonly schema: TSchema; readonly text: string }>> =
@@ -156,6 +162,20 @@ export function listOf(schema: TSchema, example: unknown): AnswerDescription {
     Type.Object({ data: Type.Array(schema), total_count: count }),
     'A page of records, and how many there are.',
     { data: [example], total_count: 1 },
+  )
+}
+
+/** A page of records that is found by the id before it. */
+export function listById(schema: TSchema, text: string, example: { readonly id: string }): AnswerDescription {
+  return answer(
+    Type.Object({
+      object: Type.Literal('list'),
+      data: Type.Array(schema),
+      ...alike(orNoText, 'first_id', 'last_id'),
+      has_more: Type.Boolean(),
+    }),
+    text,
+    { object: 'list', data: [example], ...alike(example.id, 'first_id', 'last_id'), has_more: false },
   )
 }
 

@@ -16,6 +16,7 @@ import {
   type OperationDescription,
   PATH_PARAMETERS,
   TAGS,
+  tagged,
 } from './description.ts'
 import { END_USERS } from './end-users.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
@@ -44,9 +45,8 @@ export type DescribedRow = Pick<
   | 'bodyLimitBytes'
 > & { readonly role?: KeyRole }
 
-const INTERFACE: Descriptions = {
+const INTERFACE = tagged('Interface', {
   getInterface: {
-    tag: 'Interface',
     text: 'OpenAPI 3.1, without a key. It changes with the version of the gateway only.',
     answers: {
       200: {
@@ -66,12 +66,10 @@ const INTERFACE: Descriptions = {
     },
   },
   findRoot: {
-    tag: 'Interface',
     text: 'Some clients call this when they start, without a key, and also at the root path. It is not logged.',
     answers: { 200: { text: 'The gateway can be reached.', content: null } },
   },
   sayHello: {
-    tag: 'Interface',
     text: 'Some clients call this when they start, without a key, and also at the root path. It is not logged.',
     answers: {
       200: {
@@ -80,7 +78,7 @@ const INTERFACE: Descriptions = {
       },
     },
   },
-}
+})
 
 export const DESCRIPTIONS: Descriptions = {
   ...INFERENCE,

@@ -1,18 +1,8 @@
 /** The interface description of end users. Pure. */
 import { Type } from '@sinclair/typebox'
 import { EndUserCreation, EndUserUpdate } from '../../protocol/management/management.ts'
-import {
-  type Descriptions,
-  flag,
-  listOf,
-  type OperationDescription,
-  oneRecord,
-  PAGE,
-  query,
-} from './description.ts'
-import { text } from './response.ts'
-
-const instant = Type.String({ format: 'date-time' })
+import { flag, listOf, oneRecord, PAGE, query, tagged, type Untagged } from './description.ts'
+import { instant, text } from './response.ts'
 
 export const EndUser = Type.Object({
   user: text,
@@ -29,21 +19,18 @@ const USER = {
   updated_at: '2026-07-16T12:00:00.000Z',
 }
 
-const change: Omit<OperationDescription, 'parameters'> = {
-  tag: 'End users',
+const change: Omit<Untagged, 'parameters'> = {
   body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
   answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
 }
-const deactivation: Omit<OperationDescription, 'parameters'> = {
-  tag: 'End users',
+const deactivation: Omit<Untagged, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
 }
 const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]
 
-export const END_USERS: Descriptions = {
+export const END_USERS = tagged('End users', {
   createEndUser: {
-    tag: 'End users',
     body: {
       schema: EndUserCreation,
       examples: { user: { user: 'customer/42' }, weighted: { user: 'customer/43', weight: 3 } },
@@ -52,7 +39,6 @@ export const END_USERS: Descriptions = {
     failures: ['conflict'],
   },
   listEndUsers: {
-    tag: 'End users',
     text: 'Oldest first.',
     parameters: [
       ...PAGE,
@@ -61,9 +47,9 @@ export const END_USERS: Descriptions = {
     ],
     answers: { 200: listOf(EndUser, USER) },
   },
-  getEndUser: { tag: 'End users', answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
+  getEndUser: { answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
   updateEndUser: change,
   updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
   deleteEndUser: deactivation,
   deleteEndUserByQuery: { ...deactivation, parameters: named, failures: ['not_found'] },
-}
+})

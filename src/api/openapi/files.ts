@@ -1,7 +1,7 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
 import { oneOf } from '../../protocol/json/schema.ts'
-import { answer, type Descriptions, query } from './description.ts'
+import { answer, listById, query, tagged } from './description.ts'
 import { count, orNoText, text, unixSeconds } from './response.ts'
 
 const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
@@ -39,9 +39,8 @@ const Form = Type.Object({
   purpose: Type.Optional(purpose),
 })
 
-export const FILES: Descriptions = {
+export const FILES = tagged('Files', {
   createFile: {
-    tag: 'Files',
     text: 'All keys of a workspace see the same files.',
     body: {
       media: 'multipart/form-data',
@@ -52,7 +51,6 @@ export const FILES: Descriptions = {
     failures: ['conflict'],
   },
   listFiles: {
-    tag: 'Files',
     text: 'Newest first, unless order is asc.',
     parameters: [
       query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of files.'),
@@ -60,23 +58,10 @@ export const FILES: Descriptions = {
       query('order', oneOf('asc', 'desc'), 'asc: oldest first.'),
       query('purpose', purpose, 'Only files of this purpose.'),
     ],
-    answers: {
-      200: answer(
-        Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(FileAnswer),
-          first_id: orNoText,
-          last_id: orNoText,
-          has_more: Type.Boolean(),
-        }),
-        'A page of files.',
-        { object: 'list', data: [FILE], first_id: FILE.id, last_id: FILE.id, has_more: false },
-      ),
-    },
+    answers: { 200: listById(FileAnswer, 'A page of files.', FILE) },
   },
-  getFile: { tag: 'Files', answers: { 200: answer(FileAnswer, 'The file.', FILE) } },
+  getFile: { answers: { 200: answer(FileAnswer, 'The file.', FILE) } },
   getFileContent: {
-    tag: 'Files',
     answers: {
       200: {
         text: 'The bytes of the file, for download.',
@@ -85,7 +70,6 @@ export const FILES: Descriptions = {
     },
   },
   deleteFile: {
-    tag: 'Files',
     answers: {
       200: answer(
         Type.Object({ id: text, object: Type.Literal('file'), deleted: Type.Literal(true) }),
@@ -94,4 +78,4 @@ export const FILES: Descriptions = {
       ),
     },
   },
-}
+})

@@ -1,8 +1,8 @@
 /** The interface description of request records. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import { answer, type Descriptions, KEY_HASH_FILTER, query } from './description.ts'
-import { count, orNoNumber, orNoText, text, usd } from './response.ts'
+import { answer, KEY_HASH_FILTER, query, tagged } from './description.ts'
+import { alike, count, instant, orNoNumber, orNoText, text, usd } from './response.ts'
 
 const orNoInteger = nullable(Type.Integer())
 
@@ -15,7 +15,7 @@ const Explanation = Type.Object({
   id: text,
   parent: orNoText,
   request_id: orNoText,
-  created_at: Type.String({ format: 'date-time' }),
+  created_at: instant,
   workspace_id: orNoText,
   key: orNoText,
   key_hash: Type.Optional(nullable(Type.String({ description: 'Told to management keys.' }))),
@@ -24,12 +24,7 @@ const Explanation = Type.Object({
   status: orNoInteger,
   outcome: text,
   streamed: nullable(Type.Boolean()),
-  requested_model: orNoText,
-  model: orNoText,
-  provider: orNoText,
-  router: orNoText,
-  strategy: orNoText,
-  data_region: orNoText,
+  ...alike(orNoText, 'requested_model', 'model', 'provider', 'router', 'strategy', 'data_region'),
   duration_ms: Type.Number(),
   first_token_ms: orNoNumber,
   input_tokens: orNoInteger,
@@ -39,10 +34,7 @@ const Explanation = Type.Object({
   error: nullable(
     Type.Object({
       code: text,
-      message: orNoText,
-      field: orNoText,
-      cause: orNoText,
-      limit: orNoText,
+      ...alike(orNoText, 'message', 'field', 'cause', 'limit'),
       retry_after_seconds: orNoInteger,
       excluded_by: Type.Array(text),
       guardrail_id: orNoText,
@@ -95,7 +87,7 @@ export const Generation = Type.Object({
   model: orNoText,
   provider_name: orNoText,
   router: Type.Null(),
-  created_at: Type.String({ format: 'date-time' }),
+  created_at: instant,
   streamed: Type.Boolean(),
   cancelled: Type.Boolean(),
   outcome: oneOf('completed', 'incomplete', 'failed', 'aborted', 'refused'),
@@ -106,12 +98,8 @@ export const Generation = Type.Object({
   generation_time: orNoNumber,
   moderation_latency: Type.Null(),
   accounting: text,
-  tokens_prompt: count,
-  tokens_completion: count,
-  native_tokens_prompt: count,
-  native_tokens_completion: count,
-  native_tokens_reasoning: count,
-  native_tokens_cached: count,
+  ...alike(count, 'tokens_prompt', 'tokens_completion', 'native_tokens_prompt'),
+  ...alike(count, 'native_tokens_completion', 'native_tokens_reasoning', 'native_tokens_cached'),
   native_tokens_completion_images: Type.Null(),
   total_cost: usd,
   usage: usd,
@@ -121,10 +109,7 @@ export const Generation = Type.Object({
   service_tier: orNoText,
   session_id: orNoText,
   cache_miss: nullable(Type.Object({ reason: text, tokens: count })),
-  agent_id: orNoText,
-  parent_agent_id: orNoText,
-  external_user: orNoText,
-  workspace_id: orNoText,
+  ...alike(orNoText, 'agent_id', 'parent_agent_id', 'external_user', 'workspace_id'),
   data_region: text,
   origin: text,
   http_referer: orNoText,
@@ -134,11 +119,8 @@ export const Generation = Type.Object({
   preset_id: Type.Null(),
   web_search_engine: Type.Null(),
   num_search_results: orNoInteger,
-  num_fetches: Type.Null(),
-  num_media_prompt: Type.Null(),
-  num_media_completion: Type.Null(),
-  num_input_audio_prompt: Type.Null(),
-  response_cache_source_id: Type.Null(),
+  ...alike(Type.Null(), 'num_fetches', 'num_media_prompt', 'num_media_completion'),
+  ...alike(Type.Null(), 'num_input_audio_prompt', 'response_cache_source_id'),
   provider_responses: Type.Array(
     Type.Object({
       provider_name: text,
@@ -172,11 +154,8 @@ const PROOF_KEY = {
   use: 'sig',
 }
 
-const instant = Type.String({ format: 'date-time' })
-
-export const GENERATIONS: Descriptions = {
+export const GENERATIONS = tagged('Generations', {
   listProofKeys: {
-    tag: 'Generations',
     text: 'A JWK set, for any library of JSON Web Signatures. Older keys stay in it.',
     answers: {
       200: answer(Type.Object({ keys: Type.Array(ProofKey) }), 'The public keys.', { keys: [PROOF_KEY] }),
@@ -184,7 +163,6 @@ export const GENERATIONS: Descriptions = {
     failures: ['service_unavailable'],
   },
   getGeneration: {
-    tag: 'Generations',
     text:
       'An inference key sees requests of its workspace, a management key those of its organization. ' +
       'The record is there a second after the answer, and the explanation why it was routed this way two seconds after it. ' +
@@ -196,7 +174,6 @@ export const GENERATIONS: Descriptions = {
     failures: ['not_found'],
   },
   listGenerations: {
-    tag: 'Generations',
     text:
       'The latest requests of the organization that fit all filters, newest first. A page looks at a bounded number of ' +
       'records: it may have fewer than `limit` although there are more.',
@@ -226,4 +203,4 @@ export const GENERATIONS: Descriptions = {
       ),
     },
   },
-}
+})

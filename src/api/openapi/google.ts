@@ -9,8 +9,9 @@ import {
   PROOF_HEADER,
   query,
   SESSION_HEADER,
+  tagged,
 } from './description.ts'
-import { count, GatewayMetadataAnswer, orNoText, text, UsageAnswer } from './response.ts'
+import { alike, count, GatewayMetadataAnswer, orNoText, text, UsageAnswer } from './response.ts'
 
 const open = { additionalProperties: true }
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
@@ -61,11 +62,7 @@ const GeminiAnswer = Type.Object(
 )
 
 const ModelAnswer = Type.Object({
-  name: text,
-  baseModelId: text,
-  version: text,
-  displayName: text,
-  description: text,
+  ...alike(text, 'name', 'baseModelId', 'version', 'displayName', 'description'),
   inputTokenLimit: Type.Optional(count),
   outputTokenLimit: Type.Optional(count),
   supportedGenerationMethods: Type.Array(text),
@@ -125,16 +122,14 @@ const embeddedFacts = {
 const EMBEDDED = { usageMetadata: { promptTokenCount: 2 }, ...HEAD, modelVersion: 'sim/embed' }
 const ONE = { content: { parts: [{ text: 'Hello' }] } }
 
-export const GOOGLE: Descriptions = {
+const inference = tagged('Inference', {
   generateContent: {
-    tag: 'Inference',
     text: ADDRESS,
     parameters: HEADERS,
     body: BODY,
     answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why its prompt was blocked.', ANSWER) },
   },
   streamGenerateContent: {
-    tag: 'Inference',
     text: `${ADDRESS} A failure in mid-stream is {"error":…} without data:, in bytes that come alone.`,
     parameters: [
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
@@ -149,7 +144,6 @@ export const GOOGLE: Descriptions = {
     },
   },
   countTokens: {
-    tag: 'Inference',
     text: `${ADDRESS} Contents, or a whole request in generateContentRequest.`,
     body: {
       schema: Type.Union([Body, Type.Object({ generateContentRequest: Body })]),
@@ -168,7 +162,6 @@ export const GOOGLE: Descriptions = {
     },
   },
   embedContent: {
-    tag: 'Inference',
     text: ADDRESS,
     parameters: [METADATA_HEADER],
     body: { schema: Embedded, examples: { text: ONE } },
@@ -180,7 +173,6 @@ export const GOOGLE: Descriptions = {
     },
   },
   batchEmbedContents: {
-    tag: 'Inference',
     text: `${ADDRESS} All requests have the same task and number of dimensions.`,
     parameters: [METADATA_HEADER],
     body: {
@@ -195,8 +187,10 @@ export const GOOGLE: Descriptions = {
       ),
     },
   },
+})
+
+const models = tagged('Models', {
   listGoogleModels: {
-    tag: 'Models',
     text: 'GET /v1/models answers in this shape too, to clients that send X-Goog-Api-Key or X-Goog-Api-Client.',
     parameters: [
       query('pageSize', Type.Integer({ minimum: 0, default: 50 }), 'Largest number of models; at most 1000.'),
@@ -210,5 +204,7 @@ export const GOOGLE: Descriptions = {
       ),
     },
   },
-  getGoogleModel: { tag: 'Models', answers: { 200: answer(ModelAnswer, 'The model.', MODEL) } },
-}
+  getGoogleModel: { answers: { 200: answer(ModelAnswer, 'The model.', MODEL) } },
+})
+
+export const GOOGLE: Descriptions = { ...inference, ...models }

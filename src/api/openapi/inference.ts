@@ -8,18 +8,18 @@ import { ResponsesRequest } from '../../protocol/request.ts'
 import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
 import {
   answer,
-  type Descriptions,
   header,
   METADATA_HEADER,
-  type OperationDescription,
   PROOF_HEADER,
   query,
   RESUMABLE_HEADER,
   SESSION_HEADER,
+  tagged,
+  type Untagged,
 } from './description.ts'
 import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
-import { count, ResponseAnswer, text, UsageAnswer } from './response.ts'
+import { alike, count, ResponseAnswer, text, UsageAnswer } from './response.ts'
 
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
@@ -75,20 +75,11 @@ const RESPONSE = {
   tool_choice: 'auto',
   tools: [],
   text: { format: { type: 'text' } },
-  temperature: null,
-  top_p: null,
-  frequency_penalty: null,
-  presence_penalty: null,
-  top_logprobs: null,
-  max_output_tokens: null,
-  max_tool_calls: null,
-  metadata: null,
+  ...alike(null, 'temperature', 'top_p', 'frequency_penalty', 'presence_penalty'),
+  ...alike(null, 'top_logprobs', 'max_output_tokens', 'max_tool_calls', 'metadata'),
   background: false,
-  previous_response_id: null,
-  prompt_cache_key: null,
-  reasoning: null,
-  safety_identifier: null,
-  service_tier: null,
+  ...alike(null, 'previous_response_id', 'prompt_cache_key', 'reasoning'),
+  ...alike(null, 'safety_identifier', 'service_tier'),
   store: false,
   truncation: 'disabled',
   user: null,
@@ -100,11 +91,7 @@ const CHAT_USAGE = {
   completion_tokens: 3,
   total_tokens: 8,
   prompt_tokens_details: {
-    cached_tokens: 0,
-    cache_write_tokens: 0,
-    audio_tokens: 0,
-    file_tokens: 0,
-    video_tokens: 0,
+    ...alike(0, 'cached_tokens', 'cache_write_tokens', 'audio_tokens', 'file_tokens', 'video_tokens'),
   },
   completion_tokens_details: { reasoning_tokens: 0, audio_tokens: 0, image_tokens: 0 },
   cost: 0.000007,
@@ -151,10 +138,7 @@ const MESSAGE = {
     cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },
     output_tokens: 3,
     output_tokens_details: { thinking_tokens: 0 },
-    server_tool_use: null,
-    service_tier: null,
-    speed: null,
-    inference_geo: null,
+    ...alike(null, 'server_tool_use', 'service_tier', 'speed', 'inference_geo'),
   },
 }
 
@@ -210,9 +194,8 @@ const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin'
 const PLACE = 'Place in the stream, from 0, of the last frame that you have; default: none.'
 
 /** The reading of a resumable stream. */
-function resumed(after: string, schema: TSchema, example: string): OperationDescription {
+function resumed(after: string, schema: TSchema, example: string): Untagged {
   return {
-    tag: 'Inference',
     text:
       'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +
       'while it runs and for a window after its end.',
@@ -236,9 +219,8 @@ function resumed(after: string, schema: TSchema, example: string): OperationDesc
   }
 }
 
-export const INFERENCE: Descriptions = {
+export const INFERENCE = tagged('Inference', {
   createResponse: {
-    tag: 'Inference',
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
       'Unknown fields go on to providers that speak this format.',
@@ -276,7 +258,6 @@ export const INFERENCE: Descriptions = {
   resumeChatCompletion: resumed(PLACE, ChatChunk, CHUNK),
   resumeMessage: resumed(PLACE, MessageEvent, BLOCK),
   createChatCompletion: {
-    tag: 'Inference',
     text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
     parameters: [...HEADERS, RESUMABLE_HEADER],
     body: {
@@ -298,7 +279,6 @@ export const INFERENCE: Descriptions = {
     },
   },
   createEmbeddings: {
-    tag: 'Inference',
     text: 'One document, never a stream.',
     parameters: [METADATA_HEADER],
     body: {
@@ -317,7 +297,6 @@ export const INFERENCE: Descriptions = {
     },
   },
   createMessage: {
-    tag: 'Inference',
     text: 'A stream has one event in each frame, and ends with message_stop or error.',
     parameters: [...HEADERS, BETAS, RESUMABLE_HEADER],
     body: {
@@ -332,7 +311,6 @@ export const INFERENCE: Descriptions = {
     },
   },
   compactConversation: {
-    tag: 'Inference',
     text: 'The same model writes a summary, which leaves sealed: only this workspace can send it back. The output has the newest messages of user, developer and system (64,000 tokens), and the summary last.',
     parameters: HEADERS,
     body: {
@@ -352,7 +330,6 @@ export const INFERENCE: Descriptions = {
     },
   },
   countInputTokens: {
-    tag: 'Inference',
     text: 'An estimate by the length of texts: no provider is called, and nothing is charged.',
     body: { schema: ResponsesRequest, examples: { text: { model: 'sim/echo', input: 'Hello' } } },
     answers: {
@@ -365,7 +342,6 @@ export const INFERENCE: Descriptions = {
     failures: ['unprocessable'],
   },
   countMessageTokens: {
-    tag: 'Inference',
     text:
       'The provider counts where its API can; else the number is an estimate by the length of texts. The header ' +
       'X-Gateway-Counted-By says which: provider or estimate. Nothing is charged.',
@@ -380,4 +356,4 @@ export const INFERENCE: Descriptions = {
     },
     failures: ['unprocessable'],
   },
-}
+})

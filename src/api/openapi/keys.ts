@@ -5,33 +5,25 @@ import { KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/m
 import {
   answer,
   DELETED,
-  type Descriptions,
   flag,
   listOf,
-  type OperationDescription,
   oneRecord,
   PAGE,
   query,
+  tagged,
+  type Untagged,
 } from './description.ts'
-import { count, orNoText, text, usd } from './response.ts'
+import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
 
-const instant = Type.String({ format: 'date-time' })
 const orNoInstant = nullable(instant)
-const flagged = Type.Boolean()
 
 const spending = {
   limit: nullable(usd),
   limit_remaining: nullable(usd),
   limit_reset: nullable(oneOf('daily', 'weekly', 'monthly')),
   include_byok_in_limit: flagged,
-  usage: usd,
-  usage_daily: usd,
-  usage_weekly: usd,
-  usage_monthly: usd,
-  byok_usage: usd,
-  byok_usage_daily: usd,
-  byok_usage_weekly: usd,
-  byok_usage_monthly: usd,
+  ...alike(usd, 'usage', 'usage_daily', 'usage_weekly', 'usage_monthly'),
+  ...alike(usd, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
 }
 
 const orNoRole = nullable(oneOf('viewer', 'operator', 'admin'))
@@ -93,10 +85,7 @@ const SPENT = {
   usage_daily: 0.25,
   usage_weekly: 0.5,
   usage_monthly: 0.5,
-  byok_usage: 0,
-  byok_usage_daily: 0,
-  byok_usage_weekly: 0,
-  byok_usage_monthly: 0,
+  ...alike(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
 }
 const KEY = {
   hash: HASH,
@@ -108,10 +97,7 @@ const KEY = {
   ...SPENT,
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-  rotated_at: null,
-  expires_at: null,
-  creator_user_id: null,
-  external_user: null,
+  ...alike(null, 'rotated_at', 'expires_at', 'creator_user_id', 'external_user'),
   workspace_id: 'default',
   trace_trusted: false,
 }
@@ -130,8 +116,7 @@ const ROTATED = {
   ],
 }
 
-const ownKey: OperationDescription = {
-  tag: 'Keys',
+const ownKey: Untagged = {
   text: 'Any key may read itself. Fields that this version does not support have fixed values.',
   answers: {
     200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
@@ -140,10 +125,7 @@ const ownKey: OperationDescription = {
       is_free_tier: false,
       is_management_key: false,
       is_provisioning_key: false,
-      role: null,
-      expires_at: null,
-      secret_expires_at: null,
-      creator_user_id: null,
+      ...alike(null, 'role', 'expires_at', 'secret_expires_at', 'creator_user_id'),
       organization_id: 'default',
       workspace_id: 'default',
       free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
@@ -154,11 +136,10 @@ const ownKey: OperationDescription = {
   },
 }
 
-export const KEYS: Descriptions = {
+export const KEYS = tagged('Keys', {
   getCurrentKey: ownKey,
   getCurrentKeyByOldPath: ownKey,
   listKeys: {
-    tag: 'Keys',
     text: 'Newest first.',
     parameters: [
       ...PAGE,
@@ -168,7 +149,6 @@ export const KEYS: Descriptions = {
     answers: { 200: listOf(KeyRecordAnswer, KEY) },
   },
   createKey: {
-    tag: 'Keys',
     text: 'The key itself is shown this once; only its hash is kept. With a role it is a management key, which only an admin can make.',
     body: {
       schema: KeyCreation,
@@ -181,9 +161,8 @@ export const KEYS: Descriptions = {
       }),
     },
   },
-  getKey: { tag: 'Keys', answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
+  getKey: { answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
   rotateKey: {
-    tag: 'Keys',
     text: 'The key itself is shown this once. Its other secrets end after the overlap, or earlier if they did so before.',
     body: { schema: KeyRotation, examples: { hour: { overlap_seconds: 3600 } } },
     answers: {
@@ -195,10 +174,9 @@ export const KEYS: Descriptions = {
     failures: ['conflict'],
   },
   updateKey: {
-    tag: 'Keys',
     text: 'Absent fields keep their value; null removes a limit or the expiry.',
     body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
     answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...DETAIL, disabled: true }) },
   },
-  deleteKey: { tag: 'Keys', text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
-}
+  deleteKey: { text: 'Its usage stays in the ledger.', answers: { 200: DELETED } },
+})

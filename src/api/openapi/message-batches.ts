@@ -2,8 +2,8 @@
 import { Type } from '@sinclair/typebox'
 import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
-import { answer, type Descriptions, query } from './description.ts'
-import { count, orNoText, text } from './response.ts'
+import { answer, query, tagged } from './description.ts'
+import { alike, count, orNoText, text } from './response.ts'
 
 export const MessageBatchBody = Type.Object(
   {
@@ -26,11 +26,7 @@ export const MessageBatchAnswer = Type.Object({
   type: Type.Literal('message_batch'),
   processing_status: oneOf('in_progress', 'canceling', 'ended'),
   request_counts: Type.Object({
-    processing: count,
-    succeeded: count,
-    errored: count,
-    canceled: count,
-    expired: count,
+    ...alike(count, 'processing', 'succeeded', 'errored', 'canceled', 'expired'),
   }),
   created_at: text,
   expires_at: text,
@@ -47,15 +43,11 @@ const BATCH = {
   request_counts: { processing: 1, succeeded: 0, errored: 0, canceled: 0, expired: 0 },
   created_at: '2026-11-22T21:08:32.000Z',
   expires_at: '2026-11-23T21:08:32.000Z',
-  ended_at: null,
-  cancel_initiated_at: null,
-  archived_at: null,
-  results_url: null,
+  ...alike(null, 'ended_at', 'cancel_initiated_at', 'archived_at', 'results_url'),
 }
 
-export const MESSAGE_BATCHES: Descriptions = {
+export const MESSAGE_BATCHES = tagged('Batches', {
   createMessageBatch: {
-    tag: 'Batches',
     text: 'As POST /batches with the endpoint /v1/messages, in the form of the Messages API.',
     body: {
       schema: MessageBatchBody,
@@ -78,7 +70,6 @@ export const MESSAGE_BATCHES: Descriptions = {
     failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
   },
   listMessageBatches: {
-    tag: 'Batches',
     text: 'Newest first: those of the endpoint /v1/messages, whatever made them.',
     parameters: [
       query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
@@ -99,11 +90,9 @@ export const MESSAGE_BATCHES: Descriptions = {
     },
   },
   getMessageBatch: {
-    tag: 'Batches',
     answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH) },
   },
   getMessageBatchResults: {
-    tag: 'Batches',
     text: 'One JSON document a line: results in the order of the requests, then requests without one.',
     answers: {
       200: {
@@ -114,7 +103,6 @@ export const MESSAGE_BATCHES: Descriptions = {
     failures: ['conflict'],
   },
   cancelMessageBatch: {
-    tag: 'Batches',
     text: 'Running requests are ended, finished results stay.',
     answers: {
       200: answer(MessageBatchAnswer, 'The batch.', { ...BATCH, processing_status: 'canceling' }),
@@ -122,7 +110,6 @@ export const MESSAGE_BATCHES: Descriptions = {
     failures: ['conflict'],
   },
   deleteMessageBatch: {
-    tag: 'Batches',
     text: 'Only a batch that has ended.',
     answers: {
       200: answer(
@@ -133,4 +120,4 @@ export const MESSAGE_BATCHES: Descriptions = {
     },
     failures: ['conflict'],
   },
-}
+})

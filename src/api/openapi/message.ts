@@ -2,12 +2,11 @@
 import { type TProperties, Type } from '@sinclair/typebox'
 import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import {
-  AlignmentAnswer,
   count,
   DebugAnswer,
   facts,
-  GatewayMetadataAnswer,
   orNoText,
+  reports,
   ServerToolUseCounts,
   text,
   UsageAnswer,
@@ -86,11 +85,6 @@ const edits = {
   context_management: Type.Optional(
     Type.Object({ applied_edits: Type.Array(Type.Record(Type.String(), Type.Unknown())) }),
   ),
-}
-
-const reports = {
-  alignment: Type.Optional(AlignmentAnswer),
-  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
 }
 
 export const MessageAnswer = Type.Object({

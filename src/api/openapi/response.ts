@@ -9,6 +9,11 @@ import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
 import { PromptCacheOptions, StoredPrompt, TextConfig } from '../../protocol/request.ts'
 import { Tool, ToolChoice } from '../../protocol/tools.ts'
 
+/** Fields of one value: of one schema in a schema, of one example in an example. */
+export function alike<Value, Name extends string>(value: Value, ...names: readonly Name[]) {
+  return Object.fromEntries(names.map(name => [name, value])) as Record<Name, Value>
+}
+
 export const text = Type.String()
 export const count = Type.Integer({ minimum: 0 })
 export const orNoText = nullable(text)
@@ -17,6 +22,8 @@ export const orNoNumber = nullable(Type.Number())
 export const facts = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}))
 /** US dollars. */
 export const usd = Type.Number({ description: 'US dollars' })
+export const flagged = Type.Boolean()
+export const instant = Type.String({ format: 'date-time' })
 export const unixSeconds = Type.Integer({ description: 'Unix time in seconds' })
 
 // Usage
@@ -290,6 +297,12 @@ export const GatewayMetadataAnswer = Type.Object(
   { description: 'The routing of a request; present if the header X-Gateway-Metadata is enabled.' },
 )
 
+/** What an answer may have besides. */
+export const reports = {
+  alignment: Type.Optional(AlignmentAnswer),
+  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+}
+
 // The response
 
 /** One time of an attempt. */
@@ -350,10 +363,7 @@ export const ResponseAnswer = Type.Object({
   tool_choice: ToolChoice,
   tools: Type.Array(Tool),
   text: TextConfig,
-  temperature: orNoNumber,
-  top_p: orNoNumber,
-  frequency_penalty: orNoNumber,
-  presence_penalty: orNoNumber,
+  ...alike(orNoNumber, 'temperature', 'top_p', 'frequency_penalty', 'presence_penalty'),
   top_logprobs: nullable(Type.Integer()),
   max_output_tokens: nullable(Type.Integer()),
   max_tool_calls: nullable(Type.Integer()),

@@ -15,15 +15,13 @@ import {
   KeyAssignees,
   MemberAssignees,
 } from '../../protocol/management/guardrails.ts'
-import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query } from './description.ts'
-import { count, orNoText, text, usd } from './response.ts'
+import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query, tagged } from './description.ts'
+import { HASH } from './keys.ts'
+import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
 
-const instant = Type.String({ format: 'date-time' })
-const flagged = Type.Boolean()
 const texts = nullable(Type.Array(text))
 const NOW = '2026-07-16T12:00:00.000Z'
 const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
-const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
 
 // Credentials
 
@@ -34,10 +32,7 @@ export const Credential = Type.Object({
   label: Type.String({ description: 'The masked key; the key itself is never returned' }),
   workspace_id: text,
   created_at: instant,
-  disabled: flagged,
-  is_required: flagged,
-  is_fallback: flagged,
-  is_byok_only: flagged,
+  ...alike(flagged, 'disabled', 'is_required', 'is_fallback', 'is_byok_only'),
   sort_order: Type.Integer(),
   allowed_api_key_hashes: texts,
   allowed_models: texts,
@@ -109,23 +104,20 @@ const REFUSED = {
 const TRIAL =
   'One real call: the list of models where the provider shows it to nobody without a key, otherwise the smallest completion. With a model it is that of the model. It takes at most 20 seconds, and is in no usage record.'
 
-const credentials: Descriptions = {
+const credentials = tagged('Provider credentials', {
   checkCredential: {
-    tag: 'Provider credentials',
     text: `${TRIAL} A disabled credential can be tried too.`,
     body: { schema: CredentialCheck, examples: { list: {}, model: { model: 'mistralai/mistral-small' } } },
     answers: { 200: oneRecord(KeyTrial, 'What came of it.', WORKS) },
     failures: ['rate_limit_exceeded'],
   },
   checkProviderKey: {
-    tag: 'Provider credentials',
     text: TRIAL,
     body: { schema: ProviderCheck, examples: { list: { provider: 'mistral' } } },
     answers: { 200: oneRecord(KeyTrial, 'What came of it.', REFUSED) },
     failures: ['not_found', 'rate_limit_exceeded'],
   },
   createCredential: {
-    tag: 'Provider credentials',
     text: 'The key is sealed when it comes in, and never returned.',
     body: {
       schema: CredentialCreation,
@@ -143,7 +135,6 @@ const credentials: Descriptions = {
     failures: ['conflict'],
   },
   listCredentials: {
-    tag: 'Provider credentials',
     text: 'By provider, then in the order in which they are tried.',
     parameters: [
       ...PAGE,
@@ -153,22 +144,19 @@ const credentials: Descriptions = {
     answers: { 200: listOf(Credential, CREDENTIAL) },
   },
   getCredential: {
-    tag: 'Provider credentials',
     answers: { 200: oneRecord(Credential, 'The credential.', CREDENTIAL) },
   },
   updateCredential: {
-    tag: 'Provider credentials',
     text: 'Absent fields keep their value; null clears one.',
     body: { schema: CredentialUpdate, examples: { rotate: { key: 'the-new-key-at-the-provider' } } },
     answers: { 200: oneRecord(Credential, 'The changed credential.', CREDENTIAL) },
     failures: ['conflict'],
   },
   deleteCredential: {
-    tag: 'Provider credentials',
     text: 'The stored key is erased.',
     answers: { 200: DELETED },
   },
-}
+})
 
 // Guardrails
 
@@ -186,18 +174,10 @@ export const Guardrail = Type.Object({
   limit_usd: nullable(usd),
   reset_interval: nullable(oneOf('daily', 'weekly', 'monthly')),
   include_byok_in_budgets: flagged,
-  allowed_models: texts,
-  ignored_models: texts,
-  allowed_providers: texts,
-  ignored_providers: texts,
-  enforce_zdr: nullable(flagged),
-  enforce_zdr_anthropic: nullable(flagged),
-  enforce_zdr_openai: nullable(flagged),
-  enforce_zdr_google: nullable(flagged),
-  enforce_zdr_xai: nullable(flagged),
-  enforce_zdr_other: nullable(flagged),
-  enable_free_model_training: nullable(flagged),
-  enable_free_model_publication: nullable(flagged),
+  ...alike(texts, 'allowed_models', 'ignored_models', 'allowed_providers', 'ignored_providers'),
+  ...alike(nullable(flagged), 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
+  ...alike(nullable(flagged), 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
+  ...alike(nullable(flagged), 'enable_free_model_training', 'enable_free_model_publication'),
   enable_paid_model_training: nullable(flagged),
   allowed_data_regions: nullable(Type.Array(oneOf('global', 'europe', 'us'))),
   content_filter_builtins: nullable(
@@ -226,20 +206,11 @@ const GUARDRAIL = {
   limit_usd: null,
   reset_interval: null,
   include_byok_in_budgets: false,
-  allowed_models: null,
-  ignored_models: null,
-  allowed_providers: null,
-  ignored_providers: null,
-  enforce_zdr: true,
-  enforce_zdr_anthropic: true,
-  enforce_zdr_openai: true,
-  enforce_zdr_google: true,
-  enforce_zdr_xai: true,
-  enforce_zdr_other: true,
-  enable_free_model_training: null,
-  enable_free_model_publication: null,
-  enable_paid_model_training: null,
-  allowed_data_regions: null,
+  ...alike(null, 'allowed_models', 'ignored_models', 'allowed_providers', 'ignored_providers'),
+  ...alike(true, 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
+  ...alike(true, 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
+  ...alike(null, 'enable_free_model_training', 'enable_free_model_publication'),
+  ...alike(null, 'enable_paid_model_training', 'allowed_data_regions'),
   content_filter_builtins: [{ slug: 'email', action: 'redact', label: '[EMAIL]' }],
   content_filters: [{ pattern: 'project [a-z]+', action: 'block', label: null }],
   output: null,
@@ -272,22 +243,19 @@ export const GuardrailBudget = Type.Object({
   resets_at: instant,
 })
 
-const guardrails: Descriptions = {
+const guardrails = tagged('Guardrails', {
   createGuardrail: {
-    tag: 'Guardrails',
     text: 'Without a workspace it belongs to the whole organization. It takes effect once it is assigned.',
     body: { schema: GuardrailCreation, examples: { filters: RULES_EXAMPLE } },
     answers: { 201: oneRecord(Guardrail, 'The new guardrail.', GUARDRAIL) },
   },
   listGuardrails: {
-    tag: 'Guardrails',
     text: 'Oldest first, default ones of workspaces too.',
     parameters: [...PAGE, query('workspace_id', text, 'Only guardrails of this workspace.')],
     answers: { 200: listOf(Guardrail, GUARDRAIL) },
   },
-  getGuardrail: { tag: 'Guardrails', answers: { 200: oneRecord(Guardrail, 'The guardrail.', GUARDRAIL) } },
+  getGuardrail: { answers: { 200: oneRecord(Guardrail, 'The guardrail.', GUARDRAIL) } },
   updateGuardrail: {
-    tag: 'Guardrails',
     text: 'Absent fields keep their value; null clears one.',
     body: {
       schema: GuardrailUpdate,
@@ -297,7 +265,6 @@ const guardrails: Descriptions = {
     failures: ['conflict'],
   },
   checkGuardrail: {
-    tag: 'Guardrails',
     text: 'As a request of a user, or as a whole reply. Nothing is stored.',
     body: { schema: GuardrailCheck, examples: { mail: { text: 'Write to ada@example.com', side: 'input' } } },
     answers: {
@@ -310,7 +277,6 @@ const guardrails: Descriptions = {
     failures: ['guardrail_unavailable'],
   },
   listGuardrailBudgets: {
-    tag: 'Guardrails',
     text: 'One for each key and member that it is assigned to. The default guardrail of a workspace gives one to each member with keys there, and to each key without a member. Empty where the guardrail has no budget.',
     parameters: PAGE,
     answers: {
@@ -327,11 +293,10 @@ const guardrails: Descriptions = {
     },
   },
   deleteGuardrail: {
-    tag: 'Guardrails',
     text: 'The default guardrail of a workspace cannot be deleted.',
     answers: { 200: DELETED },
   },
-}
+})
 
 // Assignments
 
@@ -358,41 +323,35 @@ const unassigned = answer(Type.Object({ unassigned_count: count }), 'How many of
 const toKeys = { schema: KeyAssignees, examples: { key: { key_hashes: [HASH] } } }
 const toMembers = { schema: MemberAssignees, examples: { member: { member_user_ids: ['ada@example.com'] } } }
 
-const assignments: Descriptions = {
+const assignments = tagged('Guardrails', {
   listKeyAssignments: {
-    tag: 'Guardrails',
     parameters: PAGE,
     answers: { 200: listOf(KeyAssignment, TO_KEY) },
   },
   listGuardrailKeyAssignments: {
-    tag: 'Guardrails',
     parameters: PAGE,
     answers: { 200: listOf(KeyAssignment, TO_KEY) },
   },
   assignKeys: {
-    tag: 'Guardrails',
     text: 'To all of them, or to none if one is unknown. Replaces earlier assignments of the same keys.',
     body: toKeys,
     answers: { 200: assigned },
   },
-  unassignKeys: { tag: 'Guardrails', body: toKeys, answers: { 200: unassigned } },
+  unassignKeys: { body: toKeys, answers: { 200: unassigned } },
   listMemberAssignments: {
-    tag: 'Guardrails',
     parameters: PAGE,
     answers: { 200: listOf(MemberAssignment, TO_MEMBER) },
   },
   listGuardrailMemberAssignments: {
-    tag: 'Guardrails',
     parameters: PAGE,
     answers: { 200: listOf(MemberAssignment, TO_MEMBER) },
   },
   assignMembers: {
-    tag: 'Guardrails',
     text: 'A member is the creator_user_id of its keys. Replaces earlier assignments of the same members.',
     body: toMembers,
     answers: { 200: assigned },
   },
-  unassignMembers: { tag: 'Guardrails', body: toMembers, answers: { 200: unassigned } },
-}
+  unassignMembers: { body: toMembers, answers: { 200: unassigned } },
+})
 
 export const RULES: Descriptions = { ...credentials, ...guardrails, ...assignments }
