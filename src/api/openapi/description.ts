@@ -65,9 +65,12 @@ export interface OperationDescription {
 /** By operationId. */
 export type Descriptions = Readonly<Record<string, OperationDescription>>
 
-export type Untagged = Omit<OperationDescription, 'tag'>
+export type UntaggedDescription = Omit<OperationDescription, 'tag'>
 
-export function tagged(tag: TagName, operations: Readonly<Record<string, Untagged>>): Descriptions {
+export function tagged(
+  tag: TagName,
+  operations: Readonly<Record<string, UntaggedDescription>>,
+): Descriptions {
   return Object.fromEntries(Object.entries(operations).map(([id, each]) => [id, { tag, ...each }]))
 }
 

@@ -1,7 +1,7 @@
 /** The interface description of end users. Pure. */
 import { Type } from '@sinclair/typebox'
 import { EndUserCreation, EndUserUpdate } from '../../protocol/management/management.ts'
-import { flag, listOf, oneRecord, PAGE, query, tagged, type Untagged } from './description.ts'
+import { flag, listOf, oneRecord, PAGE, query, tagged, type UntaggedDescription } from './description.ts'
 import { instant, text } from './response.ts'
 
 export const EndUser = Type.Object({
@@ -19,11 +19,11 @@ const USER = {
   updated_at: '2026-07-16T12:00:00.000Z',
 }
 
-const change: Omit<Untagged, 'parameters'> = {
+const change: Omit<UntaggedDescription, 'parameters'> = {
   body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
   answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
 }
-const deactivation: Omit<Untagged, 'parameters'> = {
+const deactivation: Omit<UntaggedDescription, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
 }

@@ -15,7 +15,7 @@ import {
   RESUMABLE_HEADER,
   SESSION_HEADER,
   tagged,
-  type Untagged,
+  type UntaggedDescription,
 } from './description.ts'
 import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
@@ -194,7 +194,7 @@ const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin'
 const PLACE = 'Place in the stream, from 0, of the last frame that you have; default: none.'
 
 /** The reading of a resumable stream. */
-function resumed(after: string, schema: TSchema, example: string): Untagged {
+function resumed(after: string, schema: TSchema, example: string): UntaggedDescription {
   return {
     text:
       'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +

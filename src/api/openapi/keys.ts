@@ -11,7 +11,7 @@ import {
   PAGE,
   query,
   tagged,
-  type Untagged,
+  type UntaggedDescription,
 } from './description.ts'
 import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
 
@@ -116,7 +116,7 @@ const ROTATED = {
   ],
 }
 
-const ownKey: Untagged = {
+const ownKey: UntaggedDescription = {
   text: 'Any key may read itself. Fields that this version does not support have fixed values.',
   answers: {
     200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
