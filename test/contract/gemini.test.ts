@@ -1,6 +1,6 @@
 /** The door of Google's clients over real HTTP: addresses, keys, spellings, kinds of parts, streams and failures. */
 import t from 'tap'
-import { METADATA } from '../support/chat-client.ts'
+import { METADATA } from '../support/dialect-clients.ts'
 import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { FORMATS, pieces, speaking } from '../support/parrot.ts'
 import { goldenReply } from '../support/replay-provider.ts'

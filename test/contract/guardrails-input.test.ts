@@ -1,6 +1,7 @@
 /** What guardrails look at in a request beside messages, what they tell who is refused, and what may not be relayed. */
 import t from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
+import { messages } from '../support/dialect-clients.ts'
 import { type Reply, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { FORMATS, PADDING, speaking } from '../support/parrot.ts'
 import { writePdf } from '../support/pdf.ts'
@@ -11,7 +12,7 @@ const MODERATOR = 'parrot/anthropic-messages'
 const MODEL = 'parrot/openai-chat'
 const RESPONSES = 'parrot/openai-responses'
 
-const { parrot, guard, ask } = await startGuarded(t, { moderation: { model: MODERATOR } })
+const { gateway, parrot, guard, ask } = await startGuarded(t, { moderation: { model: MODERATOR } })
 
 const metadataOf = ({ document }: Reply) => {
   const { timings_ms, ...metadata } = document['gateway_metadata'] as Record<string, unknown>
@@ -287,4 +288,37 @@ t.test('a reply that somebody looks at never takes the relay', async t => {
   }
   await guard({ output: { ...side, contentFilterBuiltins: [] } })
   t.match((await ask(body)).text, PADDING, 'output rules that look for nothing')
+})
+
+t.test('guardrails read what only messages have words for', async t => {
+  const secret = `ask ${EMAIL}`
+  const blocks: readonly Record<string, unknown>[] = [
+    { type: 'document', source: { type: 'text', media_type: 'text/plain', data: secret } },
+    {
+      type: 'document',
+      source: { type: 'base64', media_type: 'application/pdf', data: 'JVBERg==' },
+      context: secret,
+    },
+    {
+      type: 'search_result',
+      source: 'https://a.example',
+      title: secret,
+      content: [{ type: 'text', text: 'x' }],
+    },
+    {
+      type: 'document',
+      source: { type: 'content', content: [{ type: 'text', text: secret }] },
+    },
+  ]
+  const model = 'parrot/anthropic-messages'
+  for (const block of blocks) {
+    const asking = { model, messages: [{ role: 'user', content: [block] }] }
+    await guard({ contentFilterBuiltins: [email('block')] })
+    t.equal((await messages.post(gateway, asking)).status, 403, JSON.stringify(block))
+    await guard({ contentFilterBuiltins: [email('redact')] })
+    parrot.parts = speaking('fine')
+    t.equal((await messages.post(gateway, asking)).status, 200)
+    t.match(parrot.bodies.at(-1), 'ask [EMAIL]')
+    t.notMatch(parrot.bodies.at(-1), EMAIL)
+  }
 })

@@ -1,4 +1,5 @@
 /** Answers as the gateway assembles them, for the tests of dialects: any deltas, and the events that they make. */
+import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { GatewayError } from '../../src/errors.ts'
 import type { FinishReason } from '../../src/formats/format.ts'
@@ -55,6 +56,35 @@ export function answer(
   else told.finish(end, ending)
   return sink.events
 }
+
+/** The response of the terminal event. */
+export function finalOf(events: readonly StreamEvent[]): ResponseResource {
+  const last = events.at(-1)
+  assert(last !== undefined && 'response' in last)
+  return last.response
+}
+
+/** A thought with its signature, a text, and a call in two pieces. */
+export const THOUGHT_TEXT_CALL: readonly Content[] = [
+  { kind: 'open', item: 0, start: { type: 'reasoning', id: 'rs_1', format: 'anthropic-claude-v1' } },
+  { kind: 'reasoning', item: 0, form: 'text', part: 0, text: 'hm' },
+  { kind: 'close', item: 0, fields: { signature: 's' } },
+  { kind: 'open', item: 1, start: { type: 'message', id: 'msg_1', phase: null } },
+  { kind: 'text', item: 1, part: 0, text: 'a\n"b"', logprobs: null },
+  {
+    kind: 'open',
+    item: 2,
+    start: { type: 'function_call', id: 'fc_1', callId: 'c1', name: 'f', extra: null },
+  },
+  { kind: 'arguments', item: 2, text: '{"x"' },
+  { kind: 'arguments', item: 2, text: ':1}' },
+]
+
+/** A text that has only begun. */
+export const TEXT: Content[] = [
+  { kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } },
+  { kind: 'text', item: 0, part: 0, text: 'Hel', logprobs: null },
+]
 
 const words = fc.array(fc.string({ unit: 'grapheme', maxLength: 6 }), { maxLength: 4 })
 const logprobs = fc.option(

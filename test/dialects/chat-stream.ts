@@ -6,7 +6,6 @@ import assert from 'node:assert/strict'
 import OpenAI from 'openai'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import type { ResponseResource } from '../../src/protocol/response.ts'
 import { chatCompletions } from '../support/dialects.ts'
 
 export type Loose = Record<string, unknown>
@@ -20,13 +19,6 @@ export const REQUEST = chatCompletions.parse({
 export function framesOf(events: readonly StreamEvent[], request: ResponsesRequest = REQUEST): string {
   const writer = chatCompletions.frames(request)
   return events.map(event => writer.write(event)).join('') + writer.end()
-}
-
-/** The response of the terminal event. */
-export function finalOf(events: readonly StreamEvent[]): ResponseResource {
-  const last = events.at(-1)
-  assert(last !== undefined && 'response' in last)
-  return last.response
 }
 
 export function chunksOf(frames: string): Loose[] {

@@ -9,7 +9,7 @@ import { messages } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { goldens } from '../support/goldens.ts'
 import { RECORDINGS_MISSING, recordings, recordingsPresent } from '../support/recordings.ts'
-import { finalOf } from './chat-stream.ts'
+import { finalOf } from './answers.ts'
 import { eventsIn, framesOf, gathered, type Loose, REQUEST } from './messages-stream.ts'
 
 const NAMES = Object.keys(FORMATS) as FormatName[]

@@ -1,70 +1,18 @@
-/** Streams of the Messages dialect: any answer in pieces is the answer whole, and what each kind of event becomes. */
+/** Streams of the Messages dialect: what each kind of event becomes. */
 import assert from 'node:assert/strict'
-import fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
 import type { FinishReason } from '../../src/formats/format.ts'
 import type { Content } from '../../src/gateway/answer/assemble.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { HostedItem } from '../../src/protocol/items.ts'
 import { withNative } from '../../src/protocol/json/native.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { messages, parseResponsesRequest } from '../support/dialects.ts'
-import { search } from '../support/property.ts'
-import { answer, deltas, finish, secrets, USAGE } from './answers.ts'
-import { finalOf } from './chat-stream.ts'
-import {
-  eventsIn,
-  framesOf,
-  gathered,
-  joined,
-  known,
-  type Loose,
-  REQUEST,
-  throughClient,
-} from './messages-stream.ts'
+import { messages } from '../support/dialects.ts'
+import { answer, finalOf, TEXT, THOUGHT_TEXT_CALL, USAGE } from './answers.ts'
+import { eventsIn, framesOf, gathered, joined, type Loose, REQUEST } from './messages-stream.ts'
 
 const bodyOf = (response: ResponseResource) =>
   JSON.parse(JSON.stringify(messages.body(response, REQUEST))) as Loose
-
-/** The provider of the made-up answers never divides its texts. */
-t.test('any answer in pieces is the answer whole', async () => {
-  await fc.assert(
-    fc.asyncProperty(deltas, finish, async (deltas, reason) => {
-      const events = answer(deltas, reason)
-      const frames = framesOf(events)
-      const body = joined(bodyOf(finalOf(events)))
-      assert.deepEqual(joined(gathered(eventsIn(frames))), body)
-      if (JSON.stringify(body).includes('"input":{"arguments":')) return
-      assert.deepEqual(known(joined(await throughClient(frames))), known(body))
-    }),
-    search(200),
-  )
-})
-
-t.test('any answer can be sent back as a message', async () => {
-  fc.assert(
-    fc.property(deltas, finish, (deltas, reason) => {
-      const response = finalOf(answer(deltas, reason))
-      const { content } = bodyOf(response)
-      const request = messages.parse({
-        model: 'acme/m',
-        max_tokens: 5,
-        messages: [{ role: 'assistant', content }],
-      })
-      parseResponsesRequest(JSON.parse(JSON.stringify(request)))
-      const calls = (items: readonly { type?: string }[]) =>
-        items
-          .filter(item => item.type === 'function_call' || item.type === 'custom_tool_call')
-          .map(item => ('call_id' in item ? item.call_id : null))
-      const { input } = request
-      assert(typeof input !== 'string')
-      assert.deepEqual(calls(input), calls(response.output))
-      assert.deepEqual(secrets(input), secrets(response.output))
-    }),
-    search(200),
-  )
-})
 
 const begun = (more: Loose = {}) => ({
   type: 'message_start',
@@ -105,24 +53,7 @@ const caller = { type: 'direct' }
 const blocksIn = (events: readonly StreamEvent[]) => eventsIn(framesOf(events)).slice(2, -2)
 
 t.test('the events of an answer, one by one', async t => {
-  const events = answer(
-    [
-      { kind: 'open', item: 0, start: { type: 'reasoning', id: 'rs_1', format: 'anthropic-claude-v1' } },
-      { kind: 'reasoning', item: 0, form: 'text', part: 0, text: 'hm' },
-      { kind: 'close', item: 0, fields: { signature: 's' } },
-      { kind: 'open', item: 1, start: { type: 'message', id: 'msg_1', phase: null } },
-      { kind: 'text', item: 1, part: 0, text: 'a\n"b"', logprobs: null },
-      {
-        kind: 'open',
-        item: 2,
-        start: { type: 'function_call', id: 'fc_1', callId: 'c1', name: 'f', extra: null },
-      },
-      { kind: 'arguments', item: 2, text: '{"x"' },
-      { kind: 'arguments', item: 2, text: ':1}' },
-    ],
-    'tool_calls',
-    { debug: [{ echo_upstream_body: { model: 'up' } }] },
-  )
+  const events = answer(THOUGHT_TEXT_CALL, 'tool_calls', { debug: [{ echo_upstream_body: { model: 'up' } }] })
   t.strictSame(eventsIn(framesOf(events)), [
     { type: 'debug', debug: { echo_upstream_body: { model: 'up' } } },
     begun(),
@@ -161,10 +92,6 @@ t.test('the events of an answer, one by one', async t => {
   ])
 })
 
-const TEXT: Content[] = [
-  { kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } },
-  { kind: 'text', item: 0, part: 0, text: 'Hel', logprobs: null },
-]
 const refusing: Content[] = [...TEXT, { kind: 'refusal', item: 0, part: 1, text: 'I cannot' }]
 const calling: Content[] = [
   { kind: 'open', item: 0, start: { type: 'function_call', id: null, callId: 'c', name: 'f', extra: null } },
@@ -205,38 +132,6 @@ t.test('reasons for the end', async t => {
     t.match(eventsIn(framesOf(events)).at(-2), { delta: all }, JSON.stringify(expected))
     t.match(bodyOf(finalOf(events)), all)
   }
-})
-
-t.test('a failure in mid-stream', async t => {
-  const error = new GatewayError('upstream_timeout', 'The provider was silent', {
-    metadata: { provider_code: 'x' },
-  })
-  const events = eventsIn(framesOf(answer(TEXT, error)))
-  t.match(events.at(-1), {
-    type: 'error',
-    error: {
-      type: 'timeout_error',
-      message: 'The provider was silent',
-      error_type: 'timeout',
-      metadata: { provider_code: 'x' },
-    },
-    request_id: 'gen-1-x',
-    usage: { input_tokens: 4, output_tokens: 7 },
-  })
-  t.equal(events.filter(event => event['type'] === 'error').length, 1)
-  const masked = eventsIn(framesOf(answer(TEXT, new GatewayError('internal', 'a secret'), { usage: null })))
-  t.strictSame(masked.at(-1), {
-    type: 'error',
-    error: { type: 'api_error', message: 'Internal Server Error', error_type: 'server' },
-    request_id: 'gen-1-x',
-  })
-  const writer = messages.frames(REQUEST)
-  for (const event of answer(TEXT, 'stop')) writer.write(event)
-  t.equal(
-    writer.failure(error, { id: 'gen-1-x', metadata: null, usage: null, request: null }),
-    '',
-    'told once',
-  )
 })
 
 t.test('the input that its provider reported first stands in the first event', async t => {

@@ -24,7 +24,7 @@ import {
   responsesDialect,
 } from '../support/dialects.ts'
 import { recordings, withoutRecordings } from '../support/recordings.ts'
-import { finalOf } from './chat-stream.ts'
+import { finalOf } from './answers.ts'
 
 const MESSAGES = [{ role: 'user', content: 'hi' }]
 const SAME = (said: Said): Said => said
