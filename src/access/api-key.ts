@@ -16,7 +16,7 @@ const SECRET = /^[0-9a-f]{64}$/
 /** Characters of the secret at either end of the label: enough to tell keys apart, 232 bits stay hidden. */
 const LABEL_CHARACTERS = 3
 
-/** Describes the form of a key, for messages. */
+/** Describes the form of a key, for use in messages. */
 export function keyForm(kind: KeyKind): string {
   return `${PREFIXES[kind]} and 64 lowercase hexadecimal characters`
 }
@@ -33,7 +33,7 @@ export function keyKind(text: string): KeyKind | null {
 /** Of 64 random hexadecimal characters fewer than this many different ones come once in some 10^14 keys. */
 const DIFFERENT_MIN = 8
 
-/** True if a key of valid form can be guessed: it repeats a few characters, or one part of itself. */
+/** True if a key of valid form is easy to guess: it repeats a few characters, or one part of itself. */
 export function isGuessable(key: string): boolean {
   const secret = key.slice(key.lastIndexOf('-') + 1)
   return new Set(secret).size < DIFFERENT_MIN || (secret + secret).indexOf(secret, 1) < secret.length
@@ -44,7 +44,7 @@ export function hashKey(key: string): string {
   return hash('sha256', key, 'hex')
 }
 
-/** A new random key. */
+/** Generates a random key. */
 export function generateKey(kind: KeyKind): string {
   return PREFIXES[kind] + randomBytes(SECRET_BYTES).toString('hex')
 }
@@ -61,7 +61,7 @@ interface ApiKeyOptions {
   readonly identity?: string | null
 }
 
-/** Makes the record of a key of valid form. */
+/** Creates the record of a key that has a valid form. */
 export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): KeyRecord {
   const now = isoInstant(settings.clock.nowMs())
   return {
@@ -92,7 +92,7 @@ function labelOf(key: string, kind: KeyKind): string {
   return `${PREFIXES[kind]}${secret.slice(0, LABEL_CHARACTERS)}...${secret.slice(-LABEL_CHARACTERS)}`
 }
 
-/** Makes one more secret for a key. `key` itself is stored nowhere: show it once. */
+/** Creates one more secret for a key. `key` itself is not stored anywhere: show it once. */
 export function createSecret(
   kind: KeyKind,
   clock: Clock,
@@ -102,7 +102,7 @@ export function createSecret(
   return { key, secret }
 }
 
-/** Makes a new key with its record. The key itself is stored nowhere: show it once. */
+/** Creates a key with its record. The key itself is not stored anywhere: show it once. */
 export function createKey(settings: ApiKeyOptions & { readonly kind: KeyKind }): {
   key: string
   record: KeyRecord

@@ -4,7 +4,10 @@ import type { Log } from '../log/log.ts'
 import type { KeyKind, Store } from '../storage/store.ts'
 import { createKey, hashKey, isGuessable, keyForm, keyKind, keyRecord } from './api-key.ts'
 
-/** Configured keys have an invalid form; the message has one line each, which names the variable, never its value. */
+/**
+ * Thrown if configured keys have an invalid form; the message has one line per key, which names the variable, never its
+ * value.
+ */
 export class BootstrapError extends Error {
   override readonly name = 'BootstrapError'
 }
@@ -30,9 +33,9 @@ export interface BootstrapOptions extends ConfiguredKeys {
 type Created = ReturnType<typeof createKey>
 
 /**
- * Returns a function that adds the configured keys to the store, but for those that were deleted there. Without any,
- * an empty store gets two new keys, which it returns; in every other case its result is null. A call after a failed one
- * completes it, with the same keys.
+ * Returns a function that adds the configured keys to the store, except those that were deleted there. If none are
+ * configured, it adds two new keys to an empty store and returns them; in every other case it returns null. A call
+ * after a failed one completes it, with the same keys.
  * @throws BootstrapError when a configured key is invalid, before anything is written
  */
 export function createBootstrap(options: BootstrapOptions): () => Promise<FirstKeys | null> {
@@ -65,7 +68,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   }
 }
 
-/** Checks the form of configured keys, and that they are no placeholders; one line for each fault. */
+/** Checks that configured keys have a valid form and are no placeholders; returns one line per fault. */
 export function keyFaults({ managementKey, apiKey }: ConfiguredKeys): readonly string[] {
   const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] => {
     if (key === null) return []

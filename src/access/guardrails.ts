@@ -113,7 +113,7 @@ export class Guardrails<Prepared extends object> {
   }
 }
 
-/** Picks the budgets among the guardrails of a caller, the smallest first; null: there is none. */
+/** Picks the budgets among the guardrails of a caller, smallest first; null if there are none. */
 export function budgetsOf(applied: readonly AppliedGuardrail[]): readonly Budget[] | null {
   const budgets = applied.flatMap(({ scope, guardrail }): Budget[] => {
     const { id, name, workspaceId, limit, resetInterval, includeByokInBudgets } = guardrail

@@ -2,7 +2,7 @@
 import { GatewayError } from '../errors.ts'
 import type { KeyRecord, KeyRole } from '../storage/store.ts'
 
-/** Each may do what those before it may. */
+/** Each role may do everything that the roles before it may. */
 export const KEY_ROLES = ['viewer', 'operator', 'admin'] as const satisfies readonly KeyRole[]
 
 /** The role of a management key. */
@@ -11,8 +11,8 @@ export function roleOf({ role }: Pick<KeyRecord, 'role'>): KeyRole {
 }
 
 /**
- * Refuses a management key whose role is less than `least`.
- * @param what begins the message: the thing that is asked for
+ * Refuses a management key whose role is below `least`.
+ * @param what the action that needs the role; begins the message
  * @throws GatewayError `permission_denied`
  */
 export function requireRole(key: Pick<KeyRecord, 'role'>, least: KeyRole, what = 'This operation'): void {

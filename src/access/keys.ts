@@ -157,7 +157,7 @@ function untilMs(expiresAt: string | null): number {
 const SCHEME = /^bearer /i
 
 /**
- * The hash of the key in an Authorization header, for `bySecret`.
+ * Hashes the key in an Authorization header, for `bySecret`.
  * @throws GatewayError `authentication`
  */
 export function secretHash(authorization: string | undefined): string {
@@ -180,7 +180,7 @@ function invalidKey(): GatewayError {
 
 const CALLERS = new WeakMap<KeyRecord, Caller>()
 
-/** The part of a key's record that the pipeline needs: the same object as long as the record is the same. */
+/** Extracts the part of a key's record that the pipeline needs. Returns the same object for the same record. */
 export function callerOf(key: KeyRecord): Caller {
   const known = CALLERS.get(key)
   if (known !== undefined) return known

@@ -9,7 +9,7 @@ import { OpenRequests } from './open-requests.ts'
 /** The part of the buffer limit that unread answers may hold; a key has its share of it. */
 const UNREAD_SHARE = 0.5
 
-/** Requests that run by API keys in one thread. */
+/** The running requests of one thread, by API key. */
 export interface KeyedRequests {
   /** Adds the hashes of inference keys that have something open. */
   openKeys(hashes: Set<string>): void
@@ -17,7 +17,7 @@ export interface KeyedRequests {
   endKey(hash: string, reason: GatewayError): void
 }
 
-/** The requests of one thread: sheds new ones when the thread is busy, and ends all of them in a drain. */
+/** The requests of one thread: sheds new requests when the thread is busy, and ends all requests in a drain. */
 export class AdmissionControl implements KeyedRequests {
   readonly deps: AdmissionDeps
   readonly load: Load

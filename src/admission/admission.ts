@@ -28,7 +28,7 @@ export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
   readonly ended: boolean
 }
 
-/** The transport's side of an admitted request. Its facts are read once, when the request is over. */
+/** The transport's side of an admitted request. Its properties are read once, when the request is over. */
 export interface AdmissionOwner {
   /** Method for the log line, out of a closed set. */
   readonly method: string

@@ -16,7 +16,7 @@ export interface QueueLimits {
   readonly waitMs: number
 }
 
-/** Shares that end users have of a key at its limit. */
+/** The shares of end users when a key is at its limit. */
 export interface WeightsOfEndUsers {
   /** A promise only when the store has to be asked; it may reject. */
   of(organizationId: string, user: string): number | Promise<number>
@@ -29,7 +29,7 @@ export interface KeyQueueDeps {
   readonly weights?: WeightsOfEndUsers
 }
 
-/** The place of a request that waits for it. */
+/** The place of a request in its key's share, as the queue of waiting requests sees it. */
 export interface QueuedPlace {
   /** Set while it waits. */
   waiting: WaitingRequest | null
@@ -37,14 +37,14 @@ export interface QueuedPlace {
   open(endUser: EndUserShare<WaitingRequest> | null): void
 }
 
-/** The share of a key, as far as its queue knows it. */
+/** The share of a key, as its queue sees it. */
 export interface QueuedShare {
   open: number
   /** Null where nobody waits, or lately waited. */
   queue: FairQueue<WaitingRequest> | null
 }
 
-/** A request that waits for another one of its key to end. */
+/** A request that waits until another request of its key ends. */
 export interface WaitingRequest extends QueueEntry {
   readonly place: QueuedPlace
   readonly sinceMs: number

@@ -68,7 +68,7 @@ function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
   return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
 }
 
-/** The keys that have requests open in one thread, or lately had. */
+/** The keys that have, or recently had, open requests in one thread. */
 export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
@@ -200,7 +200,7 @@ export class KeyShares {
   }
 }
 
-/** The place that one request has in the share of its key. */
+/** The place of one request in the share of its key. */
 export class KeyPlace implements QueuedPlace {
   readonly #shares: KeyShares
   readonly #share: KeyShare

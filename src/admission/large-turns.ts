@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../clock.ts'
 /** After a large body the next one of its key waits for so many times its time: a quarter of the loop is the key's. */
 const REST_TIMES = 3
 
-/** The large bodies of one key that wait. */
+/** The waiting large bodies of one key. */
 export interface LargeBodies {
   /** Each begins its turn. */
   readonly waiting: (() => void)[]
@@ -90,7 +90,7 @@ interface LargeWork<Body> {
   goOn(body: Body, startedMs: number): void | Promise<void>
 }
 
-/** Works on a large body when it is its turn. Others go on between the two parts. */
+/** Works on a large body when its turn comes. Other work runs between the two parts. */
 export async function workInTurn<Body>(
   turn: Promise<void>,
   place: TurnPlace,

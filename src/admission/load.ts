@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 
-/** Limits of one thread. Above any of them new requests are answered 503. */
+/** Limits of one thread. While any of them is exceeded, new requests are answered with 503. */
 export interface LoadLimits {
   readonly maxInFlight: number
   /** Milliseconds by which timers are late, smoothed, for SUSTAINED_MS. */
@@ -14,7 +14,7 @@ export interface LoadLimits {
   readonly maxBufferedBytes: number
 }
 
-/** Why a request is shed; a closed set, for metrics. */
+/** The reason that a request is shed; a closed set, for metrics. */
 export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 
 /** A request that holds more than this is a large one. */
@@ -46,7 +46,7 @@ const SUSTAINED_MS = 10_000
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8
 
-/** A limit with hysteresis: exceeded above the limit, and until the value is well below it again. Pure. */
+/** A limit with hysteresis: once exceeded, it stays exceeded until the value is well below the limit. Pure. */
 export class Threshold {
   readonly #limit: number
   readonly #release: number
@@ -63,7 +63,7 @@ export class Threshold {
   }
 }
 
-/** The median of the last samples. Pure. */
+/** The median of the most recent samples. Pure. */
 export class LagMeter {
   readonly #samples: number[] = new Array(SAMPLES).fill(0)
   #next = 0
@@ -183,7 +183,7 @@ export class Load {
   }
 }
 
-/** Bytes that one request holds, counted with its thread until the request is over. Hot path. */
+/** The bytes that one request holds. They count towards its thread until the request is over. Hot path. */
 export class HeldBytes {
   /** Of the key that they count for, once it is known. */
   keyHash: string | null = null

@@ -3,7 +3,7 @@
  * reached the old generation keeps the requests of all later ones alive until the next full collection. Hot path.
  */
 
-/** A member of the chain. Only the chain writes its fields. */
+/** A member of the chain. Only the chain itself writes these fields. */
 export interface Chained<T> {
   earlier: T | null
   later: T | null

@@ -6,7 +6,7 @@ import type { Usage } from '../formats/format.ts'
 import { atFactor, FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 
-/** Usage and cost of one turn, or of several together. */
+/** Usage and cost of one turn, or the sum over several turns. */
 export interface Charge {
   readonly usage: Usage
   readonly inputCost: PicoUsd
@@ -27,7 +27,7 @@ export interface ToolUse {
   readonly cost: PicoUsd
 }
 
-/** Model calls that tools and plugins made for the exchange: each has a usage record of its own. */
+/** Model calls that tools and plugins made for the exchange; each has its own usage record. */
 export interface InnerUse {
   readonly inputTokens: number
   readonly cachedTokens: number

@@ -36,10 +36,10 @@ export interface Held {
   hold(bytes: number): boolean
 }
 
-/** For what is too little to be counted. */
+/** For values too small to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
-/** The endpoints on which the streams of one exchange may rely. */
+/** The endpoints that streams of one exchange may rely on. */
 export interface StreamTrust {
   /** True if a stream of this endpoint may reserve piece by piece. */
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean
@@ -47,7 +47,7 @@ export interface StreamTrust {
   leave(): void
 }
 
-/** Prompts that the conversation of an exchange has sent before. */
+/** Prompts that the conversation of an exchange sent before. */
 export interface PromptPrefix {
   /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
   readonly isSeen: () => boolean
@@ -55,7 +55,7 @@ export interface PromptPrefix {
   readonly miss: CacheMiss | null
 }
 
-/** The terms of a request that is a line of a batch. */
+/** The terms of a request that is a batch line. */
 export interface BatchTerms {
   readonly priceFactor: PriceFactor
   /**
@@ -72,7 +72,7 @@ export interface BatchTerms {
   readonly collected?: CollectedReply | undefined
 }
 
-/** A model call that may go to a batch service of its provider. */
+/** A model call that may be submitted to its provider's batch service. */
 export interface DeferredCall {
   readonly exchange: Exchange
   readonly attempt: AttemptRecord
@@ -81,7 +81,7 @@ export interface DeferredCall {
   readonly reserved: PicoUsd
 }
 
-/** The reply of a batch service to a call that was submitted in another exchange. */
+/** The reply of a batch service to a call that another exchange submitted. */
 export interface CollectedReply {
   /** The endpoint and the credential with which the request was submitted. */
   readonly candidate: Candidate
@@ -92,12 +92,12 @@ export interface CollectedReply {
   readonly reply: StoredReply
 }
 
-/** The reply of a batch service to a request, its body as JSON; or the reason why there is none. */
+/** The reply of a batch service to a request, with its body as JSON; or the reason that there is no reply. */
 export type StoredReply =
   | { readonly status: number; readonly body: string }
   | { readonly error: GatewayError }
 
-/** The request of a client as its door hands it in, before anything was decided. */
+/** A client's request as the operation passes it in, before any decision about it. */
 export interface ClientRequest {
   /** Generation id: names the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
   readonly id: string
@@ -130,7 +130,7 @@ export interface ClientRequest {
   readonly trace?: TracePlace | null
 }
 
-/** How a client names itself, in headers. */
+/** Facts that a client states about itself, in headers. */
 export interface ClientFacts {
   readonly referer: string | undefined
   /** The name of its app. */
@@ -141,7 +141,7 @@ export interface ClientFacts {
   readonly parentAgent: string | undefined
 }
 
-/** Sees the exchange of a request, and those of calls that the gateway makes for it, as soon as they begin. */
+/** Observes the exchange of a request, and the exchanges of calls that the gateway makes for it, from their start. */
 export interface Witness {
   saw(exchange: Exchange): void
 }
@@ -156,9 +156,9 @@ export interface AskTerms {
 }
 
 /**
- * Asks a model of the catalogue for the gateway itself: no plugins, no own credentials, none of the caller's limits,
- * at the service's own expense. Guardrails of the parent's caller that say where data may go still hold. Ends with
- * the parent. Rejects with a GatewayError.
+ * Calls a model of the catalogue for the gateway itself: no plugins, no own credentials, none of the caller's limits,
+ * at the service's own expense. Guardrails of the parent's caller that restrict where data may go still apply. Ends
+ * with the parent. Rejects with a GatewayError.
  */
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
 
@@ -172,10 +172,10 @@ export interface AskAsTerms {
 }
 
 /**
- * Asks a model of the catalogue on behalf of the caller: own credentials, guardrails and limits of the caller hold, and
- * so do its wishes on where data may go. Server tools of the request run, but none that asks models itself. The call
- * has a usage record of its own that names the exchange, and counts in the bill of the exchange. Ends with the
- * exchange. Rejects with a GatewayError.
+ * Calls a model of the catalogue on behalf of the caller: with the caller's own credentials, guardrails and limits, and
+ * the caller's preferences on where data may go. Server tools of the request run, except those that call models
+ * themselves. The call has its own usage record, which names the exchange, and it counts in the bill of the exchange.
+ * Ends with the exchange. Rejects with a GatewayError.
  */
 export type AskAs = (
   exchange: Exchange,
@@ -195,7 +195,7 @@ export interface OwnCredential {
   readonly declaredZdr: boolean | null
 }
 
-/** One way to serve the request: an endpoint, with the service's own key or with one of the caller's workspace. */
+/** One way to serve the request: an endpoint, with the service's own key or with a key of the caller's workspace. */
 export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
@@ -204,7 +204,7 @@ export interface Candidate {
   state?: { readonly isOpen: boolean }
 }
 
-/** The account of one try at one candidate. */
+/** The record of one attempt at one candidate. */
 export interface AttemptRecord extends Candidate, AttemptFigures {
   readonly isByok: boolean
   /** Null where the row carries the shared key as it is, and as long as another one is not opened. */

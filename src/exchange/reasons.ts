@@ -5,7 +5,7 @@
 import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { Endpoint } from '../providers/provider.ts'
 
-/** An endpoint with the id of the own credential by which it would be asked; null: the shared key. */
+/** An endpoint, with the id of the own credential to call it with; null: the shared key. */
 export interface Way {
   readonly endpoint: Endpoint
   readonly credential: { readonly id: string } | null
@@ -17,7 +17,7 @@ export interface Exclusion extends Way {
   readonly by: string
 }
 
-/** How routing came to the candidates of an exchange. */
+/** The way routing arrived at the candidates of an exchange. */
 export interface RankingNotes {
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
@@ -29,10 +29,10 @@ export interface RankingNotes {
   readonly exclusions: readonly Exclusion[]
 }
 
-/** Of an exchange that was not routed. */
+/** The notes of an exchange that was not routed. */
 export const UNRANKED: RankingNotes = { skipped: [], choice: null, rather: null, exclusions: [] }
 
-/** A candidate whose turn came while it must not be asked. */
+/** A candidate that could not be called when its turn came. */
 export interface PassedCandidate {
   readonly candidate: Way
   /** Its provider had asked to wait; false: its breaker was open. */
@@ -40,7 +40,7 @@ export interface PassedCandidate {
   readonly waitMs: number
 }
 
-/** What an attempt took. */
+/** The times and sizes of an attempt. */
 export interface AttemptFigures {
   /** Monotonic milliseconds; 0: not yet. */
   startedMs: number
@@ -51,7 +51,7 @@ export interface AttemptFigures {
   cost: number
 }
 
-/** One call of a server tool that has ended. Monotonic milliseconds. */
+/** One finished call of a server tool. Times are monotonic milliseconds. */
 export interface ToolCallNote {
   /** The server tool, e.g. `mcp`. */
   readonly tool: string
@@ -62,7 +62,7 @@ export interface ToolCallNote {
   readonly cost: number
 }
 
-/** A model call that a tool or plugin made for the exchange, and that has ended. Monotonic milliseconds. */
+/** A finished model call that a tool or plugin made for the exchange. Times are monotonic milliseconds. */
 export interface InnerCallNote {
   /** Generation id: it has a usage record of its own. */
   readonly id: string
@@ -75,5 +75,5 @@ export interface InnerCallNote {
   readonly cost: number
 }
 
-/** Calls of tools, and inner calls, that one exchange notes. */
+/** Limit of tool calls and of inner calls that one exchange notes. */
 export const NOTED_CALLS_MAX = 100

@@ -38,7 +38,7 @@ const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new S
 const NO_TOOLS: GatewayDeps['tools'] = new Map()
 const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
 
-/** Dependencies of a gateway that are the same for every caller. */
+/** Dependencies of a gateway that are shared by all callers. */
 export type SharedDeps = Omit<
   GatewayDeps,
   'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
@@ -89,7 +89,7 @@ export function createAsk(deps: AskDeps): Ask {
   }
 }
 
-/** `gateway`: the one that serves callers, which exists only after its tools. */
+/** Creates `AskAs`. `gateway` returns the gateway that serves callers, which is created after its tools. */
 export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
     const { caller, dataRegion, held, id, witness } = exchange

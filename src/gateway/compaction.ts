@@ -44,7 +44,7 @@ const TASK = `Write a summary of the conversation above, for somebody who goes o
 Keep what the user wants, in the user's words where they matter; decisions and their reasons; facts, names, numbers, paths and code that are still needed; what was done and what came of it; what is open, and the next step.
 Answer with the summary alone. Call no tool.`
 
-/** The item of a summary. */
+/** Builds the item of a summary. */
 export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary): SummaryItem {
   const sealed = seal.seal(JSON.stringify(summary), ownerOf(caller))
   return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${sealed}` }
@@ -55,7 +55,7 @@ interface ProviderSummary extends CompactedBy {
   readonly content: string
 }
 
-/** The `encrypted_content` of a provider's own summary, for the client. */
+/** Builds the `encrypted_content` of a provider's own summary, for the client. */
 export function sealProviderSummary(seal: SummarySeal, caller: Caller, summary: ProviderSummary): string {
   const { maker, provider, content } = summary
   const text = JSON.stringify({ maker, provider, content })
@@ -67,9 +67,9 @@ function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
 }
 
 /**
- * The request with messages in the place of sealed summaries, and with those of providers as these know them; null
- * where it has none.
- * @throws GatewayError `invalid_request` for one that does not open
+ * Replaces sealed summaries by messages, and summaries of providers by their original form; null if the request has
+ * none.
+ * @throws GatewayError `invalid_request` for a summary that cannot be opened
  */
 export function withOpenSummaries(
   request: ResponsesRequest,
@@ -174,7 +174,10 @@ function itemsOf({ input }: ResponsesRequest): readonly InputItem[] {
   return typeof input === 'string' ? [{ type: 'message', role: 'user', content: input }] : input
 }
 
-/** The request that asks the same model for a summary. Its own bounds and forms do not hold for that. */
+/**
+ * Builds the request that asks the same model for a summary. Limits and output formats of the original request do not
+ * apply to it.
+ */
 export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
   const {
     text: _text,
@@ -198,8 +201,8 @@ export function summaryRequest(request: ResponsesRequest): ResponsesRequest {
 }
 
 /**
- * The sealed item of a provider's own summary; null: the model was asked for one in words.
- * @throws GatewayError `provider_unavailable` where the provider has failed
+ * Seals the provider's own summary as an item; null if the model was asked to write one.
+ * @throws GatewayError `provider_unavailable` if the provider failed
  */
 export function providerSummaryIn({ output }: ResponseResource): SummaryItem | null {
   const item = output.find(({ type }) => type === 'compaction') as Partial<SummaryItem> | undefined
@@ -213,7 +216,7 @@ export function providerSummaryIn({ output }: ResponseResource): SummaryItem | n
   return { type: 'compaction', id, encrypted_content: content }
 }
 
-/** The summary that a model has written. @throws GatewayError `provider_unavailable` where it is none */
+/** The summary that a model wrote. @throws GatewayError `provider_unavailable` if there is none */
 export function summaryIn({ status, output }: ResponseResource): string {
   const texts: string[] = []
   for (const item of output) {
@@ -228,7 +231,7 @@ export function summaryIn({ status, output }: ResponseResource): string {
 /** Tokens, about, of the messages that stay beside a summary. */
 const KEPT_MAX_TOKENS = 64_000
 
-/** The messages of user, developer and system that stay beside a summary: the newest ones, in their order. */
+/** The user, developer and system messages that are kept next to a summary: the newest ones, in order. */
 export function keptMessages(
   request: ResponsesRequest,
   tokensOf: (request: ResponsesRequest) => number,
@@ -258,7 +261,7 @@ interface Managed {
 const THRESHOLD_MIN = 1_000
 
 /**
- * The input tokens from which on the caller wants a summary; null: it wants none.
+ * The number of input tokens from which on the caller wants a summary; null if the caller wants none.
  * @throws GatewayError `invalid_request`
  */
 export function thresholdOf(request: ResponsesRequest): number | null {
@@ -281,7 +284,7 @@ export function thresholdOf(request: ResponsesRequest): number | null {
   return threshold
 }
 
-/** The request without the wish for a summary. */
+/** The request, no longer asking for a summary. */
 export function withoutThreshold(request: ResponsesRequest): ResponsesRequest {
   const { context_management: _management, ...rest } = request as ResponsesRequest & Managed
   return rest
@@ -297,8 +300,8 @@ function isStep(item: InputItem): boolean {
 }
 
 /**
- * The newest items, which follow a summary: what was said last, or the last calls with their results.
- * Null where there is nothing else to sum up.
+ * The newest items, which follow a summary: the last message, or the last calls with their results. Null if there is
+ * nothing else to summarize.
  */
 export function newestItems(request: ResponsesRequest): readonly InputItem[] | null {
   const items = itemsOf(request)
@@ -312,7 +315,7 @@ export function newestItems(request: ResponsesRequest): readonly InputItem[] | n
   return items.slice(0, from).some(item => !isSetting(item)) ? items.slice(from) : null
 }
 
-/** The request with a summary in the place of all but its settings and its newest items. */
+/** The request with a summary in place of everything except its settings and its newest items. */
 export function summedUp(
   request: ResponsesRequest,
   summary: string,

@@ -27,13 +27,13 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
   readonly region: string
 }
 
-/** Why an exchange failed, and how its caller learns of it; null: it ended well. */
+/** The reason that an exchange failed, and the way its caller learns of it; null if it ended well. */
 export type Conclusion = {
   readonly error: GatewayError
   readonly channel: FailureKind
 } | null
 
-/** Makes the conclusion of an exchange from the value that a stage threw. */
+/** Creates the conclusion of an exchange from the value that a stage threw. */
 export async function failureOf(
   deps: ConcludeDeps,
   exchange: RunningExchange,
@@ -111,7 +111,7 @@ function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, '
   return { fields: { ...plugins?.responseFields(), ...edits } }
 }
 
-/** Details beside an error that is all the caller gets. */
+/** Details next to an error that is the whole reply to the caller. */
 export function details(
   { byokFeePercent, region }: Pick<ConcludeDeps, 'byokFeePercent' | 'region'>,
   exchange: Exchange,
@@ -153,7 +153,7 @@ function reasonOf({ metadata, errorType }: GatewayError): string {
   return typeof reason === 'string' ? reason : errorType
 }
 
-/** `selected`: the last attempt answered. */
+/** Routing metadata of an exchange. `selected`: the last attempt answered. */
 export function routingMetadata(exchange: Exchange, selected: boolean, region: string): GatewayMetadata {
   const last = exchange.attempts.at(-1)
   const chosen = selected ? last : undefined

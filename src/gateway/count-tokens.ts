@@ -28,7 +28,7 @@ const REPLY_MAX_BYTES = 64 * 1024
 /** Counts that run at once in a thread; above its share a key gets estimates. */
 const RUNNING_MAX = { total: 64, perKey: 8 }
 
-/** Counts at providers. One per thread. */
+/** Counts tokens at providers. One instance per thread. */
 export class TokenCounter {
   readonly #deps: ModelCallDeps
   readonly #running = new HeldShare(RUNNING_MAX)

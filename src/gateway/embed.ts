@@ -51,14 +51,14 @@ import {
   SKIPPED,
 } from './running.ts'
 
-/** A request for embeddings as its door hands it in. */
+/** A request for embeddings, as the operation passes it in. */
 export interface EmbeddingsCall extends ClientRequest {
   readonly dialect: 'embeddings'
   readonly request: EmbeddingsRequest
   readonly settings: EmbeddingsSettings
 }
 
-/** How a call ended, for the door that has to answer. A caller who has left gets the error `client_closed`. */
+/** The end of a call, for the operation that has to answer. If the caller has left, it is the error `client_closed`. */
 export type EmbeddingsOutcome = (
   | { readonly answered: true; readonly result: EmbeddingsResult }
   | Extract<Outcome, { answered: false }>
@@ -95,7 +95,7 @@ const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
   { timed: null, run: ask },
 ]
 
-/** Never rejects. `recording`: null where no capture takes it. */
+/** Runs an embeddings call; never rejects. `recording` is null if no capture includes it. */
 export async function embed(
   shared: EmbedDeps,
   call: EmbeddingsCall,

@@ -85,7 +85,7 @@ const MINUTE_MS = 60_000
 /** Statuses of a list that say nothing about calls of models: there is none, or the key may not read it. */
 const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 
-/** Tries keys. One per thread. */
+/** Tests provider keys. One instance per thread. */
 export class KeyCheck {
   readonly #deps: KeyCheckDeps
   readonly #running = new HeldShare(RUNNING_MAX)

@@ -4,7 +4,7 @@ import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
 import { type ProofCall, type ProofWish, SHARED_CREDENTIAL } from '../protocol/management/proof.ts'
 import { DATA_REGIONS } from '../providers/provider.ts'
 
-/** The calls that were handed to a provider, also those that failed or that another one outran. */
+/** The calls that were sent to a provider, including calls that failed or that another one overtook. */
 export function callsOf({ id, attempts }: Pick<Exchange, 'id' | 'attempts'>): ProofCall[] {
   return attempts.filter(({ isStarted }) => isStarted).map(attempt => callOf(id, attempt))
 }

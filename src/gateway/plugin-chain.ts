@@ -24,7 +24,7 @@ export interface PluginChains {
   advice(error: GatewayError, request: ResponsesRequest): readonly string[]
 }
 
-/** For requests on which no plugin is to work. */
+/** The plugins of requests on which no plugin may work: none. */
 export const NO_PLUGINS: PluginChains = { of: () => null, advice: () => [] }
 
 export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock): PluginChains {
@@ -276,7 +276,7 @@ function withModels(request: ResponsesRequest, chosen: readonly string[]): Respo
   }
 }
 
-/** The fault of a plugin as an internal error: as a provider's failure it would lead to another attempt. */
+/** Converts the fault of a plugin to an internal error: as a provider's failure it would cause another attempt. */
 export function pluginFailure(thrown: unknown, { signal }: Pick<Exchange, 'signal'>): unknown {
   if (signal.aborted) return signal.reason
   if (!(thrown instanceof GatewayError) || thrown.retry === 'never') return thrown

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import type { WireRequest } from '../formats/format.ts'
 
-/** A request that holds less has no text for which the search pays. */
+/** Smaller requests have no text for which the search pays off. */
 export const LARGE_BYTES = 1024 * 1024
 /** A text from this length on is written apart, and in pieces of it: an escape costs its own piece alone. */
 const PIECE_CHARS = 64 * 1024
@@ -17,7 +17,7 @@ const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 /** Stands for a list that is JSON already. Nobody else knows it. */
 const RAW = randomUUID()
 
-/** The request with a list of it as its client wrote it. */
+/** The request with one list exactly as its client wrote it. */
 export function withRawList(
   body: Readonly<Record<string, unknown>>,
   { name, json }: NonNullable<WireRequest['raw']>,
@@ -25,7 +25,10 @@ export function withRawList(
   return JSON.stringify({ ...body, [name]: RAW }).replace(`"${RAW}"`, () => json)
 }
 
-/** @param heldBytes memory that the request holds, which tells how long its texts may be */
+/**
+ * Serialises a request.
+ * @param heldBytes memory that the request holds, an upper bound for the length of its texts
+ */
 export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {
   if (heldBytes < LARGE_BYTES) return JSON.stringify(body)
   const texts: string[] = []

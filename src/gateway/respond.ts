@@ -158,14 +158,14 @@ function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Con
 }
 
 /**
- * Resolves to what would be asked first; null: there is none. Rejects with the error that the request would get before
- * any model is asked; see `createRequestCheck`.
+ * Resolves to the candidate that would be called first, or null if there is none. Rejects with the error that the
+ * request would get before any model is called; see `createRequestCheck`.
  */
 export type RequestCheck = (asked: ClientRequest) => Promise<Candidate | null>
 
 /**
- * Checks whether a request would be served now: guardrails, candidates and limits. It asks no model, reserves nothing
- * that it keeps, and leaves no usage record.
+ * Creates a check that a request would be served now: guardrails, candidates and limits. It calls no model, keeps no
+ * reservation, and leaves no usage record.
  */
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   return async asked => {

@@ -67,7 +67,7 @@ export class RunningExchange extends RoutedExchange {
   }
 }
 
-/** A stage that had nothing to do: its time counts with the stage before it. */
+/** Returned by a stage that had nothing to do; its time counts towards the stage before it. */
 export const SKIPPED = 'skipped'
 
 export interface ExchangeStage<Deps, Each extends RoutedExchange> {
@@ -81,9 +81,9 @@ export interface ExchangeStage<Deps, Each extends RoutedExchange> {
 }
 
 /**
- * Runs the stages in their order, from one on, and times each. Throws or rejects with what one of them throws. Makes a
- * promise only where one has to be awaited. Callbacks, for they are smaller than an async function that waits as long
- * as the stream is open.
+ * Runs the stages in order, starting at the given one, and times each. Throws or rejects with the error of a stage.
+ * Creates a promise only if a stage has to wait. Uses callbacks, because they need less memory than an async function
+ * that waits as long as the stream is open.
  */
 export function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
   stages: readonly ExchangeStage<Deps, Each>[],
@@ -107,7 +107,7 @@ export function runStages<Deps extends { readonly clock: Clock }, Each extends R
   }
 }
 
-/** Guardrails look at the request, and rewrite or refuse it. */
+/** Applies guardrails to the request, which they may rewrite or refuse. */
 export function guardRequest(
   { guard }: { readonly guard: Guard },
   exchange: RoutedExchange,
@@ -115,7 +115,7 @@ export function guardRequest(
   return whenReady(guard.request(exchange), guarding => guardBy(exchange, guarding))
 }
 
-/** Notes the guardrails that hold. */
+/** Notes the guardrails that apply to the exchange. */
 export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): typeof SKIPPED | undefined {
   if (guarding === null) return SKIPPED
   exchange.guarding = guarding
@@ -123,7 +123,7 @@ export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): ty
   return undefined
 }
 
-/** Lists the candidates for the prompt in its present form. */
+/** Finds the candidates for the prompt in its current form. */
 export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking | Promise<Ranking> {
   return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
     noteRanking(exchange, ranking)
@@ -131,7 +131,7 @@ export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking 
   })
 }
 
-/** Notes who is asked, in which order, and why. */
+/** Notes the candidates, their order, and the reasons. */
 export function noteRanking(exchange: RoutedExchange, ranking: Ranking): void {
   const { kind } = ranking.named
   exchange.candidates = ranking.candidates

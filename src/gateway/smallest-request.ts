@@ -28,7 +28,10 @@ export function smallestRequest(endpoint: Endpoint): WireRequest {
   return FORMATS[format].encode({ request, stream: false, endUser: null }, endpoint)
 }
 
-/** @throws GatewayError if the text tells a failure, or is no answer */
+/**
+ * Reads the smallest reply.
+ * @throws GatewayError if the text reports a failure, or is not an answer
+ */
 export function readSmallest(text: string, endpoint: Endpoint): void {
   if (isEmbeddingsFormat(endpoint.format)) {
     const reply = record(parseJson(text))
@@ -42,7 +45,7 @@ export function readSmallest(text: string, endpoint: Endpoint): void {
   decoder.end()
 }
 
-/** Of the endpoints at a provider, those of text first, and those of no service tier. */
+/** The endpoints at a provider: text endpoints first, and endpoints without a service tier first. */
 export function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider): readonly Endpoint[] {
   const rank = ({ format, serviceTier, drawsImages }: Endpoint): number =>
     (isEmbeddingsFormat(format) ? 4 : 0) + (drawsImages ? 2 : 0) + (serviceTier === undefined ? 0 : 1)
@@ -51,7 +54,7 @@ export function endpointsOf(endpoints: readonly Endpoint[], { slug }: Provider):
     .toSorted((one, other) => rank(one) - rank(other))
 }
 
-/** The endpoint whose answer costs least; null: the credential may serve none of the provider's. */
+/** The endpoint with the cheapest answer; null if the credential may serve none of the provider's endpoints. */
 export function cheapest(
   catalog: Pick<Catalog, 'models'>,
   provider: Provider,

@@ -14,7 +14,9 @@ export interface StoredFile {
   readonly bytes: Buffer
 }
 
-/** Null: the workspace of the caller has no such file. Rejects with a GatewayError, e.g. `payload_too_large`. */
+/**
+ * Reads a file; null if the caller's workspace has no such file. Rejects with a GatewayError, e.g. `payload_too_large`.
+ */
 export type ReadStoredFile = (caller: Caller, id: string, maxBytes: number) => Promise<StoredFile | null>
 
 export interface StoredFilesDeps {
@@ -34,7 +36,7 @@ interface FoundPart {
   readonly [field: string]: unknown
 }
 
-/** Puts bytes in the place of ids. Nothing is awaited where the request names no file. */
+/** Replaces file ids by bytes. Waits for nothing if the request names no file. */
 export function fillStoredFiles(deps: StoredFilesDeps, exchange: RoutedExchange): undefined | Promise<void> {
   const { readStoredFile } = deps
   const { input } = exchange.prompt

@@ -45,7 +45,7 @@ export interface Summaries {
 
 type Formats = Readonly<Record<FormatName, Format>>
 
-/** True if the provider of the endpoint sums conversations up itself. */
+/** True if the endpoint's provider can summarize conversations itself. */
 export function compactsItself(endpoint: Endpoint, formats: Formats, mode: CompactionMode): boolean {
   const { compaction } = formats[textFormat(endpoint)]
   if (compaction === undefined) return false
@@ -56,7 +56,10 @@ export function compactsItself(endpoint: Endpoint, formats: Formats, mode: Compa
 /** A long conversation is read and summed up within this time. */
 const SUMMARY_MS = 300_000
 
-/** @throws GatewayError `invalid_request` for a summary that does not open */
+/**
+ * Opens the summaries in a request.
+ * @throws GatewayError `invalid_request` for a summary that cannot be opened
+ */
 export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExchange): void {
   if (summaries === undefined) return
   const opened = withOpenSummaries(exchange.prompt, exchange.caller, summaries.seal)
@@ -64,8 +67,8 @@ export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExc
 }
 
 /**
- * Puts a summary in the place of a conversation that has become longer than its caller wants, or notes the wish for one
- * where every provider of the model makes it itself.
+ * Replaces a conversation that is longer than its caller wants by a summary, or notes the wish for a summary if every
+ * provider of the model creates it itself.
  */
 export function sumUpIfLong(
   { summaries, catalog, formats }: SummariesDeps & { readonly catalog: Catalog; readonly formats: Formats },

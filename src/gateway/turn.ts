@@ -31,7 +31,7 @@ export interface TurnDeps extends ModelCallDeps {
   readonly clock: Clock
 }
 
-/** A model has answered. */
+/** The reply of a model that has answered. */
 export interface TurnReply {
   readonly attempt: AttemptRecord
   readonly finish: Finish
@@ -43,7 +43,7 @@ export interface TurnReply {
   release(): void
 }
 
-/** The functions that the model sees for server tools. */
+/** The functions that represent server tools to the model. */
 export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
 type Declare = (place: ToolPlace) => Promise<{
@@ -53,8 +53,8 @@ type Declare = (place: ToolPlace) => Promise<{
 }>
 
 /**
- * Asks the model with the prompt of the exchange, which plugins fit to each endpoint, and gives `onward` its reply.
- * Rejects, and gives null, as `ModelCall.ask` does.
+ * Calls the model with the prompt of the exchange, which plugins adapt to each endpoint, and passes its reply to
+ * `onward`. Rejects, or returns null, as `ModelCall.ask` does.
  */
 export function askModel<Then>(
   deps: TurnDeps,

@@ -17,7 +17,7 @@ export type TurnsDeps = TurnDeps & {
   readonly prefixes?: Pick<Prefixes, 'of'>
 }
 
-/** A plugin refused the turn: the error goes to the client in the stream, if it reads one. */
+/** Thrown if a plugin refused the turn: the error is sent to the client in the stream, if the client reads one. */
 export class RefusedTurn {
   readonly error: GatewayError
 
@@ -26,7 +26,7 @@ export class RefusedTurn {
   }
 }
 
-/** Rejects with a GatewayError, or with RefusedTurn. */
+/** Runs the turns of an exchange. Rejects with a GatewayError, or with RefusedTurn. */
 export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { input, prompt_cache_key, session_id } = exchange.request
   // A single question has no name, and nothing before it.

@@ -18,7 +18,10 @@ const INLINE_MAX_WORST_MICROS = 30_000
 /** And with a pattern that may read far for each match: who writes such a one may also write the texts for it. */
 const INLINE_MAX_FAR_MICROS = 1_000
 
-/** An inline scan with more findings stops, and the pool does it all: findings take most of the worst time. */
+/**
+ * An inline scan with more findings stops, and the pool repeats the whole scan: findings take most of the worst-case
+ * time.
+ */
 export const INLINE_MAX_FOUND = 64
 
 /** Nanoseconds per UTF-16 unit, between a text with nothing to find and one full of it: bench/micro/guardrails.ts. */
@@ -83,7 +86,7 @@ interface NativeCost {
   readonly isLiteral: boolean
 }
 
-/** The cost of one rule set. Make it once for each. */
+/** The cost of one rule set. Create it once per rule set. */
 export class ScanCost {
   readonly #nanosPerChar: number
   readonly #patterns: readonly PatternCost[]

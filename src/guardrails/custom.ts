@@ -80,7 +80,7 @@ export class CustomPatterns {
   }
 }
 
-/** Compiles patterns that `patternProblem` accepts. `firstRule` is the number of the first one among all rules. */
+/** Compiles patterns that `patternProblem` accepts. `firstRule` is the number of the first pattern among all rules. */
 export function compilePatterns(rules: readonly CustomRule[], firstRule: number): CustomPatterns {
   const quick: Lane[] = []
   const expressions: Lane[] = []

@@ -59,8 +59,8 @@ export interface Hit {
 }
 
 /**
- * One form of what a detector finds. `find` returns the leftmost hit that starts at `from` or later; null: none. A hit
- * may depend on CONTEXT_CHARS of the text before its start and on nothing before that, so that texts can be scanned in
+ * One form of what a detector finds. `find` returns the leftmost hit that starts at `from` or later, or null. A hit may
+ * depend on the CONTEXT_CHARS characters before its start and on nothing before them, so that texts can be scanned in
  * windows.
  */
 export interface Shape {
@@ -91,8 +91,8 @@ const NONE: readonly Shape[] = []
 export const noShapes = (): readonly Shape[] => NONE
 
 /**
- * Passes the hits of several shapes to `tell`, from the left and without overlaps: of hits with the same start the
- * longest. Stops if `tell` returns false. Returns the end of the last hit, or `from`.
+ * Passes the hits of several shapes to `tell`, from left to right and without overlaps; of hits with the same start,
+ * the longest. Stops if `tell` returns false. Returns the end of the last hit, or `from`.
  */
 export function sweep(
   shapes: readonly Shape[],
@@ -126,8 +126,8 @@ export function sweep(
 }
 
 /**
- * Makes a shape from a constant expression, which must be global and bounded: neither a hit nor a failed try may read
- * more than some hundred characters. `accepts` may reject a match.
+ * Creates a shape from a constant expression, which must be global and bounded: neither a match nor a failed try may
+ * read more than some hundred characters. `accepts` may reject a match.
  */
 export function shapeOf(
   name: string,
@@ -159,7 +159,7 @@ export function before(text: string, start: number, reach: number): string {
 const NUMBERED =
   /(?:order|invoice|inv|ticket|tracking|ref|reference|case|sku|isbn|issn|part|serial|model|batch|lot|version|build|commit|item|product|article|bestellung|rechnung|auftrag|commande|facture|pedido|factura|ordine)(?:\s?(?:nummer|number|no|nr|num|id|n°|nº))?[.:]?\s?[#:]?\s?$/
 
-/** True if the text before `start` names an order, a part, a version or the like. */
+/** True if the text before `start` names an order, a part, a version or something similar. */
 export function isNumbered(text: string, start: number): boolean {
   const said = before(text, start, 32)
   return said.endsWith('#') || NUMBERED.test(said)

@@ -4,8 +4,8 @@
  */
 
 /**
- * Places of a pattern that read a character, with repeats written out. The worst text costs about 20 ns per place and
- * character (bench/micro/guardrails.ts), so a text of 20,000 characters takes less than a second.
+ * Limit of places in a pattern that read a character, with repeats written out. The worst text costs about 20 ns per
+ * place and character (bench/micro/guardrails.ts), so a text of 20,000 characters takes less than a second.
  */
 export const PATTERN_MAX_POSITIONS = 2_000
 /** The limit of RE2. */

@@ -31,7 +31,7 @@ const DIGIT = /^\p{Nd}$/u
 const KNOWN_MAX = 4_096
 const known = new Map<number, string>()
 
-/** The plain form; null if the text has it already. */
+/** The plain form; null if the text is already plain. */
 export function plainForm(text: string): Folded | null {
   // Counting bytes is much faster than any expression.
   const isAscii = Buffer.byteLength(text) === text.length
@@ -92,7 +92,7 @@ function digitOf(code: number): number {
   return (code - first) % 10
 }
 
-/** The shapes as they find in the plain form, with places in the text. */
+/** The shapes, searching in the plain form but returning positions in the original text. */
 export function plainShapes(shapes: readonly Shape[], plain: Folded): readonly Shape[] {
   return shapes.map(shape => plainShape(shape, plain))
 }

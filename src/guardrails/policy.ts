@@ -31,7 +31,7 @@ interface Filter {
   readonly scanScope: ScanScope
 }
 
-/** The fields of a guardrail that are merged. Records of the store have this form; null rules nothing. */
+/** The fields of a guardrail that are merged. Store records have this form; a null field sets no rule. */
 export interface PolicyGuardrail {
   readonly id: string
   readonly name: string

@@ -33,7 +33,10 @@ export class InvalidPattern extends GatewayError {
   }
 }
 
-/** Compiles a rule set. Takes milliseconds for many or long patterns: do it once for each. @throws InvalidPattern */
+/**
+ * Compiles a rule set. Takes milliseconds for many or long patterns, so do it once per rule set.
+ * @throws InvalidPattern
+ */
 export function compileRules(rules: RuleSet, field: FilterField = 'content_filters'): Scanner {
   for (const [index, { pattern }] of rules.custom.entries()) {
     const reason = patternProblem(pattern)

@@ -14,13 +14,13 @@ import {
 import type { Folded } from './detectors/evasions.ts'
 import { plainForm, plainShapes } from './plain-form.ts'
 
-/** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may go on. */
+/** The state of each lane between two windows of a text: the end of its last hit, and an open hit that may continue. */
 export interface Progress {
   readonly ends: number[]
   readonly open: (Shape | null)[]
 }
 
-/** The new end of a hit that was open at the end of the window before. */
+/** The new end of a hit that was still open at the end of the previous window. */
 export interface Continuation {
   readonly lane: Lane
   readonly end: number

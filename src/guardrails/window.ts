@@ -20,7 +20,7 @@ export interface WindowSize {
 
 /**
  * A window to scan, with the context before it: for findings that start in [from, until) of `text`. The first window of
- * a text that follows another one is looked at from the end of that one on, for what crosses into it.
+ * a text that follows another text is scanned from the end of that text on, for findings that cross into it.
  */
 export interface Window {
   readonly text: string

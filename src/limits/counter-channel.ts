@@ -9,16 +9,16 @@ import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 
-/** From a serve thread: it takes, or gives back what it took by the call of this number. */
+/** A question from a serve thread: it takes amounts, or returns those that the call of this number took. */
 export type CounterQuestion =
   | { readonly kind: 'take'; readonly entries: readonly CounterEntry[] }
   /** `used`: the used part of each entry; null: the thread no longer waits for the answer. */
   | { readonly kind: 'give'; readonly take: number; readonly used: readonly number[] | null }
 
-/** Null: it failed, or nothing is to be answered. */
+/** Null if it failed, or if no answer is needed. */
 export type CounterAnswer = Taking | null
 
-/** Counts for one serve thread, and returns its reservations when the thread has ended. Main thread. */
+/** Counts for one serve thread, and returns its reservations when the thread ends. Main thread. */
 export class CounterServer {
   readonly #counters: Counters
   readonly #log: Pick<Log, 'fault'>

@@ -3,7 +3,7 @@
  * returns the unused part. Amounts are integers: requests, tokens, or units of 1e-9 USD. Types only.
  */
 
-/** The start value of a money counter: the spending in the ledger since the beginning of its period. */
+/** The start value of a money counter: the spending in the ledger since its period began. */
 export interface Origin {
   readonly organizationId: string
   /** SHA-256 of the key; null: all keys of the organization. */
@@ -30,7 +30,7 @@ export interface CounterEntry {
   readonly endsMs: number
 }
 
-/** A counter as it was before the question. */
+/** The state of a counter before the call. */
 export interface CounterRoom {
   /** Used amounts alone. With several instances on their own, what others reserve counts as used. */
   readonly used: number
@@ -39,7 +39,7 @@ export interface CounterRoom {
   readonly ceiling: number
 }
 
-/** The answer to a question for amounts. */
+/** The answer to a request for amounts. */
 export interface Taking {
   /** The first entry that did not fit, and nothing was taken; null: all was taken. */
   readonly exceeded: number | null

@@ -4,7 +4,7 @@
  */
 import type { PicoUsd } from '../money.ts'
 
-/** One way to serve a request: a price that grows with what is written. */
+/** One way to serve a request: a price that grows with the output. */
 export interface Offer {
   /** Reading, and the fee of each request. */
   readonly base: PicoUsd
@@ -29,24 +29,24 @@ export interface Demand {
   readonly tokens: number
 }
 
-/** The most tokens of an offer that fit into `rest`; 0: it cannot be paid. */
+/** The maximum number of tokens of an offer that fit into `rest`; 0 if it cannot be paid. */
 export function affordable({ base, perToken, most, cappable }: Offer, rest: PicoUsd): number {
   if (perToken === 0) return base <= rest ? most : 0
   const tokens = Math.min(most, Math.floor((rest - base) / perToken))
   return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
 }
 
-/** The price of so many tokens. */
+/** The price of this many tokens. */
 export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
   return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
 }
 
-/** True if any token of the offer can be paid with `rest`. */
+/** True if `rest` can pay for any token of the offer. */
 export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
   return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
 }
 
-/** The reservation for so many tokens where `rest` is unspent: what may be fetched is no reason to refuse. */
+/** The reservation for this many tokens if `rest` is unspent: content that might be fetched is no reason to refuse. */
 export function reservedPrice(offer: Offer, tokens: number, rest = Number.POSITIVE_INFINITY): PicoUsd {
   const price = priceOf(offer, tokens)
   if (offer.fetched === undefined) return price

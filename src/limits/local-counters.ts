@@ -26,7 +26,7 @@ interface Count {
   usedMs: number
 }
 
-/** A counter that is unused for this long is dropped, and loaded from the ledger when it is needed again. */
+/** A counter that is unused for this long is dropped, and reloaded from the ledger when it is needed again. */
 export const IDLE_MS = 3_600_000
 const SWEEP_MS = 60_000
 

@@ -1,7 +1,7 @@
 /** Periods after which limits reset: days at midnight UTC, weeks on Monday, months. Pure. */
 import type { LimitReset } from '../storage/store.ts'
 
-/** The beginning of the period that contains this moment, ISO 8601 UTC; null: the beginning of time. */
+/** The beginning of the period that contains this moment, ISO 8601 UTC; null for the beginning of time. */
 export function periodStart(reset: LimitReset | null, nowMs: number): string {
   if (reset === null) return BEGINNING
   const now = new Date(nowMs)
@@ -17,7 +17,7 @@ export function periodStart(reset: LimitReset | null, nowMs: number): string {
   }
 }
 
-/** The end of the period that contains this moment, Unix milliseconds; null: infinite. */
+/** The end of the period that contains this moment, in Unix milliseconds; null if it never ends. */
 export function periodEndMs(reset: LimitReset | null, nowMs: number): number {
   if (reset === null) return Number.POSITIVE_INFINITY
   const start = new Date(periodStart(reset, nowMs))

@@ -40,7 +40,10 @@ type Place = Omit<CounterEntry, 'amount'>
 
 const MINUTE_MS = 60_000
 
-/** The way of counting is part of the id, so that a changed key begins with the spending in the ledger. */
+/**
+ * Builds the entry of a limit. The way of counting is part of the id, so that a changed key begins with the spending in
+ * the ledger.
+ */
 export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): Place {
   const { organizationId, keyHash } = caller
   const { amount, reset, includeByok } = limit
@@ -54,7 +57,7 @@ export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number):
 }
 
 /**
- * Decides whose spending counts. The default guardrail of a workspace gives a budget to each member, and to each key
+ * Determines whose spending counts. The default guardrail of a workspace gives a budget to each member, and to each key
  * without a member, so that more keys do not raise the budget.
  */
 export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'memberId'>): 'member' | 'key' {
@@ -113,7 +116,7 @@ export function minuteEndMs(nowMs: number): number {
   return (Math.floor(nowMs / MINUTE_MS) + 1) * MINUTE_MS
 }
 
-/** True if a limit counts what is spent: all of it, or not what runs on own provider credentials. */
+/** True if a limit counts this spending: limits count all of it, or only spending without own provider credentials. */
 export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   switch (limit.kind) {
     case 'limit':
@@ -128,10 +131,10 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   }
 }
 
-/** Reserved of an offer; negative: it is left out. */
+/** The amount reserved for an offer; negative if the offer is left out. */
 export type ReservedOf = (offer: Offer) => PicoUsd
 
-/** The amount for the dearest offer (or another by `pick`). */
+/** The amount for the most expensive offer (or for another one, chosen by `pick`). */
 export function amountOf(
   limit: SpendingRule,
   offers: readonly Offer[],
@@ -145,12 +148,12 @@ export function amountOf(
   return prices.length === 0 ? 0 : picoToNano(pick(...prices))
 }
 
-/** Money that a limit leaves unspent, reserved or not; negative if more was spent. */
+/** The money that a limit leaves unspent, reserved or not; negative if the limit is overspent. */
 export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
   return nanoToPico(ceiling - used)
 }
 
-/** The amount that a finished request uses of an entry with this limit. */
+/** The amount of a finished request that counts towards an entry with this limit. */
 export function usedAmount(limit: EntryLimit, spent: Spent): number {
   if (limit.kind === 'requests') return 1
   if (limit.kind === 'tokens') return spent.tokens
@@ -179,7 +182,7 @@ function nameOf(limit: SpendingRule): string {
   }
 }
 
-/** The error for a request that costs more than a limit leaves unspent. `amount`: the least that it may cost. */
+/** The error for a request that costs more than a limit leaves unspent. `amount`: its lowest possible cost. */
 export function spentError(limit: SpendingRule, amount: number, room: CounterRoom): GatewayError {
   const left = usd(Math.max(0, room.ceiling - room.used))
   if (limit.kind === 'credits') {
@@ -206,7 +209,7 @@ function ofDay(reset: string | null): { readonly metadata?: { readonly limit_win
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }
 
-/** The error for a request that a limit has money for, once requests that still run have ended. */
+/** The error for a request that a limit can pay for only after running requests have ended. */
 export class BusyError extends GatewayError {
   constructor(limit: SpendingRule) {
     const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
@@ -217,7 +220,7 @@ export class BusyError extends GatewayError {
   }
 }
 
-/** The error for a request that does not fit into its minute. */
+/** The error for a request that exceeds a limit per minute. */
 export function rateError(
   { limit, entry }: MinuteLimit,
   { total, ceiling }: CounterRoom,

@@ -64,7 +64,7 @@ export interface Quota {
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
-/** Also counts money that somebody has allowed before. */
+/** A quota that also counts money which was allowed earlier. */
 export interface HoldingQuota extends Quota {
   /**
    * Reserves money by all limits of money, whether there is room or not: for requests that were admitted earlier and

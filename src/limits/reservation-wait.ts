@@ -11,7 +11,7 @@ import { BusyError } from './quota-entries.ts'
 /** A client would rather be told than wait longer. */
 const WAIT_MS = 5_000
 const AGAIN_MS = 200
-/** Requests of one key, of one organization, and of all. One more is refused at once. */
+/** Waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
 export const WAITING_PER_KEY = 16
 const WAITING_PER_ORGANIZATION = 64
 const WAITING_MAX = 256

@@ -46,7 +46,7 @@ export function createSpending(
   }
 }
 
-/** The spending in the ledger with which a counter begins, in units of 1e-12 USD. */
+/** The spending in the ledger with which a counter starts, in units of 1e-12 USD. */
 export async function ledgerSum({ ledger }: Pick<Store, 'ledger'>, origin: Origin): Promise<bigint> {
   const { organizationId, keyHash, memberId, workspaceId, since, includeByok } = origin
   const { cost, byokCost } = await ledger.usageSince({
@@ -59,7 +59,7 @@ export async function ledgerSum({ ledger }: Pick<Store, 'ledger'>, origin: Origi
   return includeByok ? cost : cost - byokCost
 }
 
-/** Units of 1e-12 USD in one of 1e-6. */
+/** Units of 1e-12 USD in one unit of 1e-6 USD. */
 export const PICOS_PER_MICRO = 1_000_000n
 /** A fee is rounded to this part of a percent. */
 const PARTS = 1_000_000
@@ -75,7 +75,7 @@ export function chargeOf(sum: Costs, byokFeePercent: number): bigint {
   return sum.cost - sum.byokCost + fee
 }
 
-/** The amount that counts towards the limit of a key, in units of 1e-12 USD; `sum` is of the limit's period. */
+/** The amount that counts towards the limit of a key, in units of 1e-12 USD; `sum` covers the limit's period. */
 export function limitUsageOf(
   key: Pick<KeyRecord, 'includeByokInLimit'>,
   sum: Costs,

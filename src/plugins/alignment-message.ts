@@ -12,7 +12,7 @@ interface JudgedCall {
   readonly namespace?: string
 }
 
-/** A message in the form for the evaluator, which gets images separately. */
+/** A message in the form that the evaluator gets; images are sent separately. */
 export interface JudgedMessage {
   readonly role: 'assistant'
   readonly content: string | null
@@ -71,8 +71,8 @@ const SILENT: ReadonlySet<string> = new Set(['type', 'id', 'status', 'encrypted_
 const ANNOTATION_IDS: ReadonlySet<string> = new Set(['type', 'file_id', 'container_id', 'hash'])
 
 /**
- * Extracts the message to judge; null if it is too long (`cut`). Every item is judged: one of an unknown kind whole.
- * The cost does not depend on the length of items. `withReasoning`: the model's thoughts are judged too.
+ * Extracts the message to judge; null if it is too long (`cut`). Every item is judged, items of unknown kinds as a
+ * whole. The cost does not depend on the length of items. `withReasoning`: the model's thoughts are judged too.
  */
 export function extractMessage(output: readonly OutputItem[], withReasoning = false): Extract | null {
   const [texts, refusals]: [string[], string[]] = [[], []]
@@ -244,7 +244,7 @@ interface Evaluated extends Extract {
   readonly isPrivate: boolean
 }
 
-/** The request to the evaluator: the numbered rules and the message. */
+/** Builds the request to the evaluator: the numbered rules and the message. */
 export function askEvaluator(
   model: string,
   rules: readonly string[],
@@ -290,7 +290,7 @@ export function askEvaluator(
   }
 }
 
-/** The request to write the withheld message again, following the broken rules. */
+/** Builds the request to write the withheld message again, following the broken rules. */
 export function askAgain(
   request: ResponsesRequest,
   withheld: JudgedMessage,

@@ -111,7 +111,7 @@ request for each model that the wish names, at most ${REQUESTS_MAX}. A request m
 temperature or max_tokens, where the wish asks for them. Use these models: ${listed.join(', ')}.`
 }
 
-/** True for a JSON object with requests, and nothing beside it. */
+/** True for a JSON object that has requests and nothing else. */
 export function isRequests(text: string): boolean {
   const value = text.trim().startsWith('{') ? readObject(text) : null
   if (value === null || Object.keys(value).length !== 1) return false

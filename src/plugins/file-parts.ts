@@ -37,7 +37,7 @@ const HEAD_MAX = 256
 /** PDF readers accept other bytes before the header. */
 const HEADER_WITHIN_BYTES = 1_024
 
-/** The source of a part's document; null if the part is no file or its data is no PDF. */
+/** The source of a part's document; null if the part is not a file or its data is not a PDF. */
 export function sourceOf(part: unknown): FileSource | null {
   if (typeof part !== 'object' || part === null) return null
   const { type, file_data, file_url, file_id } = part as Readonly<Record<string, unknown>>
@@ -57,14 +57,14 @@ function isFilled(value: unknown): value is string {
   return typeof value === 'string' && value !== ''
 }
 
-/** Decodes a data URL; invalid base64 is skipped, and then the bytes are no document. */
+/** Decodes a data URL; invalid base64 is skipped, and the result is then not a document. */
 export function bytesOf(dataUrl: string): Uint8Array {
   const base64 = dataUrl.slice(dataUrl.indexOf(',') + 1)
   // A buffer of its own: small ones share a pool, which cannot be transferred to another thread.
   return new Uint8Array(Buffer.from(base64, 'base64'))
 }
 
-/** A cheap check before bytes are sent to the OCR provider; the local reader checks by itself. */
+/** A cheap check before bytes are sent to the OCR provider; the local reader does its own check. */
 export function looksLikePdf(bytes: Uint8Array): boolean {
   const { buffer, byteOffset, byteLength } = bytes
   return Buffer.from(buffer, byteOffset, Math.min(byteLength, HEADER_WITHIN_BYTES)).includes('%PDF-')
@@ -94,7 +94,7 @@ export function documentsOf({ input }: ResponsesRequest): FoundDocument[] {
   return found
 }
 
-/** Contents by the hash of their document, from annotations that the caller sent back. */
+/** Contents by the hash of their document, taken from annotations that the caller sent back. */
 export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, ReadContent> {
   const known = new Map<string, ReadContent>()
   if (typeof input === 'string') return known
@@ -108,8 +108,8 @@ export function knownContents({ input }: ResponsesRequest): ReadonlyMap<string, 
 }
 
 /**
- * Replaces each document by the parts that `partsFor` returns; null keeps it. Drops the annotations of documents, which
- * no model reads.
+ * Replaces each document by the parts that `partsFor` returns; null keeps the document. Drops the annotations of
+ * documents, which no model reads.
  */
 export function withDocuments(
   request: ResponsesRequest,
@@ -132,7 +132,7 @@ export function withDocuments(
   return { ...request, input: items }
 }
 
-/** The content as parts of a message; images only for models that take them. */
+/** The content as message parts; with images only for models that accept them. */
 export function inputParts(
   { filename }: FilePart,
   content: ReadContent,

@@ -184,7 +184,7 @@ export function askModerator(model: string, text: string, isPrivate: boolean): R
   }
 }
 
-/** Reads an answer, with or without a code fence around it; null if it is no verdict. */
+/** Reads an answer, with or without a code fence around it; null if it is not a verdict. */
 export function readModeration(answer: string): Moderated | null {
   const bare = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
   let value: unknown

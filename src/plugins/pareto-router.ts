@@ -115,7 +115,7 @@ function levelOf(score: number): Level {
   return score >= HIGH ? 'high' : score >= MEDIUM ? 'medium' : 'low'
 }
 
-/** The models of a tier, or of the nearest one that has any: the cheapest first, or the fastest. */
+/** The models of a tier, or of the nearest tier that has any: cheapest first, or fastest first. */
 export function byTier(
   models: readonly ScoredModel[],
   wanted: Level,
@@ -134,8 +134,8 @@ export function byTier(
 }
 
 /**
- * The models at or under a price: those of the frontier, the best first, then the others. A model is on the frontier if
- * no other one is at least as good and as cheap, and better in one of the two.
+ * The models at or below a price: first those of the frontier, best first, then the others. A model is on the frontier
+ * if no other model is at least as good and as cheap, and better in one of the two.
  */
 export function underPrice(models: readonly ScoredModel[], maxPrice: number): readonly string[] {
   const affordable = models.filter(({ price }) => price <= maxPrice)

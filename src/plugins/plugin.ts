@@ -22,7 +22,7 @@ import type { Rankings } from './routers/rankings.ts'
 
 type PluginId = PluginSettings['id']
 
-/** A model that may serve a request, with what routers compare. */
+/** A model that may serve a request, with the figures that routers compare. */
 export interface RoutableModel {
   readonly id: string
   /** Of the cheapest endpoint that may serve it, in 1e-12 USD; null: no price is known. */
@@ -70,14 +70,15 @@ export type Verdict =
   | { readonly kind: 'refuse'; readonly error: GatewayError }
 
 /**
- * Checks a text that the caller sent outside the prompt: by the guardrails, then by the plugins with `look`. Resolves
- * to the redacted text, the only form in which a plugin may use it. Rejects with the error that refuses the request.
+ * Checks a text that the caller sent outside the prompt: first with the guardrails, then with the plugins that have
+ * `look`. Resolves to the redacted text, the only form in which a plugin may use it. Rejects with the error that
+ * refuses the request.
  */
 export type Inspect = (text: string) => Promise<string>
 
 /**
- * Checks if the caller's guardrails allow sending its data to a helper: a model that the gateway asks by itself, or the
- * OCR provider. Returns the restriction that forbids it, such as `guardrail:training`; null if it is allowed.
+ * Checks if the caller's guardrails allow sending data to a helper: a model that the gateway itself calls, or the OCR
+ * provider. Returns the restriction that forbids it, such as `guardrail:training`; null if it is allowed.
  */
 export type PolicyLookup = (
   caller: Caller,
@@ -93,7 +94,7 @@ interface WebFindings {
   readonly engine: string
 }
 
-/** Searches the web for plugins. */
+/** Searches the web on behalf of plugins. */
 export interface WebSearcher {
   /** True if the endpoint's provider can search itself, with domain lists or without. */
   hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
@@ -111,7 +112,7 @@ export interface WebSearcher {
   ): Promise<WebFindings>
 }
 
-/** Facts about the models of the catalogue, by their ids. */
+/** Facts about the models of the catalogue, by id. */
 export interface ModelFacts {
   /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
   readonly hasSmallContext: (modelId: string) => boolean
@@ -121,7 +122,10 @@ export interface ModelFacts {
   readonly takesImages: (modelId: string) => boolean
 }
 
-/** Dependencies of all plugins: build-gateway passes them whole, and the `…Deps` of a plugin picks what it uses. */
+/**
+ * Dependencies of all plugins: the composition root passes them whole, and the `…Deps` of a plugin picks those that it
+ * uses.
+ */
 export interface PluginDeps {
   readonly config: Config
   readonly clock: Clock
@@ -159,7 +163,7 @@ export interface PluginDeps {
   readonly webSearcher: WebSearcher
 }
 
-/** Findings of a plugin that go to the caller. */
+/** Findings of a plugin that are sent to the caller. */
 export interface PluginReport {
   /** Fields of the response object. */
   readonly response?: Partial<ResponseResource>
@@ -172,12 +176,12 @@ export interface PluginReport {
 }
 
 /**
- * How a prompt goes to an endpoint: as it is, cut to its context, or not at all where it surely does not fit. An
- * endpoint for which it would be cut is asked only if none takes it whole.
+ * The way a prompt fits an endpoint: unchanged, cut to its context, or not at all if it is certainly too long. An
+ * endpoint for which the prompt would be cut is used only if none accepts it whole.
  */
 export type Fitting = 'whole' | 'cut' | 'refused'
 
-/** A plugin at work on one exchange; may keep state from turn to turn. All verbs are optional. */
+/** A plugin at work on one exchange; it may keep state from turn to turn. All verbs are optional. */
 export interface ActivePlugin {
   readonly id: AnyPlugin['id']
   /**
@@ -240,7 +244,7 @@ export interface Plugin<Id extends PluginId = PluginId> {
   advise?(error: GatewayError): string | null
 }
 
-/** Works as a plugin does, but no request can name it or turn it off. */
+/** Works like a plugin, but no request can name it or turn it off. */
 export interface BuiltInRule {
   readonly id: 'structured-output'
   readonly alwaysOn: true

@@ -37,7 +37,7 @@ export interface AdminServer {
   close(): Promise<void>
 }
 
-/** Address of the port, and names by which it may be asked. */
+/** The address of the port, and the host names that requests to it may use. */
 export interface AdminPlace {
   readonly host: string
   readonly port: number
@@ -54,7 +54,7 @@ const PROBES_MAX = 8
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 
 /**
- * @param requestMs how long a request may take to arrive
+ * @param requestMs maximum time in which a request must arrive
  * @throws the listen error, e.g. with code EADDRINUSE.
  */
 export async function startAdmin(

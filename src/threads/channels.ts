@@ -16,7 +16,7 @@ type ChannelName = keyof Channels
 type Calls<Name extends ChannelName> = readonly Call<Channels[Name]['question']>[]
 type Answers<Name extends ChannelName> = readonly CallAnswer<Channels[Name]['answer']>[]
 
-/** All that a thread asks one channel in one turn of its event loop. */
+/** All calls that a thread makes on one channel in one turn of its event loop. */
 export type ChannelCalls = {
   [Name in ChannelName]: { readonly channel: Name; readonly calls: Calls<Name> }
 }[ChannelName]
@@ -25,14 +25,14 @@ export type ChannelAnswers = {
   [Name in ChannelName]: { readonly channel: Name; readonly answers: Answers<Name> }
 }[ChannelName]
 
-/** The ends of all channels at a thread, or those that the main thread has for it. */
+/** The ends of all channels in a thread, or the ends that the main thread has for it. */
 export type ChannelEnds<Side extends 'asks' | 'answers'> = {
   readonly [Name in ChannelName]: {
     receive(messages: Side extends 'asks' ? Answers<Name> : Calls<Name>): void
   }
 }
 
-/** The supervisor asks a thread. */
+/** A question of the supervisor to a thread. */
 export type ThreadQuestion =
   | { readonly kind: 'metrics' }
   /** The files of the certificate have changed to this version: is it taken? False: the one before stays. */

@@ -8,8 +8,8 @@ import { GatewayError, rewritten } from '../errors.ts'
 import type { Invalidation } from '../invalidation/bus.ts'
 
 /**
- * Asks again for each key with something open whose record may have changed, and ends what runs by those that are not
- * valid any more. A key that cannot be read now stays. Never rejects.
+ * Checks again each key that has open requests and whose record may have changed, and ends the requests of keys that
+ * are no longer valid. A key that cannot be read now keeps its requests. Never rejects.
  */
 export async function endInvalid(
   keys: Pick<ApiKeys, 'find'>,

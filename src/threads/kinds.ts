@@ -1,7 +1,7 @@
 /** The kinds of threads that the supervisor keeps running. A new kind is one row and its entry file. */
 import type { Config } from '../config/config.ts'
 
-/** How often a thread reports that its event loop turns. */
+/** The interval at which a thread reports that its event loop is running. */
 export const PULSE_MS = 1_000
 
 export type ThreadKindName = 'serve' | 'batch'
@@ -36,7 +36,7 @@ function entryOf(name: string): URL {
   return new URL(import.meta.url.endsWith('.ts') ? `./${name}.ts` : `./${name}.js`, import.meta.url)
 }
 
-/** In the order in which they are started. */
+/** All kinds of threads, in the order in which they are started. */
 export const THREAD_KINDS: readonly ThreadKind[] = [
   {
     name: 'serve',

@@ -52,8 +52,8 @@ export interface Launched {
 /** How long a stop waits for the database after the last request. */
 const CLOSE_MS = 5_000
 /**
- * Starts what `checkStart` has found good.
- * @param early serve threads that load already
+ * Starts a gateway from inputs that `checkStart` has accepted.
+ * @param early serve threads that are already loading
  * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
  */
 export async function launch(

@@ -37,7 +37,7 @@ import type { ChannelAnswers, ChannelCalls, ChannelEnds, ThreadAnswer, ThreadQue
 import { PULSE_MS, type ThreadKindName } from './kinds.ts'
 import { QuietHeap } from './quiet-heap.ts'
 
-/** Given to a thread when it is started. */
+/** Passed to a thread when it is started. */
 export interface ThreadSettings {
   /** Names the thread in metrics and logs; the same again after a restart. */
   readonly thread: string
@@ -66,7 +66,7 @@ export interface ThreadSettings {
   readonly health: readonly HealthNote[]
 }
 
-/** The health of endpoints, as one thread or all others have seen it. */
+/** The health of endpoints, as seen by one thread or by all others. */
 export interface HealthMessage {
   readonly type: 'health'
   readonly notes: readonly HealthNote[]
@@ -117,7 +117,7 @@ export type FromThread =
   /** The last message of a thread that ends, with all its metrics. */
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
 
-/** The work of one kind of thread, as its loop drives it. */
+/** The work of one kind of thread, as the message loop drives it. */
 export interface ThreadWork {
   /** All metrics of the thread. */
   metrics(): Promise<MetricSnapshot>
@@ -149,7 +149,7 @@ export interface ThreadWork {
   abort(): void
 }
 
-/** A thread's side of the messages; every kind of thread runs one. */
+/** A thread's side of the messages; threads of every kind run one. */
 export class ThreadLoop {
   readonly settings: ThreadSettings
   readonly log: ClosableLog

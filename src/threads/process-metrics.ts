@@ -20,12 +20,12 @@ export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
 /** The states of a thread, as the label of `gateway_threads`. */
 export const THREAD_STATES = ['up', 'silent', 'down'] as const
 
-/** What an instance may do without for a while, as `/readyz` and the label of `gateway_degraded` name it. */
+/** Parts that an instance can do without for a while, as named by `/readyz` and the label of `gateway_degraded`. */
 export const DEGRADED = ['store', 'redis', 'disk'] as const
 
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 
-/** Features of the process that have metrics of their own; without a feature there is none of its series. */
+/** Features of the process that have metrics of their own; if a feature is off, none of its series exist. */
 export interface ProcessFeatures {
   readonly tls: boolean
   readonly redis: boolean
@@ -239,7 +239,7 @@ export interface ScrapedThread {
 
 /**
  * Sums the metrics of all threads. Counts of a thread that died, or does not answer now, stay in the sums: a falling
- * total would look like a restart, and rates would count it twice.
+ * total would look like a restart, and rates would then count it twice.
  */
 export class Scraper {
   readonly #process: ProcessMetrics

@@ -7,7 +7,7 @@ import { createProxyOf, proxiesOf } from '../upstream/egress.ts'
 import { createTunnels } from '../upstream/pages/checked-tunnel.ts'
 import type { LinkRules } from '../upstream/pages/fetch-page.ts'
 
-/** `rules`: in place of those of the configuration. */
+/** Creates connections for sandboxes. `rules` replace those of the configuration. */
 export function sandboxTunnels(config: Config, clock: Clock, rules: Partial<LinkRules> = {}): OpenTunnel {
   const { allowHttp, allowPrivate, timeoutMs } = config.tools.webFetch
   const proxyOf = createProxyOf(proxiesOf(config))

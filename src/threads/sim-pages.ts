@@ -10,7 +10,7 @@ import { wholeReply } from '../upstream/whole-reply.ts'
 const TIMEOUT_MS = 5_000
 const MAX_BYTES = 1024 * 1024
 
-/** The fetcher, but for links of simulated models to simulated pages. */
+/** Wraps the fetcher so that links of simulated models to simulated pages go to the simulator. */
 export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: string): FetchPage {
   return async (address, terms) => {
     const url = URL.canParse(address) ? new URL(address) : null

@@ -17,7 +17,7 @@ import type { ChannelAnswers, ChannelCalls, ThreadAnswer, ThreadQuestion } from 
 import type { ThreadKind } from './kinds.ts'
 import type { FromThread, ThreadSettings, ToThread } from './messages.ts'
 
-/** Start-up failed for a reason the operator can act on. */
+/** Thrown if startup failed for a reason that the operator can fix. */
 export class StartError extends Error {
   override readonly name = 'StartError'
   readonly portTaken: boolean
@@ -31,7 +31,7 @@ export class StartError extends Error {
 /** A thread that does not answer a scrape within this time is left out, so that the scrape succeeds. */
 const SCRAPE_MS = 2_000
 
-/** Handlers of messages that a thread sends on its own. */
+/** Handlers of messages that a thread sends unasked. */
 export interface ThreadListener {
   /** It changed a record. */
   onChange(change: Invalidation): void

@@ -9,7 +9,7 @@ const WAIT_MS = 15_000
 /** Files of one API key that wait for each other: the pool runs one task of a key at a time, and queues few. */
 const WAITING_MAX = 64
 
-/** What cannot be read, or not now, is kept as a file that search does not find. */
+/** Creates a text reader. A file that cannot be read, or not now, is kept, but search does not find it. */
 export function createTextReader(tasks: Pick<GatewayTasks, 'run'>, storageUrl: string): ReadText {
   const queues = new Map<string, { waiting: number; last: Promise<unknown> }>()
   return async (fileId, source, keyHash) => {

@@ -6,7 +6,7 @@ import type { VaultKey } from '../credentials/vault-keys.ts'
 import { RedisTranscripts } from '../transcripts/redis-transcripts.ts'
 import { TranscriptStore } from '../transcripts/transcript-store.ts'
 
-/** Those of this process alone. */
+/** Creates the transcripts of this process only. */
 export function createTranscripts({ resume, limits }: Config, clock: Clock): TranscriptStore {
   return new TranscriptStore({ ...resume, maxBytes: limits.maxBufferedBytes, clock })
 }
@@ -19,7 +19,7 @@ export interface SharedTranscripts {
 /** The counters log the outages of Redis for all. */
 const QUIET = { fault: () => undefined, notice: () => undefined }
 
-/** Those of this process and, by Redis, of all instances with the same master keys. */
+/** Creates the transcripts of this process and, through Redis, of all instances with the same master keys. */
 export function startTranscripts(config: Config, keys: readonly VaultKey[], clock: Clock): SharedTranscripts {
   const store = createTranscripts(config, clock)
   const { url, prefix, silenceMs } = config.redis

@@ -37,7 +37,7 @@ export { VisibleStreams } from './visible-streams.ts'
 
 /**
  * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
- * The spool has the latest records in memory, so that this thread finds them at once.
+ * The spool keeps the latest records in memory, so that this thread can find them at once.
  */
 export interface Ledger {
   /** Keeps the record, together with others of this turn of the event loop. Never throws. */
@@ -69,8 +69,8 @@ export interface ReserveDeps {
 }
 
 /**
- * Reserves what the request may come to.
- * @throws GatewayError of Quota.admit; the exchange leaves no usage record then.
+ * Reserves the possible cost of the request.
+ * @throws GatewayError of Quota.admit; the exchange then leaves no usage record.
  */
 export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Demand): Promise<void> {
   const { caller, rates } = exchange
@@ -103,7 +103,7 @@ async function reserveLater(
 
 /**
  * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
- * the answer is written, so that every answered request is in the ledger. `error`: null when the reply ended well.
+ * the answer is written, so that every answered request is in the ledger. `error` is null if the reply ended well.
  */
 export function account(
   deps: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
@@ -200,7 +200,7 @@ const COUNT_MAX = 1e12
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
 
-/** `error` is why it failed; null when the reply ended well. */
+/** Builds the usage record of an exchange. `error` is the reason it failed, or null if the reply ended well. */
 export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
   const { bill, caller, request, finish, firstTokenMs } = exchange
   const usage = bill.total?.usage

@@ -23,8 +23,8 @@ const QUARTERS = 4
 const SAFE_CAP_TOKENS = 4_096
 
 /**
- * The demand of a request on limits at these candidates. Reading is charged without help of a cache. `calls`: how often
- * a model may be asked for one answer; who is asked again is shown what was withheld before.
+ * Computes what a request at these candidates demands of limits. Reading is charged as if nothing were cached. `calls`:
+ * how often a model may be called for one answer; a model that is called again sees the output that was withheld.
  */
 export function demandOf(
   request: ResponsesRequest,
@@ -84,7 +84,7 @@ function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
   return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
 }
 
-/** The terms of one model call under a limit of money. */
+/** The terms of one model call under a spending limit. */
 export interface CallTerms {
   /** The cap to send; null: what the caller asked for stays. */
   readonly cap: number | null
@@ -94,8 +94,8 @@ export interface CallTerms {
 }
 
 /**
- * Reserves what the next model call needs beside what the exchange has spent. Null: the limits leave nothing for it.
- * A promise only when counters have to be asked.
+ * Reserves what the next model call needs in addition to what the exchange has spent. Null if the limits leave nothing
+ * for it. Returns a promise only if it has to ask the counters.
  */
 export function admitCall(
   exchange: Exchange,
@@ -135,7 +135,7 @@ function capOf(
   return Math.min(most, SAFE_CAP_TOKENS)
 }
 
-/** Watches what a reply comes to while it runs, and reserves more ahead of the need. One for each attempt. */
+/** Tracks the cost of a reply while it runs, and reserves more ahead of need. One instance per attempt. */
 export class Meter {
   readonly #allowance: Allowance
   readonly #offer: Offer

@@ -26,8 +26,8 @@ export interface UsageCost {
 }
 
 /**
- * Each token is charged at its own price exactly once: cached, written and audio tokens are part of the input tokens,
- * reasoning tokens of the output tokens. `images`: how many the prompt holds.
+ * Prices usage. Each token is charged at its own price exactly once: cached, written and audio tokens are part of the
+ * input tokens, reasoning tokens of the output tokens. `images`: the number of images in the prompt.
  */
 export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCost {
   const prices = pricing.overrides == null ? pricing : pricesFor(pricing, usage.inputTokens)
@@ -52,7 +52,7 @@ export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCos
   return { input, output, total: input + output + pricing.request }
 }
 
-/** How many images the prompt holds; looked for only where an image has a price. */
+/** Counts the images in the prompt, but only if images have a price. */
 export function imagesIn({ image }: Pick<Pricing, 'image'>, { input }: { readonly input: unknown }): number {
   return image == null || image === 0 || typeof input === 'string' ? 0 : countImages(input)
 }
@@ -66,7 +66,7 @@ function countImages(value: unknown): number {
   return countImages(part.content) + countImages(part.output)
 }
 
-/** The fee for a request on a BYOK credential that the provider bills as `cost`; whole units, rounded down. */
+/** The fee for a request on a BYOK credential for which the provider bills `cost`; whole units, rounded down. */
 export function byokFee(cost: PicoUsd, feePercent: number): PicoUsd {
   return Math.floor((cost * feePercent) / 100)
 }
@@ -78,7 +78,7 @@ export function chargeOf(usage: Usage, pricing: Pricing, exact: boolean, images 
   return { usage, inputCost: input, outputCost: output, cost: total, exact, isUnpriced }
 }
 
-/** The input of a call in the words of a response. */
+/** The input of a call in the terms of a response's `usage`. */
 export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'> {
   const { inputTokens, cachedTokens, cacheWriteTokens, cacheWrite1hTokens = 0 } = usage
   return {
@@ -92,8 +92,8 @@ export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'inp
 }
 
 /**
- * The `usage` object of a response; null where nothing is charged. `cost` is what the caller is charged: on an own
- * credential the fee alone, since the provider bills the rest itself. `cost_details` have the prices of the endpoint.
+ * The `usage` object of a response; null if nothing is charged. `cost` is the caller's charge: only the fee if an own
+ * credential is used, because the provider bills the rest. `cost_details` have the prices of the endpoint.
  */
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { tools, inner } = bill
@@ -161,8 +161,9 @@ function withInner(usage: Usage, inner: InnerUse): Usage {
 }
 
 /**
- * The service tier that was charged, `default` for the standard one: that of the endpoint, whose prices hold. An own
- * credential is billed by its provider, whose word counts. Null: nothing was answered, or not in a tier.
+ * The service tier that was charged, `default` for the standard one. It is the tier of the endpoint, whose prices
+ * apply; with an own credential it is the tier that the provider reports, because the provider sends the bill. Null if
+ * nothing was answered, or the answer had no tier.
  */
 export function chargedTier({
   attempts,
@@ -175,7 +176,7 @@ export function chargedTier({
   return told ?? last.endpoint.serviceTier ?? 'default'
 }
 
-/** The figures of a model call that has ended, however it ended. */
+/** The figures of a finished model call, whether it succeeded or not. */
 export interface CallFigures extends Said {
   readonly finish: Finish | null
   /** Bytes of the request that was sent; 0: none was. */
@@ -191,8 +192,8 @@ export interface CallFigures extends Said {
 }
 
 /**
- * Writes the last model call into the exchange and the running turn of its bill. False: the provider reported usage
- * that cannot be, so another one was charged.
+ * Adds the last model call to the exchange and to the running turn of its bill. False if the provider reported
+ * implausible usage, so that another usage was charged.
  */
 export function settle(
   exchange: Exchange,
@@ -220,7 +221,7 @@ export function settle(
   return plausible === usage
 }
 
-/** Tells of a usage that cannot be. */
+/** Logs implausible usage. */
 export function noteImplausible(
   { log, metrics }: { readonly log: Pick<Log, 'notice'>; readonly metrics: Metrics },
   { endpoint }: AttemptRecord,
@@ -245,26 +246,26 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
 }
 
 /**
- * How the caller learns of a failure. `stream`: as the end of the answer; `events`: as an answer of its own in the
+ * The way the caller learns of a failure. `stream`: at the end of the answer; `events`: as an answer of its own in the
  * stream; `envelope`: as the whole reply; `none`: the caller has left.
  */
 export type FailureKind = 'stream' | 'events' | 'envelope' | 'none'
 
-/** Clears the charge of a failed model call, unless it failed in the stream or a guardrail ended it. */
+/** Clears the charge of a failed model call, unless it failed within the stream or a guardrail ended it. */
 export function fixCharge({ attempts, bill, finish }: Exchange, channel: FailureKind): void {
   const isWhole = channel === 'envelope' || channel === 'events'
   if (isWhole && finish === null && attempts.at(-1)?.isRefused !== true) bill.charge(null)
 }
 
 /**
- * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so that they count
- * as if no own credential were there.
+ * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so they count as if
+ * there were no own credential.
  */
 export function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
   return isByok ? bill.tools.cost : 0
 }
 
-/** Charges the limits of the caller with what the record says; null: with nothing. */
+/** Charges the caller's limits with the cost in the record; null charges nothing. */
 export function settleReservation(
   { bill, reservation }: Exchange,
   record: Pick<UsageRecord, 'cost' | 'isByok' | 'inputTokens' | 'outputTokens'> | null,

@@ -9,7 +9,7 @@ const TEXT_MAX_CHARS = 256
 const FIELDS_MAX = 16
 const NAME = /^[\w.-]{1,64}$/
 
-/** A text as every database can keep it. */
+/** Makes a text storable in every database, and bounds its length. */
 export function boundedText(text: string): string {
   return text.slice(0, TEXT_MAX_CHARS).toWellFormed().replaceAll('\0', '\uFFFD')
 }
@@ -18,8 +18,8 @@ export function boundedText(text: string): string {
 const KEY = /sk-gw-/i
 
 /**
- * The field `trace`; undefined: the request has none. Lists, objects, fields with odd names, long texts and texts with
- * a key in them are left out.
+ * Reads the field `trace`; undefined if the request has none. Leaves out lists, objects, fields with unusual names,
+ * long texts, and texts that contain a key.
  */
 export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   if (trace === undefined) return undefined
@@ -33,7 +33,7 @@ export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   return kept.length === 0 ? undefined : Object.fromEntries(kept)
 }
 
-/** Undefined: the client says nothing of itself that is kept. */
+/** Undefined if the client states nothing about itself that is kept. */
 export function appOf(client: ClientFacts): AppFields | undefined {
   const referer = pageOf(client.referer)
   const title = keptName(client.title)
@@ -53,7 +53,7 @@ function pageOf(referer: string | undefined): string | undefined {
   return url === null ? undefined : keptName(`${url.origin}${url.pathname}`)
 }
 
-/** Printable, as short as names are, and without a key; anything else is no name. */
+/** Accepts a name that is printable, short enough and without a key; undefined for anything else. */
 export function keptName(text: string | undefined): string | undefined {
   return text !== undefined && isKept(text) && /^[\x20-\x7e]+$/.test(text) ? text : undefined
 }

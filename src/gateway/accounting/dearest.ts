@@ -13,7 +13,7 @@ import { type FetchingEndpoint, fetchedTokens } from './fetched.ts'
 /** A prompt may have so many tokens for each of our estimate: a price for long prompts may hold for it. */
 const LENGTH_MARGIN = 4 / 3
 
-/** The dearest prices of one request at one endpoint. */
+/** The highest prices of one request at one endpoint. */
 export interface DearestPrices {
   /** All of its input, its images and the fee of each request. */
   readonly input: PicoUsd

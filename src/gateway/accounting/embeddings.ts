@@ -46,7 +46,7 @@ export const EMBEDDING_ESTIMATES: UsageEstimates = {
   plausible: plausibleUsage,
 }
 
-/** The demand of a request on limits; its prompt has inputs of embeddings alone. */
+/** Computes what an embeddings request demands of limits; its prompt consists only of embeddings inputs. */
 export function embeddingDemand(
   prompt: ResponsesRequest,
   candidates: readonly Candidate[],
@@ -72,7 +72,7 @@ function offerOf(
   }
 }
 
-/** Reserves what a call at this candidate costs. False: the limits leave too little for it. */
+/** Reserves the cost of a call at this candidate. False if the limits leave too little for it. */
 export function admitEmbedding(
   allowance: Allowance,
   prompt: ResponsesRequest,

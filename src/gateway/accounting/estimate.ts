@@ -43,7 +43,7 @@ const NUMBER_QUARTERS = 8
 /** Of what a model may write where nobody says: a long answer. */
 const OUTPUT_TOKENS_MAX = 65_536
 
-/** The part of a model call's reply that was seen. */
+/** The part of a model call's reply that the gateway saw. */
 export interface Said {
   /** As the provider reported it, possibly before the end; null if it did not. */
   readonly usage: Usage | null
@@ -54,9 +54,9 @@ export interface Said {
 }
 
 /**
- * The best known usage of a call. Usage that the provider reported before the end, such as the input it had read,
- * stays exact, and the larger of told and estimated output counts. Reasoning that was asked for and not told counts by
- * its effort.
+ * The best known usage of a call. Usage that the provider reported before the end, such as the input tokens, stays
+ * exact; for output, the larger of the reported and the estimated count is used. Hidden reasoning counts by the
+ * requested effort.
  */
 export function estimateUsage(
   request: ResponsesRequest,
@@ -85,7 +85,7 @@ export function estimateUsage(
   }
 }
 
-/** Tokens that a model may think for this request, by what was asked for; 0 where nothing was. */
+/** Tokens that a model may spend on reasoning for this request, as requested; 0 if nothing was requested. */
 export function reasoningBudget(
   { reasoning, max_output_tokens }: ResponsesRequest,
   { maxOutputTokens }: Pick<Endpoint, 'maxOutputTokens'>,
@@ -104,17 +104,17 @@ export function reasoningBudget(
 /** Of which an effort takes its share where the caller sets no limit: what answers with reasoning mostly stay below. */
 const REASONED_OUTPUT_TOKENS = 8_192
 
-/** True if the request turns thinking off. */
+/** True if the request turns reasoning off. */
 export function isThoughtless(reasoning: NonNullable<ResponsesRequest['reasoning']>): boolean {
   return reasoning.enabled === false || reasoning.effort === 'none' || reasoning.max_tokens === 0
 }
 
-/** The most tokens that an endpoint may write without an output limit. */
+/** The maximum number of tokens that an endpoint may write without an output limit. */
 export function mostOutput({ maxOutputTokens, contextLength }: Endpoint): number {
   return maxOutputTokens ?? Math.min(contextLength ?? OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_MAX)
 }
 
-/** Tokens of output that a limit of tokens counts before anything is sent. */
+/** Output tokens that a token limit counts before anything is sent. */
 export function ordinaryOutput(
   { max_output_tokens }: ResponsesRequest,
   { maxOutputTokens }: Endpoint,
@@ -123,7 +123,7 @@ export function ordinaryOutput(
   return Math.min(wanted, maxOutputTokens ?? wanted)
 }
 
-/** Tokens of the input of a request, with its schemas and the declarations that the model sees. */
+/** Input tokens of a request, including its schemas and the declarations that the model sees. */
 export function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false) + quartersOf(input, false)
   for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
@@ -131,7 +131,7 @@ export function inputTokensOf({ instructions, input, tools, text }: ResponsesReq
   return Math.ceil(quarters / QUARTERS)
 }
 
-/** Tokens that the input has at least. Attachments that are no text count as none, because providers scale them. */
+/** Minimum number of input tokens. Attachments that are not text count as zero, because providers scale them. */
 export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
   let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
   for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
@@ -140,7 +140,7 @@ export function leastInputTokensOf({ instructions, input, tools, text }: Respons
 }
 
 /**
- * True if `inputTokensOf` is surely not above `tokens`. Looks at lengths and not at characters, so it costs next to
+ * True if `inputTokensOf` is certain to be at most `tokens`. Checks lengths and not characters, so it costs next to
  * nothing for the usual request.
  */
 export function isInputBelow(
@@ -171,7 +171,7 @@ function roomAfter(value: unknown, room: number): number {
   return left
 }
 
-/** Tokens of any values of a request. */
+/** Tokens of arbitrary values in a request. */
 export function estimateInput(values: readonly unknown[]): number {
   return Math.ceil(quartersOf(values, false) / QUARTERS)
 }
@@ -228,7 +228,7 @@ const LOOKS_MAX = 65_536
 const SHORT = 16
 const WIDE_ANYWHERE = /[\u2e80-\uffff]/
 
-/** The weight of a text; for a delta of a stream a handful of comparisons. */
+/** The weight of a text. For a delta of a stream it takes a handful of comparisons. */
 export function quartersIn(text: string): number {
   const { length } = text
   if (length > SHORT && length <= LOOKS_MAX && !WIDE_ANYWHERE.test(text)) return length

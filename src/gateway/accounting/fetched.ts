@@ -23,7 +23,7 @@ const SEARCHING =
 /** Fields by which a provider searches, or asks servers, without a tool. */
 const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search', 'mcp_servers'] as const
 
-/** Tokens that may come out of links and searches beside the estimate of the input: a file may fill the context. */
+/** Tokens that links and searches may add to the estimated input: a file may fill the context. */
 export function fetchedTokens(
   request: ResponsesRequest,
   inputTokens: number,
@@ -46,7 +46,7 @@ function searchesThere(request: ResponsesRequest, endpoint: FetchingEndpoint): b
   )
 }
 
-/** True if a field of the request asks its provider to search, or to ask servers. */
+/** True if a field of the request asks its provider to search or to call other servers. */
 export function hasSearchFields(request: ResponsesRequest): boolean {
   return SEARCH_FIELDS.some(field => isAsked((request as Readonly<Record<string, unknown>>)[field]))
 }

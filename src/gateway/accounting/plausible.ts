@@ -25,7 +25,9 @@ export interface Observed {
   readonly isThoughtSeen: boolean
 }
 
-/** The usage itself where it can be, or else the nearest that can; an estimate where it says nothing. */
+/**
+ * The usage itself if it is plausible, otherwise the nearest plausible one; an estimate for counts that are missing.
+ */
 export function plausibleUsage(
   usage: Usage,
   request: ResponsesRequest,
@@ -68,7 +70,7 @@ export function plausibleUsage(
   }
 }
 
-/** Usage that a provider did not report, or not rightly. */
+/** Estimates for usage that a provider did not report, or reported incorrectly. */
 export interface UsageEstimates {
   /** The best known usage of a call. */
   estimate(prompt: ResponsesRequest, said: Said, endpoint: Endpoint): Usage

@@ -37,7 +37,7 @@ interface Shown {
   readonly keys: Map<string, number>
 }
 
-/** A whole streamed reply, as the attempt has seen it. */
+/** A complete streamed reply, as the attempt saw it. */
 export interface ShownReply extends Said {
   /** The gateway ended it. */
   readonly isCut: boolean

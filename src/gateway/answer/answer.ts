@@ -29,7 +29,7 @@ export { lessonsFor } from './relay-lessons.ts'
 export type { ExchangeSummary, Outcome, Sink } from './sink.ts'
 export { DocumentSink, FinalSink } from './sink.ts'
 
-/** The source of events, which the answer pauses while the reader is slow. */
+/** The source of events, which the answer pauses while its reader is slow. */
 export interface AnswerSource {
   pause(): void
   resume(): void

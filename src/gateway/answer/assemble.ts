@@ -20,7 +20,7 @@ import {
 import { MessageBuilder } from './items/message.ts'
 import { ReasoningBuilder } from './items/reasoning.ts'
 
-/** The deltas that are content: all but the bookkeeping ones. */
+/** The deltas that are content: all except the bookkeeping ones. */
 export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
 
 /** Finish reasons that leave a response incomplete. */
@@ -277,7 +277,7 @@ class OpenItems {
   }
 }
 
-/** The builder of an item that begins; its id is the provider's own where it gave one. */
+/** Creates the builder for a new item. The item keeps the provider's id if there is one. */
 export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent | null): ItemBuilder {
   switch (start.type) {
     case 'message':

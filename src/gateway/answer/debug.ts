@@ -6,7 +6,7 @@ import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/respo
 /** Times of one request: more than its attempts have, unless tools ask the model again and again. */
 const TIMES_MAX = 256
 
-/** The facts of one exchange. */
+/** Collects the debug facts of one exchange. */
 export class DebugNotes {
   /** Bodies for providers, one for each attempt of the first turn. */
   readonly bodies: Readonly<Record<string, unknown>>[] = []

@@ -68,8 +68,8 @@ function weigh(event: StreamEvent): number {
 }
 
 /**
- * Waits until a slow reader goes on; `wait` takes what to call then, or null once nobody waits any more. Rejects with
- * the reason of the signal.
+ * Waits until a slow reader continues. `wait` gets the function to call then, or null once nobody waits any more.
+ * Rejects with the reason of the signal.
  */
 export function readerGoesOn(
   signal: RequestSignal,

@@ -20,7 +20,7 @@ export interface ResponseFrame {
   readonly model: string
 }
 
-/** A response in progress, without output and usage. */
+/** Builds a response in progress, without output and usage. */
 export function echoRequest(
   request: ResponsesRequest & NotedRequest,
   frame: ResponseFrame,
@@ -114,7 +114,7 @@ const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
   invalid_image: 'invalid_image',
 }
 
-/** The response with its output, whatever came of it. */
+/** Builds the response with its output, however it ended. */
 export function endedResponse(
   begun: ResponseResource,
   output: ResponseResource['output'],
@@ -135,7 +135,7 @@ export function endedResponse(
   return response
 }
 
-/** An ended response that has failed. */
+/** Turns an ended response into a failed one. */
 export function failedResponse(ended: ResponseResource, error: GatewayError): ResponseResource {
   const { errorType, message, metadata, status } = error
   const isOurs = status === 500

@@ -11,7 +11,10 @@ import { type DecodedFrame, FrameTemplate, type LearnFrame, type Lesson } from '
 /** Dialects with event streams that are relayed. */
 type Streamed = Exclude<DialectName, 'gemini' | 'embeddings'>
 
-/** What learns from the frames of a provider that speaks `from`, for clients of `to`; null: nothing is relayed. */
+/**
+ * Returns the function that learns from frames of a provider with the API `from`, for clients of the API `to`; null if
+ * nothing can be relayed.
+ */
 export function lessonsFor(from: DialectName, to: DialectName): LearnFrame | null {
   return LESSONS[from][to] ?? null
 }

@@ -26,7 +26,7 @@ export interface RelayedAnswer {
   overhear(count: number, tell: () => void): void
 }
 
-/** A frame that the general way has decoded, and the result. */
+/** A frame that was decoded in the usual way, and the result. */
 export interface DecodedFrame {
   readonly event: string
   readonly data: string
@@ -48,7 +48,7 @@ export interface Lesson {
   readonly isProven: boolean
 }
 
-/** Learns from a frame; null if it teaches nothing. `before`: the lesson of the frames before it. */
+/** Learns from a frame; null if there is nothing to learn. `before`: the lesson from earlier frames. */
 export type LearnFrame = (frame: DecodedFrame, before: Lesson | null) => Lesson | null
 
 export interface RelayDeps {
@@ -212,7 +212,7 @@ export class Relay {
   }
 }
 
-/** Our frame for the texts of a provider: fixed pieces, and slots for the text and for the number of the event. */
+/** Our frame for the texts of a provider: fixed pieces, with slots for the text and the event number. */
 export class FrameTemplate {
   readonly #pieces: FramePieces
   readonly #slots: readonly ('delta' | 'number')[]

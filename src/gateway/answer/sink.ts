@@ -98,7 +98,7 @@ export class FinalSink implements Sink {
 /** Stands for a kept text in a document. Nobody else knows it. */
 const KEPT = randomUUID()
 
-/** A sink for one JSON document, which takes a text of the provider as the JSON that it is. */
+/** A sink for one JSON document, which writes a provider's text as the JSON it already is. */
 export class DocumentSink extends FinalSink {
   readonly #keeps: boolean
   /** Without its quotes. */
@@ -149,13 +149,13 @@ export type ExchangeSummary = Pick<
   readonly exchange?: Exchange
 }
 
-/** Usage of model calls that count although the exchange failed and delivers nothing of them. */
+/** Usage of model calls that count although the exchange failed and delivers none of their output. */
 export interface Charged {
   readonly id: string
   readonly usage: ResponseUsage
 }
 
-/** How an exchange ended, for the front end that has to answer. */
+/** The end of an exchange, for the HTTP or WebSocket code that has to answer. */
 export type Outcome =
   /** Everything was said through the sink, a failure after the commit point included. */
   (

@@ -9,7 +9,7 @@ import type { AbortPolicy } from '../../providers/provider.ts'
 import type { Content } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
-/** How a reply is read on. */
+/** Bounds on reading an abandoned reply. */
 export interface ReadingBounds {
   /** Only once the model has said something: before that, nothing is about to end. */
   readonly needsContent: boolean
@@ -21,7 +21,7 @@ export interface ReadingBounds {
   readonly maxMs: number
 }
 
-/** Null: the call is closed at once. */
+/** The bounds for each policy; null: the call is closed at once. */
 export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   cancel: null,
   // A model that has said its last word reports its usage within milliseconds; one that goes on is closed at its next
@@ -88,7 +88,7 @@ export class AbandonedReplies {
   }
 }
 
-/** One reply that is read on. */
+/** One abandoned reply that is still being read. */
 export class AbandonedReply {
   readonly #policy: ReadingBounds
   readonly #replies: AbandonedReplies
@@ -122,7 +122,7 @@ export class AbandonedReply {
   }
 }
 
-/** The target of a reply that nobody reads: it waits for the end, and closes the reply when there is more to say. */
+/** The target of a reply that nobody reads: it waits for the end, and closes the reply if more content arrives. */
 export class LeftTarget implements AttemptTarget {
   readonly #target: AttemptTarget
   readonly #end: () => void

@@ -6,7 +6,7 @@ import type { RoutedExchange } from '../running.ts'
 
 type TracedExchange = Pick<RoutedExchange, 'attempts' | 'bill' | 'spans'>
 
-/** Begins the span of an attempt. `from`: the first one of the call; `isBeside`: it races with another one. */
+/** Begins the span of an attempt. `from`: the first attempt of the call; `isBeside`: it races with another attempt. */
 export function openSpan(
   { attempts, bill, spans }: TracedExchange,
   record: AttemptRecord,
@@ -20,7 +20,7 @@ export function openSpan(
   record.span = spans.attempt(record.endpoint, how, clock.monotonicMs())
 }
 
-/** Ends the span of an attempt whose figures are in the bill. */
+/** Ends the span of an attempt whose figures are already in the bill. */
 export function closeSpan(
   { bill, spans }: TracedExchange,
   { span, status, error, upstreamId }: AttemptRecord,

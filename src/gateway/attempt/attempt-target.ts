@@ -2,7 +2,7 @@
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { Content, Relay, RelayDeps, Sink } from '../answer/answer.ts'
 
-/** Takes the deltas of an attempt. */
+/** Receives the deltas of an attempt. */
 export interface AttemptTarget {
   /**
    * Held while a read of the provider is told: what it brings may leave together. Where its `flush` is false the reader

@@ -16,7 +16,7 @@ export interface AttemptDeps {
   readonly abandoned: AbandonedReplies
 }
 
-/** How the reply of an attempt is read, and what else watches it. */
+/** The way an attempt's reply is read, and its observers. */
 export interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
   /** True: messages of a whole reply may come to the target as such. */
   readonly takesMessages?: boolean

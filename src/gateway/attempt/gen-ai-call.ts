@@ -4,7 +4,7 @@ import type { Usage } from '../../formats/format.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 
-/** Counts an attempt that has ended. `usage`: null where the provider told none that can be. */
+/** Counts a finished attempt. `usage` is null if the provider reported none that is plausible. */
 export function countGenAi(
   genAi: NonNullable<Metrics['genAi']>,
   { dialect }: Pick<Exchange, 'dialect'>,

@@ -22,7 +22,7 @@ import type { RoutedExchange } from '../running.ts'
 import type { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
-/** A candidate has answered. */
+/** The reply of a candidate that has answered. */
 export interface ModelReply {
   readonly candidate: RouteCandidate
   readonly record: AttemptRecord
@@ -30,7 +30,7 @@ export interface ModelReply {
   readonly finish: Finish
 }
 
-/** An attempt that brought no reply. */
+/** An attempt that produced no reply. */
 export interface Unanswered {
   readonly asked: RouteCandidate
   /** Null: the endpoint was not asked. */
@@ -54,7 +54,7 @@ function isReply(result: Result): result is ModelReply {
   return 'finish' in result
 }
 
-/** The model call whose first attempt another one may join. */
+/** A model call whose first attempt may be joined by another one. */
 export interface HedgedCall {
   readonly deps: {
     readonly clock: Clock
@@ -72,7 +72,7 @@ export interface HedgedCall {
   run(candidate: RouteCandidate, race: Race): Promise<Result>
 }
 
-/** A race that a second attempt may join; null: this attempt stays alone. */
+/** Creates a race that a second attempt may join; null if this attempt runs alone. */
 export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null {
   const { clock, routing } = call.deps
   const { attempts, candidates, ranking } = call.exchange
@@ -119,7 +119,7 @@ function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Res
   return null
 }
 
-/** The better one of two results of a race, once both are known. */
+/** Picks the better of two results of a race, once both are known. */
 export async function better({ deps }: HedgedCall, first: Result, race: Race): Promise<Result> {
   const second = await race.end()
   if (second === null) return first

@@ -63,7 +63,7 @@ const NOBODY: readonly never[] = []
 /** Goes on with the reply of a model call; null: there is none. */
 type Onward<Then> = (reply: ModelReply | null) => Then | Promise<Then>
 
-/** `Terms`: what one attempt asks, and how. */
+/** Tries candidates for one model call. `Terms`: the request of one attempt and its settings. */
 export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedExchange, Terms>
   implements HedgedCall
 {

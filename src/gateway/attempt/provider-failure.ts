@@ -11,7 +11,10 @@ import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
 import type { UpstreamHead } from '../../upstream/transport.ts'
 import { keyOwner, secretsOf } from './provider-request.ts'
 
-/** The failure for what reading a reply has thrown. A hostile one that makes our code throw is the provider's fault. */
+/**
+ * Converts an error thrown while reading a reply to a failure. If a hostile reply makes our code throw, it is the
+ * provider's fault.
+ */
 export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): GatewayError {
   if (!(thrown instanceof GatewayError)) {
     log.fault('gateway', 'cannot parse the reply of a provider', thrown)
@@ -24,7 +27,7 @@ export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): Gat
   })
 }
 
-/** The failure that an error reply tells. */
+/** Reads the failure in an error reply. */
 export function refusalIn(
   body: string,
   head: UpstreamHead | null,
@@ -55,13 +58,13 @@ const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'unprocessable',
 ])
 
-/** The failure with the name of the provider that it was met at, unless it has one. */
+/** Adds the name of the provider at which the failure occurred, unless it has one already. */
 export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): GatewayError {
   if (!OF_PROVIDERS.has(error.code) || error.metadata?.['provider_name'] !== undefined) return error
   return rewritten(error, { metadata: { ...error.metadata, provider_name: endpoint.provider.name } })
 }
 
-/** The thrown value as a GatewayError; one we did not foresee is logged with its cause. */
+/** Converts a thrown value to a GatewayError; an unexpected one is logged with its cause. */
 export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
   if (error.code === 'internal') log.fault('gateway', 'exchange failed', error.cause ?? error)
@@ -76,8 +79,8 @@ function unavailable(message: string, cause?: unknown): GatewayError {
 const RESOURCES_MAX = 4
 
 /**
- * True if the key of a failed attempt has a resource that this call has not asked yet; the failure says nothing of the
- * health of the endpoint then. The resource is avoided for a while.
+ * True if the key of a failed attempt has another resource that this call has not tried yet; the failure then says
+ * nothing about the health of the endpoint. The failed resource is avoided for a while.
  * @param from the first attempt of this call among those of the exchange
  */
 export function hasAnotherResource(

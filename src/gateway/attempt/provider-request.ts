@@ -27,7 +27,7 @@ import type { UpstreamRequest } from '../../upstream/transport.ts'
 import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
 import { makerOf } from '../routing/rank.ts'
 
-/** The keys of attempts: own ones, and shared ones that their provider's row cannot carry as they are. */
+/** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
 export interface ProviderKeys {
   own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
   shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
@@ -43,7 +43,7 @@ export interface ProviderRequestDeps {
   readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
 
-/** Makes the requests to providers. One per thread. */
+/** Creates the requests to providers. One instance per thread. */
 export class ProviderRequests {
   readonly #deps: ProviderRequestDeps
   /** Headers with the shared key, by endpoint. */
@@ -194,24 +194,24 @@ function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptReco
   return rest
 }
 
-/** The endpoint under the name that the deployment of the key has for its model. */
+/** The endpoint, with the model name that the key's deployment uses. */
 export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
   const upstreamModel = providerKey?.upstreamModel
   return upstreamModel === undefined ? endpoint : { ...endpoint, upstreamModel }
 }
 
-/** Every part of the key that was sent: none of them may reach a caller. */
+/** Every part of the key that was sent; none of them may reach a caller. */
 export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
   if (providerKey !== null) return providerKey.secrets
   return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
 }
 
-/** A name that the provider chose and we keep or show; null when it repeats the provider's key. */
+/** Returns a provider-chosen name that we keep or show; null if it repeats the provider's key. */
 export function harmless(name: string | null, attempt: AttemptRecord): string | null {
   return name === null || holdsSecret(name, secretsOf(attempt)) ? null : name
 }
 
-/** The owner of the key that was sent, in words for the caller. */
+/** Describes the owner of the key that was sent, in words for the caller. */
 export function keyOwner({ credential }: Pick<AttemptRecord, 'credential'>): string {
   return credential === null
     ? "the gateway's key"

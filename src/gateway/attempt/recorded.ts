@@ -10,7 +10,7 @@ import type { Outcome } from '../answer/answer.ts'
 import type { RunningExchange } from '../running.ts'
 import type { ModelCallDeps } from './model-call.ts'
 
-/** The dependencies of an exchange, overheard if a capture takes it. */
+/** The dependencies of an exchange, with its transport observed if a capture includes it. */
 export function recorded<Deps extends ModelCallDeps>(
   captures: Pick<RunningCaptures, 'open'>,
   deps: Deps,
@@ -24,7 +24,7 @@ export function recorded<Deps extends ModelCallDeps>(
   return recording.within(deps)
 }
 
-/** Tells the end of an exchange, and makes its record. */
+/** Reports the end of an exchange, and creates its record. */
 export function tellRecorded(
   recording: Recording,
   exchange: RunningExchange,

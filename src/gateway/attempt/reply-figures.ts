@@ -40,7 +40,7 @@ export class ReplyFigures implements CallFigures {
   }
 }
 
-/** Of an attempt that did not begin. */
+/** The figures of an attempt that did not begin. */
 export const NOTHING_SAID: CallFigures = new ReplyFigures()
 
 /** The tiers of the interface. Another word could be any text, which nobody has scanned. */
@@ -69,7 +69,7 @@ const USUAL_ENDS: ReadonlySet<string> = new Set([
   'tool_use',
 ])
 
-/** The end of a reply, without names that repeat a key or could be any text. */
+/** The end of a reply, without names that repeat a key or could be arbitrary text. */
 export function finishOf(
   { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
   record: AttemptRecord,

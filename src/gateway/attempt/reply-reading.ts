@@ -31,7 +31,7 @@ const ERROR_MAX_BYTES = 64 * 1024
 
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
 
-/** How a reply is read. */
+/** The way a reply is read. */
 export interface ReadingTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
   /** Collects a reply of one document; null: as text. */
@@ -165,7 +165,7 @@ export class ReplyReading {
   }
 }
 
-/** An error reply, thrown where a reply is read; its failure is whole, as refusalIn makes it. */
+/** An error reply, thrown while a reply is read; its failure is complete, as refusalIn creates it. */
 export class ErrorReply {
   readonly error: GatewayError
 
@@ -219,10 +219,10 @@ const CHAR_BYTES = 4
 const RICH_BYTES = 3
 /** Less than this is not told to the request's count: most replies never are. */
 const TOLD_BYTES = 16 * 1024
-/** The encoded text of a request counts from this length on, until the provider has answered. */
+/** From this length on, the encoded text of a request counts as held until the provider has answered. */
 export const LONG_REQUEST_CHARS = 16 * 1024
 
-/** The bounds of one reply, and the count of what it holds. */
+/** The bounds of one reply, and the bytes that it holds. */
 export class ReplyBounds {
   readonly frameBytes: number
   readonly jsonBytes: number

@@ -12,7 +12,7 @@ import type { Caller } from '../../protocol/records.ts'
 import type { FormatName } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 
-/** The format whose models refuse calls of the running turn without the signature that they gave to them. */
+/** The format whose models refuse calls of the running turn without the signature that they issued. */
 export const SIGNING: FormatName = 'google-gemini'
 /** A client may let its user think. */
 const KEPT_MS = 3_600_000

@@ -14,7 +14,7 @@ import type { Content } from '../answer/answer.ts'
 import { settleControls } from './control-items.ts'
 import { flattenNamespaces, type NamespacedName } from './namespaces.ts'
 
-/** A request that was changed for a format. */
+/** A request that was adapted to a format. */
 export interface FittedRequest {
   readonly prompt: ResponsesRequest
   /** Names of functions that stand for custom tools. */
@@ -30,7 +30,7 @@ export interface FittedRequest {
 const NOBODY: ReadonlySet<string> = new Set()
 const NOWHERE: ReadonlyMap<string, NamespacedName> = new Map()
 
-/** Null where the format takes the request as it is. */
+/** Adapts the tools of a request; null if the format accepts them unchanged. */
 export function fitTools(
   given: ResponsesRequest,
   { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
@@ -54,7 +54,7 @@ export function fitTools(
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/
 
-/** What `encode` returns. @throws its errors, about tools where the caller has them */
+/** Returns the result of `encode`. @throws its errors, with paths of tools as the caller wrote them */
 export function withClientPaths<Result>(paths: readonly string[] | null, encode: () => Result): Result {
   if (paths === null) return encode()
   try {
@@ -66,7 +66,7 @@ export function withClientPaths<Result>(paths: readonly string[] | null, encode:
   }
 }
 
-/** Calls of one reply, as the client knows their tools. */
+/** Translates the calls of one reply to the form in which the client declared their tools. */
 export class ClientCalls {
   readonly #namespaced: FittedRequest['namespaced']
   readonly #custom: CustomCalls | null
@@ -109,7 +109,7 @@ export function usesComputer({ tools }: ResponsesRequest): boolean {
   return tools?.some(({ type }) => TYPES.has(type)) === true
 }
 
-/** Calls of one reply. */
+/** Translates the calls of one reply. */
 export class ComputerCalls {
   readonly #tool: ComputerUse
   readonly #tell: (delta: Content) => void
@@ -150,13 +150,13 @@ export class ComputerCalls {
 
 // Custom tools in formats that have functions only: each is sent as a function with one text argument `input`.
 
-/** The same request with functions, and the names of those that stand for custom tools. */
+/** The same request with functions, and the names of the functions that stand for custom tools. */
 export interface CustomAsFunctions {
   readonly prompt: ResponsesRequest
   readonly names: ReadonlySet<string>
 }
 
-/** Null where the request has no custom tool. */
+/** Null if the request has no custom tool. */
 export function customAsFunctions(prompt: ResponsesRequest): CustomAsFunctions | null {
   const { tools, tool_choice: choice } = prompt
   if (tools == null || !tools.some(isCustom)) return null
@@ -205,7 +205,7 @@ function choiceOf(choice: Choice): Choice {
   return { ...choice, tools }
 }
 
-/** Calls of one reply. */
+/** Translates the calls of one reply. */
 export class CustomCalls {
   readonly #names: ReadonlySet<string>
   readonly #tell: (delta: Content) => void

@@ -17,7 +17,7 @@ export interface SettledRequest {
   readonly toolPaths: readonly string[]
 }
 
-/** Null where the format takes the request as it is. */
+/** Null if the format accepts the request unchanged. */
 export function settleControls(prompt: ResponsesRequest, format: FormatName): SettledRequest | null {
   const { input } = prompt
   if (typeof input === 'string' || !input.some(item => isControl(item) && !has(format, item.type)))
@@ -25,7 +25,7 @@ export function settleControls(prompt: ResponsesRequest, format: FormatName): Se
   return settled(prompt, input, type => !has(format, type))
 }
 
-/** As if all tools that the input adds were tools of the request; null: it adds none that `isMeant`. */
+/** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */
 export function withAddedTools(
   prompt: ResponsesRequest,
   isMeant: (tool: Tool) => boolean,

@@ -8,7 +8,7 @@ import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 
-/** A tool as the caller knows it. */
+/** The name of a tool as the caller knows it. */
 export interface NamespacedName {
   readonly namespace: string
   readonly name: string
@@ -29,7 +29,7 @@ const FOREIGN = /[^a-zA-Z0-9_-]/g
 
 type Namespace = Extract<Tool, { type: 'namespace' }>
 
-/** Null where the request has no namespace. `places`: of its tools, for errors. */
+/** Null if the request has no namespace. `places`: the paths of its tools, for errors. */
 export function flattenNamespaces(prompt: ResponsesRequest, places: readonly string[]): Flattened | null {
   const { tools = [], input, tool_choice: choice } = prompt
   const isSpoken = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)

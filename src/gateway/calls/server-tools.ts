@@ -34,7 +34,7 @@ export interface ServerToolDeps extends ToolRunDeps {
   readonly tools: ReadonlyMap<string, ServerTool>
 }
 
-/** The prompt of a turn with its server tools as functions. */
+/** The prompt of a turn, with its server tools as functions. */
 export interface Declared {
   readonly prompt: ResponsesRequest
   /** By the name that the model sees. */
@@ -44,7 +44,7 @@ export interface Declared {
 }
 
 /**
- * Opens the server tools that the prompt names; null if it names none. A promise only where there are some.
+ * Opens the server tools that the prompt names; null if it names none. Returns a promise only if there are some.
  * @throws (or rejects with) GatewayError of a tool that cannot serve its entry
  */
 export function openServerTools(
@@ -303,7 +303,10 @@ function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, nu
 
 type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
 
-/** The guard of one exchange: each text is judged once. It rejects with the error of a guardrail that blocks. */
+/**
+ * Creates the guard for declarations of one exchange, which judges each text once. It rejects with the error of a
+ * guardrail that blocks.
+ */
 export function createDeclarationGuard() {
   const passed = new Map<string, string>()
   return (declarations: readonly ToolDeclaration[], exchange: GuardedExchange) =>

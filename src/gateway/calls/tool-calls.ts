@@ -25,7 +25,7 @@ export interface DeclaredFunction {
   readonly name: string
 }
 
-/** The endpoint as sessions of server tools see it. */
+/** The endpoint, as sessions of server tools see it. */
 export function placeOf(
   { provider }: Pick<Endpoint, 'provider'>,
   { hosts, searchesDomains = true }: Format,
@@ -46,7 +46,7 @@ export interface PendingCall {
   fields: Readonly<Record<string, unknown>> | null
 }
 
-/** How calls are told from one another. */
+/** The rules for unknown calls and for calls that the client runs. */
 export interface ToolCallTerms {
   /** The caller has no functions: a name that nobody has declared is a mistake of the model. */
   readonly takesUnknown?: boolean
@@ -119,7 +119,7 @@ export class ToolCalls {
   }
 }
 
-/** The call as the item that the model gets back, and that plugins judge. */
+/** Builds the item for a call, as the model gets it back and plugins judge it. */
 export function callItem({ callId, arguments: said, start, fields }: PendingCall): OutputItem & InputItem {
   return {
     ...start.extra,
@@ -136,7 +136,7 @@ export function callItem({ callId, arguments: said, start, fields }: PendingCall
 /** Bounds a request whose own conditions never hold. */
 const CONDITIONED_CALLS_MAX = 4 * TOOL_STEPS_MAX
 
-/** A turn with calls of server tools, as the conditions see it. */
+/** A turn with server-tool calls, as the stop conditions see it. */
 export interface ToolTurn {
   readonly bill: Bill
   readonly finish: Finish
@@ -166,7 +166,7 @@ export class ToolBudget {
   }
 }
 
-/** `stop_server_tools_when` replaces `max_tool_calls`. */
+/** The budget of tool calls: `stop_server_tools_when` replaces `max_tool_calls`. */
 export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: ResponsesRequest): ToolBudget {
   if (stop == null) return new ToolBudget(max_tool_calls ?? TOOL_STEPS_MAX, [])
   return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])

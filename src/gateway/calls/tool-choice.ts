@@ -6,7 +6,10 @@ import type { Tool } from '../../protocol/tools.ts'
 import type { ServerTool } from '../../tools/tool.ts'
 import type { DeclaredFunction } from './tool-calls.ts'
 
-/** A forced tool is forced for one call only: with the same choice the model would never answer. */
+/**
+ * Translates the choice for the model. A forced tool is forced for one call only: if it stayed forced, the model would
+ * never answer.
+ */
 export function functionChoice(
   exchange: Pick<Exchange, 'prompt' | 'bill'>,
   functions: ReadonlyMap<string, DeclaredFunction>,

@@ -40,7 +40,7 @@ export interface ToolExchange extends Exchange {
 const RUN_MAX_MS = 60_000
 /** Calls of one turn that run at the same time. */
 const PARALLEL_MAX = 8
-/** What the model is told of a call that does not run. */
+/** The text that the model gets for a call that does not run. */
 export const BUDGET_SPENT = 'The limit of tool calls of this request is reached'
 /** Characters of an unknown name that the model is told. */
 const NAME_MAX_CHARS = 64
@@ -275,7 +275,7 @@ async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUs
   return false
 }
 
-/** Shows a function call of our own, which the client has to answer. */
+/** Shows one of our function calls to the client, which has to answer it. */
 export function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0], said: string): void {
   const builder = answer.addItem({ ...item, status: 'in_progress', arguments: '' })
   builder.progress('function_call_arguments.delta', { delta: said })
@@ -283,7 +283,7 @@ export function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0
   answer.endItem(builder, item, 'completed')
 }
 
-/** The calls of a turn have run. */
+/** The result of running the calls of a turn. */
 export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]

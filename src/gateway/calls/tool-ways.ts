@@ -16,7 +16,7 @@ export interface ToolWaysDeps {
   readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
 }
 
-/** A server tool that a request comes to. */
+/** A server tool that a request leads to. */
 export interface ToolWay {
   /** Without a prefix. */
   readonly name: string
@@ -45,8 +45,8 @@ const FAMILIES: ReadonlyMap<string, string> = new Map([
 const DATE = /_\d{8}$/
 
 /**
- * Refuses a request that comes to a tool which its workspace has disabled, and notes the others on the exchange. A
- * promise only where the store has to be asked.
+ * Refuses a request that leads to a tool that its workspace has disabled, and notes the other tools on the exchange.
+ * Returns a promise only if the store has to be read.
  * @throws (or rejects with) GatewayError `permission_denied` that names the field
  */
 export function checkToolWays(deps: ToolWaysDeps, exchange: Exchange): void | Promise<void> {
@@ -66,7 +66,7 @@ export function checkToolWays(deps: ToolWaysDeps, exchange: Exchange): void | Pr
 
 const NONE: readonly ToolWay[] = []
 
-/** All ways of the request to server tools; a plain request costs a look at each of its items. */
+/** Lists all ways from the request to server tools; for a plain request it costs one check per item. */
 export function toolWays(request: ResponsesRequest, tools: ToolWaysDeps['tools']): readonly ToolWay[] {
   let ways: ToolWay[] | null = null
   const add = (name: string | null, path: string): void => {

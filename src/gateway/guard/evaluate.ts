@@ -33,7 +33,7 @@ export interface TextsResult {
   readonly failure: EvaluationFailure | null
 }
 
-/** Finds what the rules name in the texts. Returns a promise only if the pool is asked; it never rejects. */
+/** Finds matches of the rules in the texts. Returns a promise only if the pool is used; it never rejects. */
 export function evaluateTexts(
   tasks: GuardTasks,
   rules: GuardRules,
@@ -128,7 +128,7 @@ export interface WindowResult extends WindowFindings {
   readonly failure: EvaluationFailure | null
 }
 
-/** Evaluates the windows of one text of a reply, in their order. */
+/** Evaluates the windows of one text of a reply, in order. */
 export interface WindowEvaluator {
   readonly scanner: Scanner
   /** Estimated microseconds on this thread for a window with so many findings. */

@@ -41,7 +41,7 @@ export interface Guardrail {
   readonly output: OutputGuardRules | null
 }
 
-/** Guardrails for the rest of an exchange. */
+/** The guardrails for the rest of an exchange. */
 export interface Guarding {
   /** Null: every candidate is allowed. */
   readonly restrictions: Restrictions | null
@@ -69,7 +69,7 @@ export interface GuardDeps {
   readonly metrics: Pick<Metrics, 'guardrailDecisions'>
 }
 
-/** Merges and compiles the guardrails that apply to a caller; null if they rule nothing. */
+/** Merges and compiles the guardrails that apply to a caller; null if they contain no rule. */
 export function prepareGuardrail(applied: readonly AppliedGuardrail[]): Guardrail | null {
   const policy = mergeGuardrails(applied)
   const restrictions = restrictionsOf(policy.restrictions)
@@ -99,7 +99,7 @@ export function createGuard(deps: GuardDeps): Guard {
   }
 }
 
-/** For exchanges of the gateway itself. */
+/** The guard for exchanges of the gateway itself. */
 export const NO_GUARD: Guard = { request: () => null, storedReply: () => null, restrictions: () => null }
 
 function guardRequest(
@@ -174,7 +174,7 @@ function modelExcludedBy(
   return first
 }
 
-/** Checks what plugins add to an exchange. All methods return a promise only if something has to be awaited. */
+/** Checks what plugins add to an exchange. All methods return a promise only if they have to wait. */
 export interface InputGuard {
   /**
    * Checks the texts of `exchange.prompt` that `before` did not have. Rewrites the prompt; adds findings to
@@ -270,7 +270,10 @@ export interface CheckedText {
   readonly findings: readonly Finding[]
 }
 
-/** @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now */
+/**
+ * Checks a text.
+ * @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now
+ */
 export type CheckText = (
   guardrail: GuardrailRecord,
   text: TextToCheck,

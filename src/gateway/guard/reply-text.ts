@@ -18,7 +18,7 @@ interface PlacedLogprobs {
   readonly logprobs: readonly Logprob[]
 }
 
-/** The texts of one item have different names. */
+/** Names a text of an item; the texts of one item have different names. */
 export function textName(delta: TextDelta): string {
   if (delta.kind === 'arguments') return 'arguments'
   return delta.kind === 'reasoning' ? `${delta.form} ${delta.part}` : `${delta.kind} ${delta.part}`
@@ -183,7 +183,7 @@ const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'h
 const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
 const NOTHING: ReadonlySet<string> = new Set()
 
-/** The texts of the fields, in the order of `withFieldTexts`. */
+/** The texts in the fields, in the order of `withFieldTexts`. */
 export function fieldTexts(fields: ItemFields): readonly string[] {
   const texts: string[] = []
   mapFields(fields, NO_TEXT, text => {
@@ -193,7 +193,7 @@ export function fieldTexts(fields: ItemFields): readonly string[] {
   return texts
 }
 
-/** The fields with these texts in place of theirs. */
+/** The fields, with their texts replaced by these. */
 export function withFieldTexts(fields: ItemFields, texts: readonly string[]): ItemFields {
   let at = 0
   return mapFields(fields, NO_TEXT, text => texts[at++] ?? text)

@@ -29,7 +29,7 @@ import {
 import { ReplyReport } from './report.ts'
 import type { OutputGuardRules } from './rules.ts'
 
-/** The rules for replies of one caller, with the means to evaluate them. */
+/** The rules for replies of one caller, and the means to evaluate them. */
 export interface ReplyGuarding {
   readonly rules: OutputGuardRules
   readonly tasks: GuardTasks
@@ -42,7 +42,7 @@ export interface GuardedAttempt extends QueueOwner {
   refuse(error: GatewayError): void
 }
 
-/** Takes what may leave. */
+/** Receives the deltas that may be sent. */
 export interface GuardedTarget extends AttemptTarget {
   readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   /** True if the client has seen content of this attempt. */

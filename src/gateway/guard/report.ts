@@ -12,7 +12,7 @@ import type { WindowResult } from './evaluate.ts'
 import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 
 export type Side = 'request' | 'reply'
-/** A pattern that matched, without its place in the text. */
+/** A pattern that matched, without its position in the text. */
 export type RuleMatch = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 
 const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const satisfies Record<
@@ -21,14 +21,14 @@ const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const 
 >
 const ENGINES = ['regex']
 
-/** Adds the findings to the matches: one match for each rule and pattern. */
+/** Adds the findings to the matches: one match per rule and pattern. */
 export function noteMatches(matches: Map<string, RuleMatch>, findings: readonly Finding[]): void {
   for (const { rule, action, pattern, detector } of findings) {
     matches.set(`${rule} ${pattern}`, { rule, action, pattern, detector })
   }
 }
 
-/** One stage for each guardrail, kind of rule and action, in the order of the rules. */
+/** Builds one stage per guardrail, kind of rule and action, in the order of the rules. */
 export function stagesOf(
   rules: GuardRules,
   matches: readonly RuleMatch[],
@@ -53,7 +53,7 @@ export function stagesOf(
   }))
 }
 
-/** Counts each rule that matched once. */
+/** Counts each rule that matched, once. */
 export function countMatches(
   metrics: Pick<Metrics, 'guardrailDecisions'>,
   rules: GuardRules,
@@ -103,7 +103,9 @@ export function uncheckedStages(rules: GuardRules, side: Side): readonly Pipelin
   }))
 }
 
-/** Collects the results of the windows of one reply, decides if the reply may go on, and reports. One per attempt. */
+/**
+ * Collects the results of the windows of one reply, decides if the reply may continue, and reports. One per attempt.
+ */
 export class ReplyReport {
   readonly #rules: GuardRules
   readonly #metrics: Pick<Metrics, 'guardrailDecisions'>

@@ -46,7 +46,7 @@ export interface OutputGuardRules {
   readonly inline: boolean
 }
 
-/** A rule set, compiled at first use. */
+/** A rule set that is compiled at first use. */
 export class CompiledRules {
   readonly set: RuleSet
   /** Equal for equal rules: the key under which workers cache compiled rules. */

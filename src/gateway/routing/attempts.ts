@@ -24,7 +24,7 @@ export interface CallProgress {
   readonly hasCharge: boolean
 }
 
-/** The account of an attempt that begins. */
+/** Creates the record of a new attempt. */
 export function openRecord({ endpoint, credential }: RouteCandidate, turn = 0): AttemptRecord {
   return {
     endpoint,
@@ -43,7 +43,7 @@ export function openRecord({ endpoint, credential }: RouteCandidate, turn = 0): 
   }
 }
 
-/** The next candidate to ask after a failure, if there is one. No candidate is asked twice. */
+/** The next candidate to call after a failure, if there is one. No candidate is called twice. */
 export function candidateAfter(
   candidates: readonly RouteCandidate[],
   failed: RouteCandidate,
@@ -61,7 +61,7 @@ export function candidateAfter(
   )
 }
 
-/** The first candidate that the call has neither asked nor skipped, and that its limits allow. */
+/** The first candidate that the call has neither called nor skipped and that its limits allow. */
 export function nextCandidate(
   candidates: readonly RouteCandidate[],
   { attempts, passed }: CallProgress,
@@ -83,7 +83,7 @@ function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Can
   return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
 }
 
-/** The verdict of an attempt on its endpoint. `request`: what was asked there. */
+/** Judges an endpoint by an attempt. `request`: the request that was sent there. */
 export function verdictOf(
   { status, error, isStarted, isRefused }: AttemptRecord,
   request: ResponsesRequest,
@@ -120,12 +120,12 @@ function isNoText(part: { readonly type?: unknown } | null): boolean {
   return !TEXTS.has(part?.type)
 }
 
-/** Milliseconds that the provider asks to wait; 0: none. */
+/** Milliseconds that the provider asks the gateway to wait; 0 if none. */
 export function askedWaitMs({ error }: AttemptRecord): number {
   return error?.meaning.isBusy === true ? (error.retryAfterSeconds ?? 0) * 1_000 : 0
 }
 
-/** What a reply shows about the speed of its endpoint. */
+/** The speed of an endpoint as seen in one reply. */
 export interface ReplySpeed {
   readonly usage: { readonly outputTokens: number } | null
   readonly outputQuarters: number
@@ -136,7 +136,7 @@ export interface ReplySpeed {
 /** Parts of a token in which output is counted. */
 const QUARTERS = 4
 
-/** Tells the health of the endpoint how an attempt ended, and how fast it was; metrics show the speed too. */
+/** Reports the outcome and speed of an attempt to the health of its endpoint; metrics show the speed too. */
 export function noteHealth(
   { prompt, request, signal }: Pick<Exchange, 'prompt' | 'request' | 'signal'>,
   record: AttemptRecord,
@@ -165,7 +165,7 @@ const RETRIES_SHARE = 0.2
 /** This many are always allowed. */
 const RETRIES_MIN = 3
 
-/** The retry budget of one thread: in an outage, second attempts must not double the load of working endpoints. */
+/** The retry budget of one thread: during an outage, second attempts must not double the load on working endpoints. */
 export class RetryBudget {
   #active = 0
   #retrying = 0
@@ -193,14 +193,14 @@ export class RetryBudget {
   }
 }
 
-/** An endpoint that must not be asked now, and for how long. */
+/** An endpoint that must not be called now, and for how long. */
 export interface Waiting {
   readonly candidate: Candidate
   readonly isLimited: boolean
   readonly waitMs: number
 }
 
-/** The error of a request whose endpoints must all not be asked now. */
+/** The error of a request none of whose endpoints may be called now. */
 export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
   const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
   const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]

@@ -16,8 +16,8 @@ export interface RouteCandidate extends Candidate {
 }
 
 /**
- * One error for all failed attempts: the last error that is no rate limit, or the last one if all are rate limits.
- * `Retry-After` is the shortest of all attempts, if each has one; otherwise that of the returned error.
+ * One error for all failed attempts: the last error that is not a rate limit, or the last one if all are rate limits.
+ * `Retry-After` is the shortest of all attempts if each has one; otherwise that of the returned error.
  */
 export function lastError(made: readonly AttemptRecord[]): GatewayError {
   const attempts = made.filter(({ isOutrun }) => isOutrun !== true)

@@ -31,10 +31,10 @@ export interface Wish {
   readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
 }
 
-/** The name of a filter that applies without any preference of the caller. */
+/** The name of a filter that applies even if the caller has no preferences. */
 export const UNKNOWN_PRICE = 'unknown_price'
 
-/** A reason to leave a candidate out, named as `availability.excluded_by` names it. */
+/** A reason to leave out a candidate, with its name in `availability.excluded_by`. */
 export interface Filter {
   readonly excludedBy: string
   readonly applies: (wish: Wish) => boolean
@@ -121,7 +121,7 @@ const KNOWN_PRICE: Filter = {
 
 const NONE: readonly SpecialFilter[] = []
 
-/** The filters that apply to this wish. The filter of service tiers is added for each model that has tiers. */
+/** The filters that apply to this wish. The service-tier filter is added for each model that has tiers. */
 export function filtersFor(wish: Wish): readonly Filter[] {
   const limited = wish.isLimited ? [KNOWN_PRICE] : NONE
   if (wish.dataRegion === null && wish.request.provider == null && !wish.isFree) return limited
@@ -144,14 +144,17 @@ function isTierNamed(names: readonly string[] | null | undefined, endpoint: Endp
 }
 
 /**
- * A base slug names every region, variant and service tier of a provider, a full one names one; display names are
- * accepted too.
+ * True if a preference names this endpoint. A base slug names every region, variant and service tier of a provider, a
+ * full slug names one; display names are accepted too.
  */
 export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
   return isAskedFor(name.toLowerCase(), endpoint)
 }
 
-/** `asked`: in lower case. The cheapest comparisons come first, because a request may have many endpoints. */
+/**
+ * True if the lower-case name `asked` names this endpoint. The cheapest comparisons come first, because a request may
+ * have many endpoints.
+ */
 export function isAskedFor(asked: string, endpoint: NamedEndpoint): boolean {
   const { slug, name } = endpoint.provider
   if (asked === slug) return true
@@ -194,7 +197,7 @@ function underLimit(price: number, limit: unknown): boolean {
   return price <= Number(limit) * UNITS_PER_USD
 }
 
-/** True if all prices are known and 0, for prompts of any length. */
+/** True if all prices are known and 0 for prompts of any length. */
 export function isFree({ pricing }: Endpoint): boolean {
   const { request, image, isUnknown, overrides } = pricing
   if (isUnknown === true || request !== 0 || (image ?? 0) !== 0) return false
@@ -235,7 +238,7 @@ const ADVICE: Readonly<Record<Special, string>> = {
     'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
 }
 
-/** One filter for each special part; usually none. */
+/** Returns one filter for each special part; usually none. */
 export function specialFilters(request: ResponsesRequest, dialect: DialectName): readonly SpecialFilter[] {
   const parts = specialParts(request, dialect)
   if (parts.length === 0) return NONE

@@ -10,7 +10,7 @@ import { marked, SEALED_BY } from '../../protocol/makers.ts'
 
 const TAG_LENGTH = 10
 
-/** Names who can read what an endpoint seals: its provider, with this credential or the shared key. */
+/** Identifies who can read data that an endpoint encrypts: its provider, with this credential or the shared key. */
 export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | 'credential'>): string {
   const id = credential === null ? '' : credential.id
   return hash('sha256', `${endpoint.provider.slug}\n${id}`, 'base64url').slice(0, TAG_LENGTH)

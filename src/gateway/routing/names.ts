@@ -3,10 +3,10 @@ import type { Catalog } from '../../providers/catalog.ts'
 import type { Model } from '../../providers/provider.ts'
 import type { Variant } from '../../providers/variants.ts'
 
-/** The orders that a request may ask for. */
+/** The sort orders that a request may ask for. */
 export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
 
-/** The model of a name, and the settings that its variants add. */
+/** The model that a name resolves to, and the settings that its variants add. */
 export interface NamedModel {
   readonly model: Model
   /** The order that a variant asks for; null: none. */
@@ -39,7 +39,10 @@ const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as co
 /** The most variants of one name. */
 const VARIANTS_MAX = 4
 
-/** Null: the catalogue has no such model. A row with the whole name wins over its variants. */
+/**
+ * Resolves a model name; null if the catalogue has no such model. A row with the whole name takes precedence over its
+ * variants.
+ */
 export function namedModel(
   name: string,
   catalog: Catalog,

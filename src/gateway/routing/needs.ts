@@ -9,7 +9,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import type { Filter } from './filters.ts'
 import type { ModelCandidates } from './shared-candidates.ts'
 
-/** Ways to measure a request. */
+/** Functions that measure a request. */
 export interface Measures {
   /** Tokens of the input, about. Absent: lengths are not compared. */
   readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
@@ -19,7 +19,7 @@ export interface Measures {
   readonly isInputBelow?: ((request: ResponsesRequest, tokens: number) => boolean) | undefined
 }
 
-/** The plugins of a request, as far as they make it fit. */
+/** The plugins of a request that can make it fit an endpoint. */
 export interface FittingPlugins {
   /** `cut`: a plugin makes it fit this endpoint. */
   fitting(endpoint: Endpoint, prompt: ResponsesRequest): 'whole' | 'cut' | 'refused'
@@ -42,7 +42,7 @@ const MODALITIES: Readonly<Record<string, string>> = {
 const NONE: readonly never[] = []
 const NOBODY = (): boolean => false
 
-/** The needs of one request. Each is worked out when the first model asks for it. */
+/** The needs of one request. Each is computed when a model first asks for it. */
 export class Needs {
   readonly #request: ResponsesRequest
   readonly #measures: Measures

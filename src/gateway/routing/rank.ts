@@ -60,7 +60,7 @@ export interface RoutingOptions extends Measures {
   readonly hedgeAfterMs?: number | null
 }
 
-/** Everything that the ranking of one thread needs. */
+/** Everything that ranking needs in one thread. */
 export class Routing {
   readonly health: EndpointHealth
   readonly measures: Measures & Pick<RoutingOptions, 'inputTokens'>
@@ -119,8 +119,8 @@ export interface RankedExchange extends Exchange {
 }
 
 /**
- * Filters and sorts the endpoints, moves pinned ones to the front, and lets plugins reorder them. A promise only where
- * own keys or pins have to be fetched.
+ * Filters and sorts the endpoints, moves pinned ones to the front, and lets plugins reorder them. Returns a promise
+ * only if own keys or pins have to be fetched.
  * @throws (or rejects with) GatewayError of `route`.
  */
 export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
@@ -165,7 +165,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   )
 }
 
-/** The candidates of a plain request for one model, as far as they do not depend on its bytes. */
+/** The part of the candidates of plain requests for one model that does not depend on their bytes. */
 export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
   readonly named: NamedModel
   /** In their order, each not ranked. */
@@ -181,8 +181,8 @@ export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
 }
 
 /**
- * The route of all plain requests of a caller for a model; null: they go the general way. Call it while own keys are at
- * hand.
+ * Plans the route of all plain requests of a caller for a model; null if they have to be routed one by one. Call it
+ * only when own keys are loaded.
  * @param restrictions of guardrails; null: none
  */
 export function planRoute(
@@ -209,7 +209,10 @@ export function planRoute(
   return { named, groups, leastContext, leastOutput, only, readsUser, exclusions: exclusions.list }
 }
 
-/** Ranks what was planned; null: this request does not surely fit all of it. Otherwise as `rankCandidates`. */
+/**
+ * Ranks planned candidates; null if it is not certain that this request fits all of them. Otherwise like
+ * `rankCandidates`.
+ */
 export function rankPlanned(
   deps: RankDeps,
   exchange: RankedExchange,

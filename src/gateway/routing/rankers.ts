@@ -34,7 +34,7 @@ export interface Group {
   readonly hasTools: boolean
 }
 
-/** Everything that rankers need beside the group. */
+/** Everything that rankers need besides the group. */
 export interface RankTerms {
   readonly shared: SharedCandidates
   /** Null: nothing is known of any endpoint. */
@@ -66,7 +66,7 @@ const RANKERS: readonly Ranker[] = [
   { name: 'health', rank: byHealth },
 ]
 
-/** The candidates of a group in the order in which they are to be asked. */
+/** The candidates of a group in the order in which they are tried. */
 export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
   let { candidates } = group
   if (candidates.length < 2) return candidates

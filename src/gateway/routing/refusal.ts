@@ -11,7 +11,7 @@ import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from 
 import { RESTRICTIONS } from './restrictions.ts'
 import { takenInput } from './shared-candidates.ts'
 
-/** Further reasons, beside those of the filters, to leave out the shared endpoints of a model. */
+/** Further reasons, besides the filters, to leave out the shared endpoints of a model. */
 export const BYOK_REQUIRED = 'byok_required'
 export const NO_SHARED_KEY = 'no_shared_key'
 
@@ -22,7 +22,10 @@ export function wrongEndpoint(model: Model): GatewayError {
   return unavailable('wrong_endpoint', message, [model.id], [])
 }
 
-/** @param dialect of the caller, whose clients have a failure of their own for it */
+/**
+ * The error for an unknown model.
+ * @param dialect the caller's dialect, which may have its own error for this
+ */
 export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
   const meanings = catalog.meanings(id)
   if (meanings.length > 1) {
@@ -47,7 +50,7 @@ function adviceFor(id: string, catalog: Catalog): string {
   return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
 
-/** A request that no endpoint may serve. */
+/** A request that no endpoint may serve, and the candidates that were left out. */
 export interface Refused {
   readonly models: readonly Model[]
   readonly preferences: Preferences

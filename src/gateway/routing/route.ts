@@ -32,7 +32,7 @@ export interface Route {
   readonly named: NamedModel
 }
 
-/** Everything about the caller that routing needs. */
+/** The facts about the caller that routing needs. */
 export interface RouteScope extends Measures {
   /** Of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
@@ -71,10 +71,12 @@ function neutralTerms(): RankTerms {
 }
 
 /**
- * @throws GatewayError `model_not_found`, or what the dialect calls it, for a model that the catalogue does not have;
- * `wrong_endpoint` for one that makes something else; `permission_denied` when guardrails leave nothing,
- * `constraint_filtered` when preferences or data region do, or when no endpoint takes the input or writes so long an
- * answer, `context_length_exceeded` when none has room for the prompt, `no_endpoints` when keys do.
+ * Finds the candidates of a request.
+ * @throws GatewayError `model_not_found`, or the dialect's own error, for a model that the catalogue does not have;
+ * `wrong_endpoint` for a model with another kind of output; `permission_denied` if guardrails leave nothing;
+ * `constraint_filtered` if preferences or the data region leave nothing, or if no endpoint accepts the input or writes
+ * answers of that length; `context_length_exceeded` if no endpoint has room for the prompt; `no_endpoints` if no usable
+ * key is left.
  */
 export function route(
   request: ResponsesRequest,
@@ -161,7 +163,7 @@ const NO_PREFERENCES: Preferences = {}
 const NO_FILTERS: readonly SpecialFilter[] = []
 const NONE: readonly string[] = []
 
-/** The candidates of groups, in the order in which they are tried. */
+/** Ranks the candidates of groups, in the order in which they are tried. */
 export function ranked(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
   const [only] = groups
   if (only !== undefined && groups.length === 1) return rankGroup(only, terms)
@@ -195,7 +197,7 @@ function knownModels(
   return { models, skipped }
 }
 
-/** The id of the model that a request names first, or its router. @throws GatewayError for an unknown model */
+/** The id of the model, or the router, that a request names first. @throws GatewayError for an unknown model */
 export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, dialect: DialectName): string {
   const router = routerOf(request)
   if (router !== null) return router.slug
@@ -203,7 +205,9 @@ export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, diale
   return (named as NamedModel).model.id
 }
 
-/** True: one order over all models of the request. False: model by model. `route: "sort"` is the older spelling. */
+/**
+ * True for one order over all models of the request, false for model by model. `route: "sort"` is the older spelling.
+ */
 export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
   const sort = provider?.sort
   const partition = typeof sort === 'object' ? sort?.partition : null
@@ -225,7 +229,7 @@ interface Listed {
   readonly filters: readonly Filter[]
 }
 
-/** All candidates of a model that may serve the request, not ranked; empty if there are none. */
+/** All candidates of a model that may serve the request, unranked; empty if there are none. */
 export function servable(
   named: NamedModel,
   request: ResponsesRequest,
@@ -242,7 +246,7 @@ export function servable(
     : groups.flatMap(group => group.candidates)
 }
 
-/** The candidates of one model that may serve the request. `exclusions`: null: nobody asks. */
+/** Lists the candidates of one model that may serve the request. `exclusions` is null if they are not needed. */
 export function listGroups(
   named: NamedModel,
   request: ResponsesRequest,

@@ -17,7 +17,7 @@ export function tierSlug(endpoint: Pick<Endpoint, 'provider' | 'serviceTier'>): 
   return `${endpoint.provider.slug}/${endpoint.serviceTier ?? 'default'}`
 }
 
-/** The tiers that a request asks for. */
+/** The tiers that a request may or must use. */
 export interface TierWish {
   /** Tiers that go before the standard tier, in this order. */
   readonly first: readonly string[]
@@ -37,7 +37,7 @@ const FLEX = wishOf([], 'flex', ['flex'])
 /** A variant admits a tier, and the order of the variant decides. */
 const BY_VARIANT = { priority: wishOf([], null, ['priority']), flex: wishOf([], null, ['flex']) } as const
 
-/** `variant`: the tier that the name of the model admits; null: none. */
+/** Reads the tiers that a request asks for. `variant`: the tier that the name of the model admits; null: none. */
 export function tierWish(
   asked: ResponsesRequest['service_tier'],
   variant: 'priority' | 'flex' | null,
@@ -57,13 +57,13 @@ export function tierWish(
   }
 }
 
-/** The place of an endpoint among the tiers that go first. */
+/** The rank of an endpoint's tier among the tiers that are tried first. */
 export function tierRank(endpoint: Endpoint, { first }: TierWish): number {
   const at = first.indexOf(tierOf(endpoint))
   return at === -1 ? first.length : at
 }
 
-/** True if the endpoint is of the only tier that may serve. */
+/** True if the endpoint belongs to the only tier that may serve. */
 export function isOfTier(endpoint: Endpoint, tier: string): boolean {
   return tierOf(endpoint) === tier
 }

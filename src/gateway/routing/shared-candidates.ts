@@ -77,17 +77,17 @@ function leastOf(lengths: readonly (number | null)[]): number {
   return Math.min(...lengths.map(length => length ?? Number.POSITIVE_INFINITY))
 }
 
-/** The kinds of input that a model says it takes; null: it does not say. */
+/** The kinds of input that a model states it accepts; null if it does not state them. */
 export function takenInput({ isInputStated, inputModalities }: Model): readonly string[] | null {
   return isInputStated ? inputModalities : null
 }
 
-/** True if the operator's key can be used, or none is needed. Otherwise the provider is asked with own keys only. */
+/** True if the operator's key can be used, or no key is needed. Otherwise the provider is called with own keys only. */
 export function hasSharedKey({ auth, apiKey }: Provider): boolean {
   return auth === 'none' || apiKey !== null
 }
 
-/** The price for comparisons: one input token plus one output token. Infinite: it is not known. */
+/** The price for comparisons: one input token plus one output token. Infinite if unknown. */
 export function priceOf({ pricing }: Endpoint): number {
   return pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
 }

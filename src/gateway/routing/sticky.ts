@@ -134,7 +134,7 @@ export class Stickiness {
   }
 }
 
-/** True if somebody has answered in the conversation before. */
+/** True if the conversation already contains an answer. */
 export function hasAnswer({ input }: ResponsesRequest): boolean {
   return Array.isArray(input) && input.some(item => ('role' in item ? item.role === 'assistant' : true))
 }
@@ -174,7 +174,7 @@ export function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean
   return pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
 }
 
-/** Of one model, and paid by the same. */
+/** True if both candidates are of the same model and are paid for in the same way. */
 export function areAlike(a: RouteCandidate, b: RouteCandidate): boolean {
   return a.endpoint.modelId === b.endpoint.modelId && kindOf(a) === kindOf(b)
 }
@@ -195,12 +195,15 @@ function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, 
   return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
 }
 
-/** Names a candidate of a model in every process that has the same catalogue. */
+/** Identifies a candidate of a model, in every process that has the same catalogue. */
 export function pinOf({ endpoint, credential }: RouteCandidate): string {
   return endpointKey(endpoint, credential === null ? null : credential.id)
 }
 
-/** Hashed, so that no prompt and no session id is kept. Has the organization, so that no two share a pin. */
+/**
+ * Builds the key of a pin. It is a hash, so that no prompt or session id is stored, and includes the organization, so
+ * that organizations never share a pin.
+ */
 export function keyOf(organizationId: string, modelId: string, conversation: string): string {
   return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
 }
@@ -233,7 +236,7 @@ function spanOf(text: string | null | undefined): number {
 /** Enough of a message to distinguish conversations; two with the same beginning may share a cache. */
 const MESSAGE_MAX_CHARS = 4_096
 
-/** The key of a conversation; null if the request has nothing that stays the same from turn to turn. */
+/** The key of a conversation; null if nothing in the request stays the same from turn to turn. */
 export function conversationOf(request: ResponsesRequest): string | null {
   if (request.session_id !== undefined) return `session:${request.session_id}`
   if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`

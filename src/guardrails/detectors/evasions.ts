@@ -48,7 +48,10 @@ for (const [letters, ascii] of [
   }
 }
 
-/** Zero width, soft hyphen, joiners, direction marks, variation selectors, combining marks, language tags. */
+/**
+ * True for zero-width characters, soft hyphens, joiners, direction marks, variation selectors, combining marks and
+ * language tags.
+ */
 export const isInvisible = (code: number): boolean =>
   code === 0xad ||
   (code >= 0x300 && code <= 0x36f) ||
@@ -104,7 +107,7 @@ function foldedCharacter(code: number): string {
   return lower.length === 1 ? (LOOK_ALIKES.get(lower.charCodeAt(0)) ?? lower) : '\ufffd'
 }
 
-/** The first place of the folded text that comes from `place` of the original or after it. */
+/** The first position in the folded text that comes from `place` in the original or later. */
 export function foldedPlace({ text, places }: Folded, place: number): number {
   if (places === null) return place
   let low = 0
@@ -117,7 +120,7 @@ export function foldedPlace({ text, places }: Folded, place: number): number {
   return low
 }
 
-/** The place in the original of a unit of the folded text. */
+/** The position in the original of a unit of the folded text. */
 export function originalPlace({ places }: Folded, place: number): number {
   return places === null ? place : (places[place] ?? place)
 }
@@ -151,7 +154,7 @@ const CANDIDATE = new RegExp(
   'g',
 )
 
-/** Restores scrambled words; the length stays. Null if there are none. */
+/** Restores scrambled words without changing the length. Null if there are none. */
 export function unscramble(folded: string): string | null {
   let changed = false
   const text = folded.replace(CANDIDATE, found => {
@@ -173,7 +176,7 @@ export interface Run {
   readonly end: number
 }
 
-/** The first run at `from` or later that is an encoding of text which `isHostile` or that has two keywords. */
+/** The first run at `from` or later that encodes text which `isHostile` or which contains two keywords. */
 export function encodedRun(text: string, from: number, isHostile: (decoded: string) => boolean): Run | null {
   ENCODED.lastIndex = from
   for (;;) {
@@ -216,7 +219,7 @@ const SPACED = /(?<![a-z0-9])(?:[a-z](?: {1,3}|[._*|\-/]| ?[._*|\-/] ?)){7,240}[
 const HOSTILE =
   /(?:ignore|disregard|forget|override|bypass|reveal|delete|show)[a-z]{0,40}(?:instruction|prompt|rules|system|safety|guideline)|jailbreak|systemprompt|doanythingnow|developermode/
 
-/** The first run of letters set apart, at `from` or later, that reads as an instruction to the model. */
+/** The first run of spaced-out letters, at `from` or later, that reads as an instruction to the model. */
 export function spacedRun(folded: string, from: number): Run | null {
   SPACED.lastIndex = from
   for (;;) {

@@ -27,7 +27,7 @@ const CANDIDATE = /(?<!\d)[2-6](?:[ -]?\d){12,18}/g
 
 const isDigit = (code: number): boolean => code >= 48 && code <= 57
 
-/** True if the digits pass the check of ISO/IEC 7812. */
+/** True if the digits pass the Luhn check of ISO/IEC 7812. */
 export function passesLuhn(digits: string): boolean {
   let sum = 0
   for (let index = 0; index < digits.length; index++) {

@@ -1,6 +1,6 @@
 /** Character sets, as sorted, non-adjacent ranges of code points: `[97, 122]` is `a` to `z`. Pure. */
 
-/** First and last code point of each range, one after the other. */
+/** First and last code point of each range, flattened into one list. */
 export type Characters = readonly number[]
 
 const LAST = 0x10ffff
@@ -13,7 +13,7 @@ const DIGIT: Characters = [48, 57]
 export const NOT_FEED = negated(FEED)
 export const NOT_WORD = negated(WORD)
 
-/** The classes of RE2 that have one letter. Those of JavaScript have other blanks. */
+/** The one-letter classes of RE2. JavaScript defines blanks differently. */
 export const CLASSES: Readonly<Record<string, Characters>> = {
   d: DIGIT,
   D: negated(DIGIT),
@@ -73,7 +73,7 @@ export function isWithin(one: Characters, other: Characters): boolean {
   return isDisjoint(one, negated(other))
 }
 
-/** The number of sets that have the character which most of them have. */
+/** The largest number of sets that have one character in common. */
 export function mostInOne(sets: readonly Characters[]): number {
   const ends: [code: number, change: number][] = []
   for (const set of sets) {
@@ -93,7 +93,7 @@ export function onlyOne(set: Characters): string | null {
   return set.length === 2 && set[0] === set[1] ? String.fromCodePoint(set[0] ?? 0) : null
 }
 
-/** The characters in any case; null if there are some beyond ASCII, for which engines have different tables. */
+/** The characters in both cases; null if some are beyond ASCII, for which engines have different tables. */
 export function inAnyCase(set: Characters): Characters | null {
   if ((set.at(-1) ?? 0) > 127) return null
   const added: number[] = []
@@ -113,8 +113,8 @@ function pairs(flat: readonly number[]): Characters[] {
 }
 
 /**
- * The source of a class with these characters for an expression with the flag `u`, or for one without it that is used
- * on texts without surrogates.
+ * The source of a class with these characters, for an expression with the flag `u`, or for one without it that only
+ * sees texts without surrogates.
  */
 export function sourceOf(set: Characters, unicode: boolean): string {
   const [only = 0] = set

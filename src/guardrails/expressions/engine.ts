@@ -27,7 +27,7 @@ export interface NativePattern {
 /** A longer one is hardly written by hand, and takes long to prove. */
 const PATTERN_MAX_CHARS = 2_000
 
-/** Null: the pattern has to run on the automaton. */
+/** Compiles a pattern for V8's engine; null if it has to run on the automaton. */
 export function nativePattern(pattern: string): NativePattern | null {
   const node = pattern.length > PATTERN_MAX_CHARS ? null : parsePattern(pattern)
   if (node === null) return null

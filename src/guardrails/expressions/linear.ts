@@ -58,7 +58,10 @@ interface State {
 
 const START: State = { tries: 1, before: [], isAtWord: false }
 
-/** Null: not proved, or it takes too many steps, or it may match nothing. */
+/**
+ * Proves that a pattern is linear; null if that is not proved, needs too many steps, or if the pattern may match the
+ * empty text.
+ */
 export function proveLinear(node: Node): Proof | null {
   if (shortest(node) === 0) return null
   const { head, first, rest } = leading(node)

@@ -31,7 +31,7 @@ export function parsePattern(pattern: string): Node | null {
   }
 }
 
-/** Characters of the shortest match. */
+/** Length of the shortest match in characters. */
 export function shortest(node: Node): number {
   switch (node.kind) {
     case 'set':

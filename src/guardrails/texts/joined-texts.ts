@@ -23,8 +23,8 @@ export interface JoinedText {
 }
 
 /**
- * The texts around each place where one ends and the next begins: CONTEXT_CHARS of each, or all of it. An empty text
- * has been scanned before, and nothing is joined over it.
+ * The texts around each border between two texts: CONTEXT_CHARS of each, or all of it. An empty text was scanned
+ * before, and nothing is joined across it.
  */
 export function joinedTexts(texts: readonly RequestText[]): readonly JoinedText[] {
   const joined: JoinedText[] = []
@@ -68,8 +68,8 @@ function inReadingOrder(texts: readonly RequestText[]): readonly number[] {
 }
 
 /**
- * Adds the findings that cross from one text into another to those of the texts, each with its part of them. Findings
- * come sorted by start. Linear: there may be as many findings as stretches.
+ * Adds the findings that cross from one text into another to the findings of both texts, each with its part. Findings
+ * are sorted by start. Linear, because there may be as many findings as joined texts.
  */
 export function withCrossing(
   findings: readonly (readonly Finding[])[],

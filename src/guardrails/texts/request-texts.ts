@@ -199,18 +199,18 @@ export function withTexts(request: ResponsesRequest, texts: readonly string[]): 
   return mapTexts(request, text => texts[at++] ?? text)
 }
 
-/** As `textsOf`, with empty texts in place of those that `before`, an earlier form of the request, had. */
+/** Like `textsOf`, with empty texts in place of those that `before`, an earlier form of the request, already had. */
 export function unseenTexts(request: ResponsesRequest, before: ResponsesRequest): readonly RequestText[] {
   const known = new Set(textsOf(before).map(({ text }) => text))
   return textsOf(request).map(each => (known.has(each.text) ? { ...each, text: '' } : each))
 }
 
-/** Replaces every text, always in the same order. What does not change is shared with the request. */
+/** Replaces every text, always in the same order. Unchanged parts are shared with the request. */
 export function mapTexts(request: ResponsesRequest, visit: Visit): ResponsesRequest {
   return mapRequest(request, visit, true)
 }
 
-/** As `mapTexts`, for the fields with the use `conversation` and unknown ones: without tools and settings. */
+/** Like `mapTexts`, for unknown fields and those with the use `conversation`: without tools and settings. */
 export function mapConversation(request: ResponsesRequest, visit: Visit): ResponsesRequest {
   return mapRequest(request, visit, false)
 }

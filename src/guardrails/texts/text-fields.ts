@@ -8,7 +8,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 /**
  * The kind of a string:
  * - `text`: always a text; `url`: a text, unless it is a data URL of media bytes;
- * - `json`: a text, and a second one without its escapes, as a format reads that parses it;
+ * - `json`: a text, and a second one without its escapes, as a format that parses it would read it;
  * - `sealed`: a text only where it is not encrypted;
  * - `name`, `id`: a text only if it does not have that form; `link`: the same, and a data URL of text is a text;
  * - `file`: as `link`, or base64 without a data URL around it;
@@ -80,7 +80,7 @@ const TOOL_FIELDS: FieldRules = {
 /** Fields of annotations: the name of a file is a text. */
 const ANNOTATION_FIELDS: FieldRules = { file_id: 'id', container_id: 'id', hash: 'id', url: 'url' }
 
-/** Fields with rules of their own for everything below them. */
+/** Fields with special rules for everything below them. */
 export const FIELDS_UNDER: ReadonlyMap<string, FieldRules> = new Map([
   ['annotations', ANNOTATION_FIELDS],
   ['tools', TOOL_FIELDS],
@@ -89,13 +89,13 @@ export const FIELDS_UNDER: ReadonlyMap<string, FieldRules> = new Map([
   ['format', TOOL_FIELDS],
 ])
 
-/** Fields of items of server tools. They go to a provider as one JSON text without the ids. */
+/** Fields of items of server tools. They are sent to a provider as one JSON text without the ids. */
 export const GATEWAY_ITEM_FIELDS: FieldRules = { id: 'id', call_id: 'id', arguments: 'json' }
 
 const PICTURE_ITEM: FieldRules = { result: 'kept', imageB64: 'kept', imageUrl: 'url' }
 const BROWSER_ITEM: FieldRules = { screenshotB64: 'kept' }
 
-/** Fields of some kinds of items: bytes of pictures, which no format sends as text. */
+/** Fields of some kinds of items: bytes of images, which no format sends as text. */
 export const ITEM_FIELDS: ReadonlyMap<string, FieldRules> = new Map([
   ['image_generation_call', { result: 'kept' }],
   ['gateway:image_generation', PICTURE_ITEM],
@@ -105,8 +105,8 @@ export const ITEM_FIELDS: ReadonlyMap<string, FieldRules> = new Map([
 ])
 
 /**
- * Fields of `native` (protocol/json/native.ts), at any depth: what only the API of the client has words for. Its names
- * and sealed parts have to stay as they are; everything else is a text.
+ * Fields of `native` (protocol/json/native.ts), at any depth: content that only the client's API can express. Its names
+ * and sealed parts must not change; everything else is a text.
  */
 export const NATIVE_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['type', 'name'],
@@ -127,7 +127,7 @@ export const NATIVE_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['ttl', 'name'],
 ])
 
-/** Fields unknown to the schema, by common names: these may hold bytes or JSON. */
+/** Common names of fields that the schema does not know: these fields may hold bytes or JSON. */
 export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['url', 'url'],
   ['uri', 'url'],
@@ -139,7 +139,7 @@ export const UNKNOWN_FIELDS: ReadonlyMap<string, Leaf> = new Map([
   ['arguments', 'json'],
 ])
 
-/** Words that are no text in these fields, even if the schema does not know the field. */
+/** Words that are not text in these fields, even if the schema does not know the field. */
 export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['role', new Set(['user', 'assistant', 'system', 'developer', 'tool'])],
   ['status', new Set(['in_progress', 'completed', 'incomplete', 'failed'])],
@@ -174,9 +174,9 @@ export const WORDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
 
 /**
  * The use of a field of a request:
- * - `conversation`: somebody says it, so guardrails and moderation check it;
- * - `sent`: it goes to the provider too, so guardrails check it;
- * - `internal`: it stays here, or goes out as numbers, hashes and words of the interface alone.
+ * - `conversation`: text of the conversation, which guardrails and moderation check;
+ * - `sent`: it is also sent to the provider, so guardrails check it;
+ * - `internal`: it stays here, or is sent only as numbers, hashes and words of the interface.
  */
 export type RequestField = 'conversation' | 'sent' | 'internal'
 

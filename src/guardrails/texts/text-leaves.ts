@@ -43,7 +43,7 @@ const LEAVES: Readonly<Record<Leaf, (text: string, replace: Replace) => string>>
   file: (text, replace) => readLink(text, replace, file => readFile(file, replace)),
 }
 
-/** Replaces the texts of the string. Calls `replace` equally often whatever it returns. */
+/** Replaces the texts in the string. The number of calls of `replace` does not depend on its results. */
 export function mapLeaf(leaf: Leaf, text: string, replace: Replace): string {
   return text === '' ? text : LEAVES[leaf](text, replace)
 }
@@ -166,8 +166,8 @@ function readJson(text: string, replace: Replace): string {
 }
 
 /**
- * Replaces escapes in JSON by their letters, except those that JSON needs. One loop over the code units: parsing takes
- * unbounded memory and time, and a regular expression fifteen times as long.
+ * Replaces escapes in JSON by their characters, except those that JSON needs. One loop over the code units: parsing
+ * takes unbounded memory and time, and a regular expression takes fifteen times as long.
  */
 export function unescapeJson(json: string): string {
   const units = new Uint16Array(json.length)
@@ -205,7 +205,7 @@ function digitOf(unit: number): number {
   return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1
 }
 
-/** Takes a text and returns the text to put in its place. */
+/** Takes a text and returns its replacement. */
 export type Replace = (text: string) => string
 type Json = Readonly<Record<string, unknown>>
 type Keyword = (value: unknown, schema: Json, replace: Replace) => unknown
@@ -259,7 +259,7 @@ function rows(keyword: Keyword, list: string): [string, Keyword][] {
   return list.split(' ').map(name => [name, keyword])
 }
 
-/** Replaces every text of the schema. What does not change is shared with the schema. */
+/** Replaces every text in the schema. Unchanged parts are shared with the schema. */
 export function mapSchema(schema: unknown, replace: Replace): unknown {
   if (Array.isArray(schema)) return mapList(schema, each => mapSchema(each, replace))
   if (!isObject(schema)) return mapAll(schema, replace)
@@ -276,7 +276,9 @@ function mapAll(value: unknown, replace: Replace): unknown {
   return isObject(value) ? mapFields(value, each => mapAll(each, replace)) : value
 }
 
-/** Maps the fields of an object; drops those that become undefined. Returns the object itself if nothing changes. */
+/**
+ * Maps the fields of an object, and drops those that become undefined. Returns the object itself if nothing changes.
+ */
 export function mapFields(value: Json, map: (inner: unknown, key: string) => unknown): Json {
   let changed: Record<string, unknown> | null = null
   for (const key of Object.keys(value)) {

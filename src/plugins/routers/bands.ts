@@ -28,7 +28,7 @@ export const TIER_BANDS: Readonly<Record<CostTier, Band>> = {
   max: { from: 80, to: 100, isClosed: false },
 }
 
-/** The ceiling of the older setting: 0 is the 90th percentile of cost, 10 the 10th. */
+/** The ceiling for the older setting: 0 is the 90th percentile of cost, 10 the 10th. */
 export function ceilingOf(tradeoff: number): Band {
   return { from: 0, to: 90 - 8 * tradeoff, isClosed: true }
 }
@@ -47,7 +47,7 @@ interface Place {
   readonly distance: number
 }
 
-/** Finds the percentile of a cost among these models; infinite for one that is not known. */
+/** Returns a function that finds the percentile of a cost among these models; infinite if the cost is unknown. */
 export function percentilesOf(models: readonly CostedModel[]): (cost: number | null) => number {
   const costs = models.flatMap(({ cost }) => (cost === null ? [] : [cost])).sort((a, b) => a - b)
   const cheaper = new Map<number, number>()
@@ -55,7 +55,10 @@ export function percentilesOf(models: readonly CostedModel[]): (cost: number | n
   return cost => (cost === null ? Number.POSITIVE_INFINITY : (100 * (cheaper.get(cost) ?? 0)) / costs.length)
 }
 
-/** Models of equal standing keep their order. `among`: the models whose costs make the percentiles. */
+/**
+ * Orders models by band. Models of equal standing keep their order. `among`: the models whose costs define the
+ * percentiles.
+ */
 export function orderByBand(models: readonly CostedModel[], band: Band, among = models): BandOrder {
   const percentileOf = percentilesOf(among)
   const places = models.map((model): Place => {
@@ -91,7 +94,7 @@ function distanceFrom(band: Band, percentile: number): number {
   return Math.max(PART, Math.round(distance / PART) * PART)
 }
 
-/** Equal infinities are equal. */
+/** Compares two numbers; equal infinities are equal. */
 export function compare(a: number, b: number): number {
   return a === b ? 0 : a < b ? -1 : 1
 }

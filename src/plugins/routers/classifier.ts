@@ -109,7 +109,7 @@ function questionFor(model: string, prompt: ResponsesRequest): ResponsesRequest 
   }
 }
 
-/** The type that an answer names, with or without a code fence around it; null if it is no such answer. */
+/** The type that an answer names, with or without a code fence around it; null if it does not name one. */
 export function readTaskType(answer: string): TaskType | null {
   const value = readObject(answer)
   if (value === null || Object.keys(value).length !== 1) return null
@@ -117,7 +117,7 @@ export function readTaskType(answer: string): TaskType | null {
   return isTaskType(type) ? type : null
 }
 
-/** The JSON object that an answer consists of, with or without a code fence; null: it is something else. */
+/** The JSON object that an answer consists of, with or without a code fence; null if it is anything else. */
 export function readObject(answer: string): Readonly<Record<string, unknown>> | null {
   if (answer.length > ANSWER_CHARS) return null
   let bare = answer.trim()

@@ -38,7 +38,7 @@ export function userWords({ input }: ResponsesRequest): UserWords {
   return { first: textOf(items.find(isUser)?.content), latest: textOf(items.findLast(isUser)?.content) }
 }
 
-/** The system's instructions, cut. */
+/** The system's instructions, truncated. */
 export function instructionsOf({ instructions, input }: ResponsesRequest): string {
   if (typeof instructions === 'string') return instructions.slice(0, TEXT_MAX)
   if (typeof input === 'string') return ''
@@ -46,12 +46,12 @@ export function instructionsOf({ instructions, input }: ResponsesRequest): strin
   return textOf(items.find(({ role }) => role === 'system' || role === 'developer')?.content)
 }
 
-/** True if the request gives results of tools to the model, and not new words of the user. */
+/** True if the request brings tool results to the model, and no new message of the user. */
 export function isToolTurn({ input }: ResponsesRequest): boolean {
   return typeof input !== 'string' && isResult((input as readonly AnyItem[]).at(-1))
 }
 
-/** Results of tools since the user last said something, the oldest first. */
+/** Tool results since the user's last message, oldest first. */
 export function recentResults({ input }: ResponsesRequest): readonly ToolResult[] {
   if (typeof input === 'string') return []
   const items = (input as readonly AnyItem[]).slice(-ITEMS_MAX)
@@ -67,14 +67,14 @@ export function recentResults({ input }: ResponsesRequest): readonly ToolResult[
     }))
 }
 
-/** The `model` that the latest message of the assistant carries; null: it carries none. */
+/** The `model` that the assistant's latest message carries; null if it carries none. */
 export function lastAssistantModel({ input }: ResponsesRequest): string | null {
   if (typeof input === 'string') return null
   const last = (input as readonly AnyItem[]).findLast(({ role }) => role === 'assistant')
   return typeof last?.model === 'string' ? last.model : null
 }
 
-/** The request without the models that messages of the assistant carry, which are no field of a message. */
+/** The request without the `model` of assistant messages, which is not a field of a message. */
 export function withoutModels(request: ResponsesRequest): ResponsesRequest {
   const { input } = request
   if (typeof input === 'string' || !input.some(item => 'model' in item && 'role' in item)) return request

@@ -44,7 +44,7 @@ const MARKS: readonly Mark[] = [
   { name: '#question', in: /\?\s*$/ },
 ]
 
-/** Facts about a request beside its text. */
+/** Facts about a request besides its text. */
 export interface PromptForm {
   readonly text: string
   readonly instructions?: string

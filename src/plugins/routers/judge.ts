@@ -41,8 +41,8 @@ judgement, "capability_boundary": "supported", "uncertain", "unsupported" or "un
 from 0 to 1 that the small model solves it}.`
 
 /**
- * The caller pays for the judge. Rejects when the exchange has ended, and when the caller's limits do not allow the
- * question: they would not allow the answer either.
+ * Asks the judge, at the caller's expense. Rejects when the exchange has ended, and when the caller's limits do not
+ * allow the call: they would not allow the answer either.
  */
 export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Exchange): Promise<Judged> {
   const model = config.routers.classifier?.model
@@ -63,7 +63,7 @@ export async function judge({ askAs, config, clock }: JudgeDeps, exchange: Excha
   }
 }
 
-/** Null: it is no verdict. */
+/** Null if the answer is not a verdict. */
 export function readVerdict(answer: string): ModelRole | null {
   const value = readObject(answer)
   if (value === null) return null

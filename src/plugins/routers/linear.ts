@@ -15,7 +15,7 @@ interface WeightsFile {
 
 type Classify = (form: PromptForm) => TaskType
 
-/** Reads the shipped weights, a file of 200 KB, when it is first needed. */
+/** Creates the classifier. It reads the shipped weights, a file of 200 KB, on first use. */
 export function createLinearClassifier(): Classify {
   return form => {
     loaded ??= load()
@@ -37,7 +37,7 @@ function load(): Loaded {
   return { types, weights: new Map(Object.entries(weights)) }
 }
 
-/** Of equal sums the first type of the list counts. */
+/** The type with the greatest sum; of equal sums, the first type in the list. */
 export function best(
   features: ReadonlySet<string>,
   weights: ReadonlyMap<string, readonly number[]>,

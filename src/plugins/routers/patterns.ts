@@ -7,7 +7,7 @@ export interface Patterns {
   matches(id: string): boolean
 }
 
-/** Null: no patterns were given. */
+/** Null if no patterns were given. */
 export function patternsOf(...lists: readonly (readonly string[] | null | undefined)[]): Patterns | null {
   const given = lists.flatMap(list => list ?? [])
   if (given.length === 0) return null

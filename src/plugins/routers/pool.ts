@@ -19,16 +19,16 @@ interface PoolWish {
   readonly variants: string
 }
 
-/** Greatest number of models that a router names for one request. */
+/** Maximum number of models that a router names for one request. */
 export const CHOSEN_MAX = 8
-/** Conversations stay with their model until so long after its last use. */
+/** A conversation stays with its model for this long after the last use. */
 export const IDLE_MS = 600_000
 /** Models of a pool, the first of the catalogue: each costs about ten microseconds. */
 const POOL_MAX = 1_000
 /** Ids that are compared with patterns before other requests get a turn. */
 const PART = 20
 
-/** The pool in the order of the catalogue. Models that do not fit the request are left out if others do. */
+/** The pool in the order of the catalogue. Models that do not fit the request are left out if others fit. */
 export async function poolOf(
   deps: PoolDeps,
   exchange: Exchange,
@@ -65,13 +65,13 @@ function fitting(pool: readonly RoutableModel[]): readonly RoutableModel[] {
   return fit.length === 0 ? pool : fit
 }
 
-/** The cost of an average generation of the task; null: the model's prices are not known. */
+/** The cost of an average generation for the task; null if the model's prices are unknown. */
 export function costOf({ prices }: RoutableModel, { inputTokens, outputTokens }: TaskRanking): number | null {
   if (prices === null) return null
   return inputTokens * prices.prompt + outputTokens * prices.completion + prices.request
 }
 
-/** The conversation's last model first, if it is among the first `top`; and the model that answers is kept. */
+/** Puts the conversation's last model first if it is among the first `top`, and remembers the model that answers. */
 export async function stayWith(
   { lastModels }: PoolDeps,
   exchange: Exchange,
@@ -85,12 +85,12 @@ export async function stayWith(
   return { ids: [last, ...ids.filter(id => id !== last)], stays: true }
 }
 
-/** The names that take the place of the slug. */
+/** The names that replace the router's slug. */
 export function chosenNames(ids: readonly string[], variants: string): readonly string[] {
   return ids.slice(0, CHOSEN_MAX).map(id => withVariants(id, variants))
 }
 
-/** Checks the limits of the caller before a model is asked for the choice. Rejects with the refusal. */
+/** Checks the limits of the caller before a model is called to make the choice. Rejects with the refusal. */
 export async function admitWith(exchange: Exchange, names: readonly string[]): Promise<void> {
   const asked = exchange.prompt
   const [first, ...others] = names
@@ -104,7 +104,7 @@ export async function admitWith(exchange: Exchange, names: readonly string[]): P
   }
 }
 
-/** Nothing is left of the models. */
+/** The error if no model is left. */
 export function noModels(router: string): GatewayError {
   return new GatewayError('constraint_filtered', 'No models match your request and model restrictions', {
     metadata: {

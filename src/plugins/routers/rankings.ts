@@ -4,7 +4,7 @@
  */
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
 
-/** Levels of the difficulty of a task. */
+/** Levels of task difficulty. */
 export const LEVELS = ['low', 'medium', 'high'] as const
 export type Level = (typeof LEVELS)[number]
 
@@ -33,7 +33,7 @@ const UNRANKED: TaskRanking = { inputTokens: 1_000, outputTokens: 500, level: 'm
 const MODELS_MAX = 1_000
 const TOKENS_MAX = 10_000_000
 
-/** The faults of a file, one line each, with its place. */
+/** The faults of a file, one line each, with the place of each fault. */
 export class RankingsError extends Error {
   override readonly name = 'RankingsError'
 }

@@ -22,7 +22,7 @@ const LANDED =
   /\b(?:successfully|has been (?:updated|edited|created|written)|file (?:updated|created|written)|applied)\b/i
 const SEARCHING = /(?:^|[_-])(?:search|grep|glob|find|list|ls|read|view|open|cat|fetch|browse)(?:$|[_-])/i
 
-/** Null: the results do not decide. */
+/** Null if the results do not decide. */
 export function sideOf(results: readonly ToolResult[]): ModelRole | null {
   const score = scoreOf(results)
   return score >= DECISIVE ? 'capable' : score <= -DECISIVE ? 'efficient' : null

@@ -34,7 +34,7 @@ export interface BatchingOptions extends GatewayOptions {
   readonly tracing?: Tracing
 }
 
-/** A runner with its gateway. */
+/** A batch runner with its gateway. */
 export interface Batching {
   readonly runner: BatchRunner
   readonly metrics: Metrics

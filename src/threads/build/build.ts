@@ -81,7 +81,7 @@ export interface FrontOptions {
   readonly explanations?: ExplanationWriter
 }
 
-/** A server with its caches of API keys and of weights. */
+/** A server with its caches of API keys and end-user weights. */
 export interface BuiltServer {
   readonly server: HttpServer
   /** The interface description as JSON; made once. */

@@ -19,12 +19,12 @@ import { PROVIDER_NAMES } from '../../telemetry/otlp/names.ts'
 import { hasList } from '../../upstream/list-models.ts'
 import { readTls } from '../../upstream/tls-files.ts'
 
-/** The configured catalogue. @throws ConfigError with all faults */
+/** Builds the configured catalogue. @throws ConfigError with all faults */
 export function buildCatalog(config: Config, simUrl: string | null, created = 0): Catalog {
   return catalogOf(configuredParts(config, { simUrl, created }))
 }
 
-/** The parts of the configured catalogue, with the simulated provider where one listens. @throws ConfigError */
+/** The parts of the configured catalogue, including the simulated provider if it is listening. @throws ConfigError */
 export function configuredParts(config: Config, { simUrl, known, created = 0 }: CatalogFacts): CatalogParts {
   const faults = new Faults()
   const ownIds = new Set(config.models.map(({ id }) => id))
@@ -53,13 +53,13 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
   return parts
 }
 
-/** The parts as all threads read them. */
+/** The parts in the form that all threads read. */
 export function packParts(parts: CatalogParts): PackedCatalogue {
   return packCatalogue(parts, { documentsOf: packDocuments, digest: documentsDigest })
 }
 
 /**
- * The models of the file that `catalogue.import` names; none without one.
+ * The models of the file that `catalogue.import` names; none if there is no such file.
  * @throws ConfigError with one line for each fault of the file
  */
 export function importedFile({
@@ -92,7 +92,7 @@ export function rankingsOf({ routers: { rankings: path } }: Pick<Config, 'router
 
 const SHIPPED_RANKINGS = new URL('../../plugins/routers/rankings.json', import.meta.url)
 
-/** True if providers are asked for their models. */
+/** True if the models of providers are discovered from their lists. */
 export function discovers({
   catalogue: { discover },
   models,
@@ -150,7 +150,7 @@ export function listsSim({ providers, simulator }: Config): boolean {
   return !isOwn && (simulator.enabled ?? providers.length === 0)
 }
 
-/** True if the simulated provider has to listen: its models are listed, or a configured model names it. */
+/** True if the simulated provider must run: its models are listed, or a configured model uses it. */
 export function needsSim(config: Config): boolean {
   if (config.providers.some(({ slug }) => slug === SIM_SLUG)) return false
   const isNamed = config.models.some(({ endpoints }) =>
@@ -159,7 +159,7 @@ export function needsSim(config: Config): boolean {
   return isNamed || listsSim(config)
 }
 
-/** Properties of models that plugins ask for, by id. */
+/** Properties of models that plugins need, by id. */
 export function modelFacts(catalog: Catalog): ModelFacts {
   return {
     hasSmallContext: id =>
@@ -173,12 +173,12 @@ export function modelFacts(catalog: Catalog): ModelFacts {
   }
 }
 
-/** The provider of OCR; null where none is configured. */
+/** The OCR provider; null if none is configured. */
 export function ocrProviderOf({ ocr }: Config['files'], catalog: Catalog): Provider | null {
   return ocr === null ? null : (catalog.provider(ocr.provider) ?? null)
 }
 
-/** Only providers that can be asked have series. */
+/** Labels of metrics. Only providers that can be called have series. */
 export function metricLabels(
   catalog: Catalog,
   thread: string,
@@ -188,7 +188,7 @@ export function metricLabels(
   return genAi ? { ...labels, genAiName: slug => PROVIDER_NAMES.get(slug) ?? slug } : labels
 }
 
-/** The models and providers that have series of their own. */
+/** The models and providers that have their own series. */
 export function seriesOf(catalog: Catalog): Pick<MetricLabels, 'models' | 'providers'> {
   const models = catalog.models()
   return {

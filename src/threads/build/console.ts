@@ -26,7 +26,7 @@ export const IN_FLIGHT = 'gateway_requests_in_flight'
 const OPEN_STREAMS = 'gateway_open_streams'
 const DECISIONS = 'gateway_guardrail_decisions_total'
 
-/** What the console shows of the process: state, and figures out of the metrics of all threads. */
+/** The process data that the console shows: state, and figures from the metrics of all threads. */
 export class ProcessSource {
   readonly publicUrl: string
   readonly onWatched: (isWatched: boolean) => void

@@ -157,7 +157,7 @@ export interface ThreadCaptures {
   close(): Promise<void>
 }
 
-/** Without a supervisor the files are written by this thread. */
+/** The captures of a thread; without a supervisor, this thread writes the files. */
 export function capturesOf({ options, config, clock, log, store }: Base): ThreadCaptures {
   const { enabled } = config.capture
   if (options.captures !== undefined || !enabled) {

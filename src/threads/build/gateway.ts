@@ -77,7 +77,7 @@ import {
 } from './gateway-parts.ts'
 import { pluginsOf, webSearcherOf } from './plugins.ts'
 
-/** A gateway with the parts that fronts need beside it. */
+/** A gateway, with the parts that fronts also need. */
 export interface BuiltGateway {
   readonly gateway: Gateway
   readonly requestCheck: RequestCheck

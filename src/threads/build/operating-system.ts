@@ -5,7 +5,7 @@ import { constants, setPriority } from 'node:os'
 /** Each connection may need a second descriptor, to a provider; a tenth is left for files and everything else. */
 const SHARE = 0.45
 
-/** Maximum of open files of this process; null where the system does not report it. */
+/** Maximum number of open files of this process; null if the system does not report it. */
 export function descriptorLimit(path = '/proc/self/limits'): number | null {
   let text: string
   try {
@@ -19,7 +19,7 @@ export function descriptorLimit(path = '/proc/self/limits'): number | null {
 
 /**
  * The configured number of connections, or fewer if the process has too few descriptors. At the limit of descriptors
- * each `accept` fails at once and is tried again, which takes a whole core; refusing a connection costs nothing.
+ * each `accept` fails at once and is retried, which occupies a whole core; refusing a connection costs nothing.
  */
 export function connectionCap(configured: number, limit: number | null): number {
   return limit === null ? configured : Math.max(1, Math.min(configured, Math.floor(limit * SHARE)))
@@ -27,11 +27,11 @@ export function connectionCap(configured: number, limit: number | null): number 
 
 /**
  * Lowers the priority of the engine's helper threads (garbage collection, compilation). In a container with fewer cores
- * than the machine they would otherwise take a serve thread's core for tens of milliseconds at once. Main thread; call
- * it before other threads start, because it changes every running thread but the caller. Linux only.
+ * than the machine, they would otherwise occupy a serve thread's core for tens of milliseconds at a time. Main thread;
+ * call it before other threads start, because it changes every running thread except the caller. Linux only.
  *
- * Ten steps leave helpers a tenth of an event loop's share. At the lowest priority other processes could keep a helper
- * from finishing its part of a collection, and the event loop waits for that part.
+ * Ten steps leave helpers a tenth of an event loop's share. At the lowest priority, other processes could keep a helper
+ * from finishing its part of a collection, for which the event loop waits.
  */
 export function lowerHelpers(): void {
   if (process.platform !== 'linux') return

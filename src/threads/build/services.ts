@@ -22,7 +22,7 @@ export interface ServicesOptions extends Omit<ServiceAccessDeps, 'client' | 'tim
 /** The results of a job are all its replies in one; beyond it, a service is sending something else. */
 const RESULTS_MAX_BYTES = 8 * 1024 * 1024 * 1024
 
-/** Connections are opened when a service is called first. */
+/** Creates access to batch services. Connections are opened when a service is first called. */
 export function buildServices({ config, ...deps }: ServicesOptions): Services {
   const { clock, log } = deps
   let client: Transport | null = null

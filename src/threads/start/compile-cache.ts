@@ -7,7 +7,7 @@ import { chmodSync, existsSync, lstatSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { dataFolder } from '../../storage/data-folder.ts'
 
-/** True if an earlier start has made the folder: what is there may be used before this start is known to be good. */
+/** True if an earlier start created the folder: its contents may be used before this start is known to be good. */
 export function hasCompileCache(storageUrl: string): boolean {
   return existsSync(folderOf(storageUrl))
 }
@@ -16,7 +16,7 @@ function folderOf(storageUrl: string): string {
   return join(dataFolder(storageUrl), 'compile-cache')
 }
 
-/** Makes the folder, with mode 0700. Null: there is none that may be used, and the start is slower. */
+/** Creates the folder, with mode 0700. Null if there is no usable folder; the start is then slower. */
 export function makeCompileCache(storageUrl: string): string | null {
   const folder = folderOf(storageUrl)
   try {

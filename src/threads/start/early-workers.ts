@@ -8,7 +8,7 @@ import type { Config } from '../../config/config.ts'
 import type { ThreadSettings } from '../messages.ts'
 import { makeCompileCache } from './compile-cache.ts'
 
-/** What such a thread begins with. */
+/** The initial data of such a thread. */
 export interface EarlyData {
   /** Its name. */
   readonly thread: string
@@ -64,13 +64,13 @@ export class EarlyWorkers {
   }
 }
 
-/** Starts the serve threads of a configuration, with the engine's cache. */
+/** Starts the serve threads of a configuration, with the compile cache. */
 export function startEarly({ storage, threads }: Config): EarlyWorkers {
   const names = Array.from({ length: threads.serve }, (_, index) => `serve-${index}`)
   return new EarlyWorkers(names, makeCompileCache(storage.url))
 }
 
-/** The settings of a thread, which may still have to come. */
+/** The settings of a thread, which may arrive later. */
 export async function settingsOf(data: ThreadSettings | EarlyData): Promise<ThreadSettings> {
   if (!('later' in data)) return data
   const [settings] = (await once(data.later, 'message')) as [ThreadSettings]

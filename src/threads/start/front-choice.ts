@@ -7,17 +7,16 @@ import { type FrontName, loadFront } from '../../server/fronts.ts'
 import { coresMinusOne } from '../../settings/setting.ts'
 import { StartError } from '../supervised-thread.ts'
 
-/** The configuration with the front that serves. */
+/** The configuration, with the front that was chosen. */
 export interface ChosenFront {
   readonly config: Config
   readonly front: FrontName
 }
 
 /**
- * Loads the front that `listen.front` asks for. Where this system does not let its sockets share a port, one thread
- * serves.
- * @param canShare default: tried
- * @throws StartError when it cannot be loaded, or the configuration asks for a port that is shared
+ * Loads the front that `listen.front` names. If its sockets cannot share a port on this system, only one thread serves.
+ * @param canShare default: tested
+ * @throws StartError if it cannot be loaded, or if the configuration requires a shared port
  */
 export async function chooseFront(
   config: Config,

@@ -88,7 +88,7 @@ interface ServiceOptions {
   readonly onCertificate: (version: string) => Promise<boolean>
 }
 
-/** Starts the services one after the other, and notes each in `started`, so that a failed start can close them. */
+/** Starts the services one after the other, and records each in `started`, so that a failed start can close them. */
 export async function startServices(
   started: Partial<MainServices>,
   { config, ring, log, onInvalidation, onCatalogue, shipped, onCertificate }: ServiceOptions,
@@ -236,7 +236,10 @@ async function startSim() {
   return { server, url }
 }
 
-/** @param stopped false: a thread did not stop, and the files that it may still write are left for the next start */
+/**
+ * Closes the services.
+ * @param stopped false if a thread did not stop; the files that it may still write are then left for the next start
+ */
 export async function closeServices(services: Partial<MainServices>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
@@ -264,7 +267,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   await sim?.server.close()
 }
 
-/** The counters that all serve threads share, over a Store connection of their own. */
+/** The counters that all serve threads share, with a Store connection of their own. */
 export interface Counting {
   readonly counters: SharedCounters
   close(): Promise<void>

@@ -6,8 +6,8 @@ import { type AdminServer, startAdmin } from '../admin.ts'
 import { StartError } from '../supervised-thread.ts'
 
 /**
- * The port to serve on. Bound exclusively first, because threads share theirs and would share it with another program
- * unnoticed, unless the operator wants sharing; and because a free one (0) has to be the same for all.
+ * Chooses the port to serve on. It is first bound exclusively: threads share their port, and would share it with
+ * another program unnoticed, unless the operator wants sharing; and a free port (0) has to be the same for all threads.
  * @throws StartError
  */
 export async function choosePort({ listen: { host, port, shared } }: Config): Promise<number> {
@@ -59,7 +59,7 @@ export function publicUrl(host: string, port: number, isSecure: boolean): string
   return `${isSecure ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-/** An address of this machine, where the gateway listens on all. */
+/** An address of this machine, if the gateway listens on all addresses. */
 export function reachable(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1'
   return host === '::' ? '::1' : host

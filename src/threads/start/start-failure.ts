@@ -23,7 +23,9 @@ export interface StartFailure {
 
 const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapError]
 
-/** Null for a fault of our own, which no operator can have caused and which keeps its stack. */
+/**
+ * Describes a failed start; null for a fault of our own, which no operator can have caused and which keeps its stack.
+ */
 export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
   if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
@@ -67,12 +69,12 @@ export interface CheckedStart {
 export type CheckedConfig = Omit<CheckedStart, 'ring'>
 
 /**
- * Checks what can be checked before anything is opened, and loads the master keys. Creates a key file if one is
- * needed, but only for a configuration without faults.
+ * Checks everything that can be checked before anything is opened, and loads the master keys. Creates a key file if
+ * needed, but only if the configuration has no faults.
  * @throws ConfigError with all faults, those of the configuration among them
  */
 export function checkStart(found: FoundConfig): CheckedStart
-/** Creates no key file: `ring` may be missing. `certificate` false: its files are not read. */
+/** Creates no key file, so `ring` may be missing. If `certificate` is false, the certificate files are not read. */
 export function checkStart(
   found: FoundConfig,
   options: { readonly createKeyFile: false; readonly certificate?: false },

@@ -57,7 +57,7 @@ const SILENT: Log = {
   fault: () => undefined,
 }
 
-/** Sends requests for `threads.warmUpMs`, pauses for callers included. Returns how many; never rejects. */
+/** Sends requests for `threads.warmUpMs`, including pauses for callers. Returns their number; never rejects. */
 export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number> {
   const forMs = options.config.threads.warmUpMs
   if (forMs === 0) return 0

@@ -9,7 +9,7 @@ const CITATIONS_MAX = 1_000
 const ADDRESS_MAX_CHARS = 4_096
 const LABEL_MAX_CHARS = 1_000
 
-/** The results that an answer may cite, and how many citations it has. */
+/** The results that an answer may cite, and the number of its citations. */
 export class CitableResults {
   readonly #byAddress = new Map<string, { readonly result: Citable; readonly number: number }>()
   readonly #numbered: Citable[] = []
@@ -90,7 +90,7 @@ const ENDS_ADDRESS = /[\s<>"`{}|\\^[\]。，、；：！？（）「」『』【
 const TRAILING: ReadonlySet<string> = new Set(".,;:!?'*_~")
 const NUMBERS = /^\[?\d{1,3}(?:\s?,\s?\d{1,3}){0,9}\]?$/
 
-/** Reads one text. `push` and `end` give the citations that are complete, in the order of their ends. */
+/** Reads one text. `push` and `end` return the citations that are complete, in the order of their ends. */
 export class CitationScanner {
   readonly #results: CitableResults
   #found: UrlCitationAnnotation[] = []

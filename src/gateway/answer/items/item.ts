@@ -8,14 +8,14 @@ import type { StreamEvent } from '../../../protocol/events.ts'
 import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
 import type { CitableResults } from './citations.ts'
 
-/** Takes an event whose `sequence_number` is still 0: the assembler alone numbers. */
+/** Takes an event whose `sequence_number` is still 0, because only the assembler assigns numbers. */
 export type EmitEvent = (event: StreamEvent) => void
 
-/** `in_progress`: of a call that the client has to run. */
+/** `in_progress` is for a call that the client has to run. */
 export type ClosingStatus = 'completed' | 'incomplete' | 'in_progress'
 export type ClosingFields = Readonly<Record<string, unknown>> | null
 
-/** An output item that is open: owns its inner events and gives the finished item at its close. */
+/** An open output item: owns its inner events, and returns the finished item when it is closed. */
 export abstract class ItemBuilder {
   /** The item's public id, the same from its first event to its last. */
   readonly id: string
