@@ -209,10 +209,7 @@ export function planRoute(
   return { named, groups, leastContext, leastOutput, only, readsUser, exclusions: exclusions.list }
 }
 
-/**
- * Ranks planned candidates; null if it is not certain that this request fits all of them. Otherwise like
- * `rankCandidates`.
- */
+/** Ranks planned candidates; null if this request may not fit all of them. Otherwise like `rankCandidates`. */
 export function rankPlanned(
   deps: RankDeps,
   exchange: RankedExchange,

@@ -74,9 +74,8 @@ function neutralTerms(): RankTerms {
  * Finds the candidates of a request.
  * @throws GatewayError `model_not_found`, or the dialect's own error, for a model that the catalogue does not have;
  * `wrong_endpoint` for a model with another kind of output; `permission_denied` if guardrails leave nothing;
- * `constraint_filtered` if preferences or the data region leave nothing, or if no endpoint accepts the input or writes
- * answers of that length; `context_length_exceeded` if no endpoint has room for the prompt; `no_endpoints` if no usable
- * key is left.
+ * `constraint_filtered` if preferences or the data region do, or if no endpoint accepts the input or so long an answer;
+ * `context_length_exceeded` if no endpoint has room for the prompt; `no_endpoints` if no usable key is left.
  */
 export function route(
   request: ResponsesRequest,
@@ -205,9 +204,7 @@ export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, diale
   return (named as NamedModel).model.id
 }
 
-/**
- * True for one order over all models of the request, false for model by model. `route: "sort"` is the older spelling.
- */
+/** True for one order over all models of a request, false for model by model. `route: "sort"` is the old spelling. */
 export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
   const sort = provider?.sort
   const partition = typeof sort === 'object' ? sort?.partition : null
