@@ -25,10 +25,7 @@ export function withRawList(
   return JSON.stringify({ ...body, [name]: RAW }).replace(`"${RAW}"`, () => json)
 }
 
-/**
- * Serialises a request.
- * @param heldBytes memory that the request holds, an upper bound for the length of its texts
- */
+/** Serialises a request. @param heldBytes memory that the request holds, an upper bound for the length of its texts */
 export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {
   if (heldBytes < LARGE_BYTES) return JSON.stringify(body)
   const texts: string[] = []

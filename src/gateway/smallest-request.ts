@@ -28,10 +28,7 @@ export function smallestRequest(endpoint: Endpoint): WireRequest {
   return FORMATS[format].encode({ request, stream: false, endUser: null }, endpoint)
 }
 
-/**
- * Reads the smallest reply.
- * @throws GatewayError if the text reports a failure, or is not an answer
- */
+/** Reads the smallest reply. @throws GatewayError if the text reports a failure, or is not an answer */
 export function readSmallest(text: string, endpoint: Endpoint): void {
   if (isEmbeddingsFormat(endpoint.format)) {
     const reply = record(parseJson(text))

@@ -56,10 +56,7 @@ export function compactsItself(endpoint: Endpoint, formats: Formats, mode: Compa
 /** A long conversation is read and summed up within this time. */
 const SUMMARY_MS = 300_000
 
-/**
- * Opens the summaries in a request.
- * @throws GatewayError `invalid_request` for a summary that cannot be opened
- */
+/** Opens the summaries in a request. @throws GatewayError `invalid_request` for a summary that cannot be opened */
 export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExchange): void {
   if (summaries === undefined) return
   const opened = withOpenSummaries(exchange.prompt, exchange.caller, summaries.seal)

@@ -42,10 +42,7 @@ const STOP_MS = 5_000
 /** Another program may take a free port between the choice and the listening. */
 const FREE_PORT_TRIES = 5
 
-/**
- * Starts the threads.
- * @throws StartError; nothing is then left running.
- */
+/** Starts the threads. @throws StartError; nothing is then left running. */
 export async function startSupervisor(asked: SupervisorOptions): Promise<Supervisor> {
   const { config, front } = await chooseFront(asked.config, asked.log)
   const options = { ...asked, config, front }

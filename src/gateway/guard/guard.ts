@@ -270,10 +270,7 @@ export interface CheckedText {
   readonly findings: readonly Finding[]
 }
 
-/**
- * Checks a text.
- * @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now
- */
+/** Checks a text. @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now */
 export type CheckText = (
   guardrail: GuardrailRecord,
   text: TextToCheck,

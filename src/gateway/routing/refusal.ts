@@ -22,10 +22,7 @@ export function wrongEndpoint(model: Model): GatewayError {
   return unavailable('wrong_endpoint', message, [model.id], [])
 }
 
-/**
- * The error for an unknown model.
- * @param dialect the caller's dialect, which may have its own error for this
- */
+/** The error for an unknown model. @param dialect the caller's dialect, which may have its own error for this */
 export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
   const meanings = catalog.meanings(id)
   if (meanings.length > 1) {
