@@ -13,7 +13,7 @@ import {
 const PREFIXES: Readonly<Record<KeyKind, string>> = { inference: 'sk-gw-v1-', management: 'sk-gw-mgmt-' }
 const SECRET_BYTES = 32
 const SECRET = /^[0-9a-f]{64}$/
-/** Characters of the secret at either end of the label: enough to tell keys apart, 232 bits stay hidden. */
+/** Characters of the secret at either end of the label: enough to tell keys apart, while 232 bits stay hidden. */
 const LABEL_CHARACTERS = 3
 
 /** Describes the form of a key, for use in messages. */
@@ -30,7 +30,7 @@ export function keyKind(text: string): KeyKind | null {
   return null
 }
 
-/** Of 64 random hexadecimal characters fewer than this many different ones come once in some 10^14 keys. */
+/** Of 64 random hexadecimal characters, fewer than this many are distinct only once in some 10^14 keys. */
 const DIFFERENT_MIN = 8
 
 /** True if a key of valid form is easy to guess: it repeats a few characters, or one part of itself. */

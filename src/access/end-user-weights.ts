@@ -14,7 +14,7 @@ interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
 
 /** End users kept in memory, registered or not. */
 const MAX_END_USERS = 10_000
-/** A key at its limit may name a new end user in each request: the store has other work too. */
+/** Lookups at once: a key at its limit may name a new end user in each request, and the store has other work too. */
 const MAX_LOOKUPS = 16
 
 export class EndUserWeights {
@@ -33,8 +33,8 @@ export class EndUserWeights {
   }
 
   /**
-   * The weight of an end user; a promise only when the store has to be asked. Rejects with GatewayError
-   * `service_unavailable` when the store fails, or is asked too much, and nothing is known.
+   * The weight of an end user; a promise only if the store has to be read. Rejects with GatewayError
+   * `service_unavailable` if the store fails or has too many reads, and nothing is cached.
    */
   of(organizationId: string, user: string): number | Promise<number> {
     const name = nameOf(organizationId, user)
@@ -47,7 +47,7 @@ export class EndUserWeights {
     return this.#known.load(name, () => this.#store.endUsers.find(organizationId, user))
   }
 
-  /** Call it after the record of this end user was changed. */
+  /** Call it after the record of this end user has changed. */
   invalidate(organizationId: string, user: string): void {
     this.#known.invalidate(nameOf(organizationId, user))
   }

@@ -19,11 +19,11 @@ export interface GuardrailsOptions<Prepared> extends Partial<StoreCacheLimits> {
   readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** Makes the form that the pipeline uses; null when no rule is left. Called once for the same guardrails. */
+  /** Creates the form that the pipeline uses; null if no rule is left. Called once for the same guardrails. */
   readonly prepare: (applied: readonly AppliedGuardrail[]) => Prepared | null
-  /** API keys kept in memory: some hundred bytes each. */
+  /** API keys kept in memory, at some hundred bytes each. */
   readonly maxCallers?: number
-  /** Prepared combinations of guardrails kept in memory: up to some megabytes each, where patterns are many. */
+  /** Prepared combinations of guardrails kept in memory: up to some megabytes each if they have many patterns. */
   readonly maxPrepared?: number
 }
 
@@ -56,8 +56,8 @@ export class Guardrails<Prepared extends object> {
   }
 
   /**
-   * Finds the guardrails of the caller; null: none. A promise only when the store has to be asked.
-   * Rejects with GatewayError `service_unavailable` when the store fails and nothing is known: a guardrail may forbid
+   * Finds the guardrails of the caller; null if there are none. A promise only if the store has to be read. Rejects
+   * with GatewayError `service_unavailable` if the store fails and nothing is cached, because a guardrail may forbid
    * the request.
    */
   of(caller: GuardedCaller): Prepared | null | Promise<Prepared | null> {
@@ -66,25 +66,25 @@ export class Guardrails<Prepared extends object> {
   }
 
   /**
-   * Finds the budgets of the caller; null: none. Call it after `of`, which keeps the cached record fresh. Rejects as
-   * `of` does if the caller was invalidated in between.
+   * Finds the budgets of the caller; null if there are none. Call it after `of`, which keeps the cached record fresh.
+   * Rejects like `of` if the caller was invalidated in between.
    */
   budgets(caller: GuardedCaller): readonly Budget[] | null | Promise<readonly Budget[] | null> {
     const known = this.#callers.peek(caller.keyHash)
     return known === undefined ? this.#load(caller, ({ budgets }) => budgets) : known.budgets
   }
 
-  /** Monotonic milliseconds until which `of` and `budgets` need not ask the store; 0: they have to. */
+  /** Monotonic milliseconds until which `of` and `budgets` need not read the store; 0 if they must. */
   freshUntilMs({ keyHash }: GuardedCaller): number {
     return this.#callers.freshUntilMs(keyHash)
   }
 
-  /** Call it after guardrails or assignments of an organization were changed. */
+  /** Call it after guardrails or assignments of an organization have changed. */
   invalidate(organizationId: string): void {
     this.#callers.invalidateOwner(organizationId)
   }
 
-  /** Makes every caller be read again at its next request; known guardrails stay valid only while the store fails. */
+  /** Forces a new read of every caller at its next request; cached guardrails are used only while the store fails. */
   invalidateAll(): void {
     this.#callers.invalidateAll()
   }

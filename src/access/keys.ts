@@ -22,9 +22,12 @@ export interface ApiKeysOptions extends Partial<StoreCacheLimits> {
   readonly log?: Pick<Log, 'fault' | 'notice'>
   /** Known keys kept in memory. Default 10,000: about 5 MB. */
   readonly maxKeys?: number
-  /** Unknown keys kept in memory, apart from the known ones so that guesses cannot evict those. */
+  /** Unknown keys kept in memory, separate from known keys so that guesses cannot evict those. */
   readonly maxUnknown?: number
-  /** How long a key counts as unknown: the longest a key created elsewhere is refused after a first try. */
+  /**
+   * How long a key counts as unknown. A key that was created elsewhere is refused for at most this long after a first
+   * try.
+   */
   readonly unknownMs?: number
 }
 
@@ -38,7 +41,7 @@ interface Known {
   readonly record: KeyRecord
   /** Wall clock; infinite when the key does not expire. */
   readonly expiresAtMs: number
-  /** When this secret of the key, or the key, expires. */
+  /** The time at which this secret or the key itself expires. */
   readonly endsAtMs: number
 }
 
@@ -47,7 +50,7 @@ export class ApiKeys {
   readonly #keys: Store['keys']
   readonly #clock: Clock
   readonly #unknownMs: number
-  /** By the hash of a secret; that of the first one names the key. */
+  /** By the hash of a secret; the hash of the first secret identifies the key. */
   readonly #known: StoreCache<KeyRecord | null, Known | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
@@ -71,26 +74,26 @@ export class ApiKeys {
   }
 
   /**
-   * Finds the record of the key in an Authorization header; a promise only when the store has to be asked.
+   * Finds the record of the key in an Authorization header; a promise only if the store has to be read.
    * @throws (or rejects with) GatewayError `authentication`, or `service_unavailable` when the store fails.
    */
   authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
     return this.bySecret(hashKey(bearerKey(authorization)))
   }
 
-  /** As `authenticate`, by the hash of a secret. */
+  /** Like `authenticate`, by the hash of a secret. */
   bySecret(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.get(hash)
     return known === undefined ? this.#load(hash, true) : this.#admit(known, true)
   }
 
-  /** The key that is named by the hash of its first secret, whether that one has ended or not. Throws as above. */
+  /** The key identified by the hash of its first secret, even if that secret has expired. Throws like `bySecret`. */
   find(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.get(hash)
     return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
   }
 
-  /** Call it after the record of a key, or one of its secrets, was added, changed or removed. */
+  /** Call it after the record of a key, or one of its secrets, has been added, changed or removed. */
   invalidate(hash: string): void {
     this.#known.invalidate(hash)
     this.#unknown.delete(hash)
@@ -99,7 +102,7 @@ export class ApiKeys {
     this.#known.dropReads()
   }
 
-  /** Makes every key be read again before its next use; known records stay valid only while the store fails. */
+  /** Forces a new read of every key before its next use; known records are used only while the store fails. */
   invalidateAll(): void {
     this.#known.invalidateAll()
     this.#unknown.clear()

@@ -30,8 +30,8 @@ export class ToolPermissions {
   }
 
   /**
-   * Names of tools without a prefix; a promise only when the store has to be asked. Rejects with GatewayError
-   * `service_unavailable` when the store fails and nothing is known: the tool may be disabled.
+   * Names of tools without a prefix; a promise only if the store has to be read. Rejects with GatewayError
+   * `service_unavailable` if the store fails and nothing is cached, because the tool may be disabled.
    */
   disabledFor({ organizationId, workspaceId }: Caller): ReadonlySet<string> | Promise<ReadonlySet<string>> {
     const id = workspaceId ?? DEFAULT_WORKSPACE_ID
@@ -42,7 +42,7 @@ export class ToolPermissions {
     )
   }
 
-  /** Call it after a workspace of the organization was changed. */
+  /** Call it after a workspace of the organization has changed. */
   invalidate(organizationId: string): void {
     this.#known.invalidateOwner(organizationId)
   }

@@ -6,14 +6,14 @@ import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 import { OpenRequests } from './open-requests.ts'
 
-/** The part of the buffer limit that unread answers may hold; a key has its share of it. */
+/** The part of the buffer limit that unread answers may hold; each key has a share of it. */
 const UNREAD_SHARE = 0.5
 
 /** The running requests of one thread, by API key. */
 export interface KeyedRequests {
-  /** Adds the hashes of inference keys that have something open. */
+  /** Adds the hashes of inference keys that have open requests. */
   openKeys(hashes: Set<string>): void
-  /** Gives all that a key has open this reason to end. */
+  /** Ends all open requests of a key for this reason. */
   endKey(hash: string, reason: GatewayError): void
 }
 
@@ -25,7 +25,7 @@ export class AdmissionControl implements KeyedRequests {
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
   readonly #open = new OpenRequests<Admission>()
-  /** Called each time a request is over; null: nobody waits for that. */
+  /** Called each time a request is over; null if nobody waits for that. */
   onOver: (() => void) | null = null
 
   constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
@@ -42,7 +42,7 @@ export class AdmissionControl implements KeyedRequests {
     return this.#open.size
   }
 
-  /** The error for one more request; null when there is room. Call it before any work for the request. */
+  /** The error for one more request; null if there is room. Call it before doing any work for the request. */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
     if (reason === null) return null
@@ -51,7 +51,7 @@ export class AdmissionControl implements KeyedRequests {
     return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
   }
 
-  /** Counts bytes of answers that wait for their readers; negative when they have left. */
+  /** Counts bytes of answers that wait for their readers; negative when they have been sent. */
   holdUnread(bytes: number, keyHash: string | null): void {
     this.load.hold(bytes)
     this.deps.metrics.unreadBytes.inc(bytes)
@@ -62,8 +62,8 @@ export class AdmissionControl implements KeyedRequests {
 
   /**
    * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
-   * @throws GatewayError `rate_limit_exceeded` when the key has no room, `service_unavailable` when the event loop is
-   * late because of the key
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
+   * because of the key
    */
   enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
     if (this.#unread.used > 0 && this.#unread.take(keyHash, 0) === 'key-full')
@@ -102,7 +102,7 @@ export class AdmissionControl implements KeyedRequests {
     })
   }
 
-  /** Gives every open request this reason to end. */
+  /** Aborts every open request for this reason. */
   abortAll(reason: GatewayError): void {
     for (const admission of this.#open.all()) admission.abort(reason)
   }
@@ -119,7 +119,7 @@ export class AdmissionControl implements KeyedRequests {
     }
   }
 
-  /** Ends requests that did not react to their abort. */
+  /** Gives up requests that did not react to their abort. */
   giveUpAll(): void {
     for (const admission of this.#open.all()) admission.giveUp()
   }

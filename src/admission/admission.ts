@@ -22,9 +22,9 @@ import type { Chained } from './open-requests.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
-  /** Status that was sent; 0 when none was. */
+  /** The status that was sent; 0 if none was. */
   readonly status: number
-  /** It is complete. */
+  /** True once the reply is complete. */
   readonly ended: boolean
 }
 
@@ -38,21 +38,21 @@ export interface AdmissionOwner {
   readonly path: string | undefined
   /** Address of the client's connection; undefined where there is none. */
   readonly client: string | undefined
-  /** As the caller gave it; absent: it gave none that is fit. */
+  /** As the caller gave it; absent if there is none, or none that is acceptable. */
   readonly requestId?: string | undefined
-  /** The header that names the program. */
+  /** The header that names the client program. */
   readonly userAgent?: string | undefined
-  /** The place in the caller's own trace; null: it names none. */
+  /** The place in the caller's own trace; null if the caller names none. */
   readonly callerContext?: CallerContext | null
-  /** Null before the key was accepted, and where none is asked for. */
+  /** Null until the key has been accepted, and for operations without a key. */
   readonly key: Pick<
     KeyRecord,
     'hash' | 'kind' | 'label' | 'workspaceId' | 'organizationId' | 'expiresAt'
   > | null
   readonly reply: AdmittedReply
-  /** True if a client waits for the answer: the times of its stages are observed. */
+  /** True if a client waits for the answer, so that the times of its stages are observed. */
   readonly isAwaited: boolean
-  /** It has no line in the log. Absent: it has one. */
+  /** True if it has no line in the log. Absent: it has one. */
   readonly isQuiet?: boolean
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
@@ -68,15 +68,15 @@ export interface AdmissionDeps {
   readonly requestMs: number
   /** See KeySharesDeps. */
   readonly weights?: WeightsOfEndUsers
-  /** Told of each request that is over while somebody watches. Absent: nobody can. */
+  /** Receives each finished request while somebody is watching. Absent: nobody can watch. */
   readonly ended?: EndedRequests
   /** Traces of requests. Absent: there are none. */
   readonly tracing?: Tracing
-  /** Takes requests that are over, to explain them. Absent: nobody does. */
+  /** Receives finished requests in order to explain them. Absent: no request is explained. */
   readonly explanations?: ExplanationWriter
 }
 
-/** The part of the thread's control of which one request knows. */
+/** The part of the thread's admission control that one request knows. */
 interface OpenAdmissions {
   readonly deps: AdmissionDeps
   add(admission: Admission): void
@@ -95,16 +95,16 @@ export class Admission implements Chained<Admission> {
   /** Names the request in logs and answers; the generation id of inference requests. */
   readonly id: string
   readonly watch: Stopwatch
-  /** Null while traces are off. */
+  /** Null while tracing is off. */
   readonly trace: RequestTrace | null
   readonly #control: OpenAdmissions
   readonly #owner: AdmissionOwner
   readonly #abort = new RequestAbort()
   readonly signal: RequestSignal = this.#abort
   #deadline: Timer | null = null
-  /** The client left before we had a reason to stop. */
+  /** True if the client left before the gateway had a reason to stop. */
   #left = false
-  /** Called when the client leaves, and the work goes on; null: the work ends. */
+  /** Called when the client leaves and the work continues; null: the work ends. */
   #onLeft: (() => void) | null = null
   #over = false
 
@@ -119,12 +119,12 @@ export class Admission implements Chained<Admission> {
     this.#owner = owner
   }
 
-  /** The reason to end the work; null while it may go on. */
+  /** The reason to end the work; null while it may continue. */
   get reason(): GatewayError | null {
     return this.#abort.aborted ? (this.#abort.reason as GatewayError) : null
   }
 
-  /** Null without an inference key: who manages keys may delete the own one. */
+  /** Null without an inference key: a request with a management key may delete that key itself. */
   get keyHash(): string | null {
     const { key } = this.#owner
     return key?.kind === 'inference' ? key.hash : null
@@ -140,8 +140,8 @@ export class Admission implements Chained<Admission> {
   }
 
   /**
-   * Starts the total deadline: `leastMs` from the head of the request, or as long as the setting says; the key may
-   * expire before. `atMs`: monotonic milliseconds of now.
+   * Starts the total deadline: at least `leastMs` from the head of the request, or as long as the setting says; the key
+   * may expire earlier. `atMs`: monotonic milliseconds of now.
    */
   startDeadline(leastMs = 0, atMs = this.#control.deps.clock.monotonicMs()): void {
     const { clock, requestMs } = this.#control.deps
@@ -158,7 +158,7 @@ export class Admission implements Chained<Admission> {
     this.#deadline = clock.after(leftMs, this.#onDeadline)
   }
 
-  /** It was aborted: it is given up if its handler does not answer. */
+  /** Call it after an abort: the request is given up if its handler does not answer. */
   expectEnd(): void {
     if (this.#over) return
     this.#deadline?.cancel()
@@ -172,12 +172,12 @@ export class Admission implements Chained<Admission> {
     this.#owner.onAbort(reason)
   }
 
-  /** The work goes on without its client: `onLeft` is called in place of the abort. */
+  /** Lets the work continue without its client: `onLeft` is called instead of an abort. */
   outlive(onLeft: () => void): void {
     this.#onLeft = onLeft
   }
 
-  /** Aborts because the client has gone, or was dropped by us. */
+  /** Aborts because the client has disconnected, or was dropped by the gateway. */
   clientGone(): void {
     this.#left = !this.#abort.aborted && this.#owner.reply.error === null
     if (this.#onLeft !== null) {
@@ -193,7 +193,7 @@ export class Admission implements Chained<Admission> {
     this.finish()
   }
 
-  /** Ends it uncounted: another one tells of the same request. */
+  /** Ends it uncounted: another admission reports the same request. */
   drop(): void {
     if (this.#over) return
     this.#over = true
@@ -291,16 +291,18 @@ export class Admission implements Chained<Admission> {
   }
 }
 
-/** Characters of a message that a line has. */
+/** Characters of an error message that a log line includes. */
 const MESSAGE_MAX_CHARS = 300
 
-/** The words of a 4xx of ours; undefined for other failures, and for words of a provider, which may quote a prompt. */
+/**
+ * The message of one of our 4xx errors; undefined for other failures, and for provider texts, which may quote a prompt.
+ */
 function refusalText(error: GatewayError): string | undefined {
   if (!isRefusal(error.status) || error.metadata?.['provider_name'] !== undefined) return undefined
   return error.message.slice(0, MESSAGE_MAX_CHARS)
 }
 
-/** True for statuses that the client caused: not for a timeout, but for an unknown method. */
+/** True for statuses that the client caused: an unknown method counts, a timeout does not. */
 function isRefusal(status: number): boolean {
   return (status >= 400 && status <= 499 && status !== 408) || status === 501
 }

@@ -7,9 +7,9 @@ import type { ExchangeLine } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 
-/** People see them as live; a message for each would cost more than what is in it. */
+/** Fast enough to look live; a message per request would cost more than its contents. */
 const SEND_MS = 250
-/** In one message. People cannot follow more, and sums come from usage records. */
+/** Maximum in one message. People cannot follow more, and sums come from usage records. */
 const ENDED_MAX = 200
 
 export class EndedRequests {
@@ -23,7 +23,7 @@ export class EndedRequests {
     this.#send = send
   }
 
-  /** Takes a request of a known key; only models are asked by POST. */
+  /** Takes a request of a known key. Only POST requests call models. */
   add(line: ExchangeLine, watch: Stopwatch, endedMs: number): void {
     const { organization } = line
     if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return

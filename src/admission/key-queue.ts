@@ -8,9 +8,9 @@ import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-
 import type { Metrics } from '../metrics/metrics.ts'
 
 export interface QueueLimits {
-  /** Requests that a key may have open, streams included. */
+  /** Open requests that a key may have, including streams. */
   readonly openPerKey: number
-  /** Requests that may wait for one of their key to end; 0: none. */
+  /** Requests that may wait for another request of their key to end; 0: none. */
   readonly waitingPerKey: number
   /** How long each may wait. */
   readonly waitMs: number
@@ -18,14 +18,14 @@ export interface QueueLimits {
 
 /** The shares of end users when a key is at its limit. */
 export interface WeightsOfEndUsers {
-  /** A promise only when the store has to be asked; it may reject. */
+  /** A promise only if the store has to be read; it may reject. */
   of(organizationId: string, user: string): number | Promise<number>
 }
 
 export interface KeyQueueDeps {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'queuedRequests' | 'queueWait'>
-  /** Absent: all end users weigh the same. */
+  /** Absent: all end users have the same weight. */
   readonly weights?: WeightsOfEndUsers
 }
 
@@ -33,14 +33,14 @@ export interface KeyQueueDeps {
 export interface QueuedPlace {
   /** Set while it waits. */
   waiting: WaitingRequest | null
-  /** The request has its place now. */
+  /** Called when the request gets its place. */
   open(endUser: EndUserShare<WaitingRequest> | null): void
 }
 
 /** The share of a key, as its queue sees it. */
 export interface QueuedShare {
   open: number
-  /** Null where nobody waits, or lately waited. */
+  /** Null if nobody waits, or waited recently. */
   queue: FairQueue<WaitingRequest> | null
 }
 
@@ -59,7 +59,7 @@ type QueueOutcome = 'started' | 'refused' | 'expired' | 'left'
 export class KeyQueue {
   readonly #limits: QueueLimits
   readonly #deps: KeyQueueDeps
-  /** Makes the refusal of a key at its limit; what is given goes on after its first words. */
+  /** Creates the refusal for a key at its limit; `more` is appended to its first words. */
   readonly #full: (more?: string) => GatewayError
 
   constructor(limits: QueueLimits, deps: KeyQueueDeps, full: (more?: string) => GatewayError) {
@@ -69,8 +69,8 @@ export class KeyQueue {
   }
 
   /**
-   * Gives a request the place that it has not got yet; null: it has it now. Else it resolves when it has, and rejects
-   * when it waits no more. Who names no end user waits only where others do.
+   * Gives a request its place; null if it has it now. Otherwise it resolves when the request gets the place, and
+   * rejects when it no longer waits. A request without an end user waits only if others do.
    * @param organizationId whose end user it is; null: of none
    * @throws GatewayError `rate_limit_exceeded`
    */
@@ -112,7 +112,7 @@ export class KeyQueue {
     return promise
   }
 
-  /** Tells the queue the weight of an end user, once it is known: nobody waits for the store, and it may fail. */
+  /** Sets the weight of an end user in the queue once it is known: nobody waits for the store, and it may fail. */
   #weigh(queue: FairQueue<WaitingRequest>, organizationId: string, endUser: string): void {
     const weight = this.#deps.weights?.of(organizationId, endUser)
     if (typeof weight === 'number') queue.weigh(endUser, weight)
@@ -123,7 +123,7 @@ export class KeyQueue {
       )
   }
 
-  /** A request of the key has ended: the next one that waits takes its place. */
+  /** Call it when a request of the key has ended: the next waiting request takes its place. */
   startNext(share: QueuedShare): void {
     const next = share.open < this.#limits.openPerKey ? (share.queue?.next() ?? null) : null
     if (next === null) {
@@ -136,7 +136,7 @@ export class KeyQueue {
     entry.start()
   }
 
-  /** A request waits no more, because it is given up. */
+  /** Ends the wait of a request that is given up. */
   giveUp(waiting: WaitingRequest, share: QueuedShare, reason: GatewayError): void {
     share.queue?.remove(waiting)
     this.#endWait(waiting, 'left')

@@ -20,8 +20,8 @@ import { type LargeBodies, LargeTurns } from './large-turns.ts'
 /** Limits of one key in one thread. */
 export interface KeyLimits extends QueueLimits {
   /**
-   * Bytes of request bodies that a key may have in flight. One body alone always fits. As many bytes of answers may
-   * wait for their readers.
+   * Bytes of request bodies that a key may have in flight. A single body always fits. The same number of answer bytes
+   * may wait for their readers.
    */
   readonly bytesInFlightPerKey: number
 }
@@ -30,19 +30,19 @@ export interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
   readonly metrics: Pick<Metrics, 'shed'> & KeyQueueDeps['metrics']
 }
 
-/** Spent time counts half after this: overload is caused by what was done lately. */
+/** Time spent counts half after this: overload is caused by recent work. */
 const HALF_LIFE_MS = 2_000
-/** A key that lately spent less took part in nothing. */
+/** A key that recently spent less counts as inactive. */
 const SPENT_MIN_MS = 1
-/** How long the mean of all keys counts as known; nor are keys without open requests forgotten more often. */
+/** How long the mean over all keys is reused; keys without open requests are removed no more often than this. */
 const MEAN_MS = 250
-/** A key without open requests counts as being there until then: clients pause between two requests. */
+/** A key without open requests counts as active until then, because clients pause between two requests. */
 const AWAY_MS = 1_000
-/** Keys are also looked through each time so many requests have come. */
+/** Keys are also checked each time this many requests have arrived. */
 const SWEEP_EVERY = 1_000
-/** A body from this size on holds the event loop up for milliseconds, and waits for its turn. */
+/** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
-/** A larger body is not read to find out who asks. */
+/** A larger body is not read just to find out its end user. */
 const WAITING_MAX_BYTES = 256 * 1024
 
 const LIMIT_NAMES = {
@@ -55,12 +55,12 @@ const LIMIT_NAMES = {
 /** The share of one key. */
 interface KeyShare extends QueuedShare {
   bytes: number
-  /** Requests beyond `open` whose bodies are read, or that wait. */
+  /** Requests beyond `open` whose bodies are being read, or that wait. */
   late: number
   /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
   spentMs: number
   spentAtMs: number
-  /** Its large bodies; null before there was one. */
+  /** Its large bodies; null until there was one. */
   large: LargeBodies | null
 }
 
@@ -89,15 +89,15 @@ export class KeyShares {
     this.queue = new KeyQueue(limits, deps, more => this.full(more))
   }
 
-  /** Keys that are remembered. */
+  /** Number of keys that are tracked. */
   get size(): number {
     return this.#shares.size
   }
 
   /**
-   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: it asks for its place by
-   * `KeyPlace.wait` before it is worked on, where the key has none for it yet.
-   * @throws GatewayError `rate_limit_exceeded` when the key has no room for it
+   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: if the key has no place for it
+   * yet, it waits in `KeyPlace.wait` before any work.
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
   enter(keyHash: string, announcedBytes: number, mayWait = false): KeyPlace {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
@@ -123,7 +123,7 @@ export class KeyShares {
     return place
   }
 
-  /** True if the body of one more request may be read, to find out for whom it is. As many are read as may wait. */
+  /** True if the body of one more request may be read to find out its end user. As many are read as may wait. */
   #takesLate(share: KeyShare, announcedBytes: number): boolean {
     return announcedBytes <= WAITING_MAX_BYTES && share.late < 2 * this.limits.waitingPerKey
   }
@@ -136,13 +136,13 @@ export class KeyShares {
     )
   }
 
-  /** The mean of what each key that took part lately spent, in milliseconds. */
+  /** The mean of what each recently active key spent, in milliseconds. */
   meanMs(nowMs: number): number {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
     return this.#meanMs
   }
 
-  /** The most requests that one key has open, as of a moment ago. */
+  /** The largest number of open requests of any key, as of a moment ago. */
   mostOpen(nowMs: number): number {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
     return this.#mostOpen
@@ -179,7 +179,7 @@ export class KeyShares {
     })
   }
 
-  /** Forgets keys that do nothing, and finds mean and maximum of the others. */
+  /** Removes inactive keys, and computes mean and maximum of the others. */
   #sweep(): void {
     const nowMs = this.#deps.clock.monotonicMs()
     let total = 0
@@ -206,12 +206,12 @@ export class KeyPlace implements QueuedPlace {
   readonly #share: KeyShare
   readonly #clock: Clock
   #bytes = 0
-  /** It is the turn of the large body of this request. */
+  /** True while it is the turn of this request's large body. */
   #hasTurn = false
   #left = false
-  /** True while the request has to `wait` before it is worked on: it is not among the open ones yet. */
+  /** True while the request has to `wait` before any work: it does not count as open yet. */
   isLate: boolean
-  /** Of the end user for whom it waited; null: it did not wait. */
+  /** The share of the end user for whom it waited; null if it did not wait. */
   #endUser: EndUserShare<WaitingRequest> | null = null
   /** Set while it waits. */
   waiting: WaitingRequest | null = null
@@ -228,7 +228,7 @@ export class KeyPlace implements QueuedPlace {
     return this.#shares.queue.wait(this, this.#share, endUser, organizationId)
   }
 
-  /** The request has its place now. */
+  /** Called when the request gets its place. */
   open(endUser: EndUserShare<WaitingRequest> | null): void {
     this.isLate = false
     this.#endUser = endUser
@@ -236,23 +236,23 @@ export class KeyPlace implements QueuedPlace {
     this.#share.open++
   }
 
-  /** Ends the wait, if there is one, for this reason. */
+  /** Ends the wait, if there is one, with this reason. */
   giveUp(reason: GatewayError): void {
     if (this.waiting !== null) this.#shares.queue.giveUp(this.waiting, this.#share, reason)
   }
 
-  /** True if the key takes at least as much of the event loop as the mean of all keys. */
+  /** True if the key uses at least as much of the event loop as the mean of all keys. */
   get takesMuch(): boolean {
     const nowMs = this.#clock.monotonicMs()
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
   }
 
-  /** True if no key has twice as many requests open. */
+  /** True if no key has twice as many open requests. */
   get hasMostOpen(): boolean {
     return 2 * this.#share.open > this.#shares.mostOpen(this.#clock.monotonicMs())
   }
 
-  /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` when the key has no room for them */
+  /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */
   add(bytes: number): void {
     if (this.#left) return
     // The head of a chunked body does not say how long it is.
@@ -270,7 +270,7 @@ export class KeyPlace implements QueuedPlace {
     this.#share.bytes += bytes
   }
 
-  /** Charges the key for the time of the event loop since then. */
+  /** Charges the key for the event-loop time since then. */
   spend(sinceMs: number): void {
     const share = this.#share
     const nowMs = this.#clock.monotonicMs()
@@ -278,7 +278,9 @@ export class KeyPlace implements QueuedPlace {
     share.spentAtMs = nowMs
   }
 
-  /** Null for a body that may be handled at once. Resolves when a large one may; its turn ends with `endTurn`. */
+  /**
+   * Null for a body that may be handled at once. Resolves when a large body may be handled; call `endTurn` after it.
+   */
   turn(bytes: number): Promise<void> | null {
     return bytes < LARGE_BYTES ? null : this.#takeTurn()
   }
@@ -290,14 +292,14 @@ export class KeyPlace implements QueuedPlace {
     if (this.#left) this.endTurn()
   }
 
-  /** The work on the large body is done, or goes on with what others send. */
+  /** Call it when the work on the large body is done, or only waits for data from others. */
   endTurn(): void {
     if (!this.#hasTurn) return
     this.#hasTurn = false
     this.#shares.endTurn(this.#share)
   }
 
-  /** Gives the place back. Later calls do nothing. */
+  /** Returns the place. Later calls do nothing. */
   leave(): void {
     if (this.#left) return
     this.#left = true

@@ -4,24 +4,26 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 
-/** After a large body the next one of its key waits for so many times its time: a quarter of the loop is the key's. */
+/**
+ * After a large body, the next one of its key waits this many times its duration: the key gets a quarter of the loop.
+ */
 const REST_TIMES = 3
 
 /** The waiting large bodies of one key. */
 export interface LargeBodies {
-  /** Each begins its turn. */
+  /** Each function begins a turn. */
   readonly waiting: (() => void)[]
-  /** Monotonic milliseconds at which the key has rested. */
+  /** Monotonic milliseconds at which the key's pause ends. */
   restedMs: number
-  /** True if no other key is there: the key need not rest. */
+  /** True if no other key is active, so the key need not pause. */
   readonly alone: () => boolean
 }
 
 export class LargeTurns {
   readonly #clock: Clock
-  /** Keys with bodies that wait; the first is the next. */
+  /** Keys with waiting bodies; the first one is next. */
   readonly #waiting = new Set<LargeBodies>()
-  /** When the turn began that is under way; null: none is. */
+  /** The time at which the current turn began; null if there is none. */
   #beganMs: number | null = null
   #timer: Timer | null = null
 
@@ -29,7 +31,7 @@ export class LargeTurns {
     this.#clock = clock
   }
 
-  /** Resolves when it is the turn of one more of the bodies; each turn has to be ended. */
+  /** Resolves when it is the turn of another of the bodies; every turn has to be ended. */
   take(bodies: LargeBodies): Promise<void> {
     return new Promise(resolve => {
       bodies.waiting.push(resolve)
@@ -38,7 +40,7 @@ export class LargeTurns {
     })
   }
 
-  /** Ends the turn of one of the bodies once the loop has turned: what follows the work at once belongs to it. */
+  /** Ends the turn of a body after the loop has turned once: work that follows immediately belongs to the turn. */
   end(bodies: LargeBodies): void {
     setImmediate(() => {
       const nowMs = this.#clock.monotonicMs()
@@ -49,7 +51,7 @@ export class LargeTurns {
     })
   }
 
-  /** Begins the turn of the first key that may have one, or waits until one may. */
+  /** Begins the turn of the first key that may have one, or waits until a key may. */
   readonly #next = (): void => {
     this.#timer?.cancel()
     this.#timer = null
@@ -84,7 +86,7 @@ interface TurnPlace {
 
 /** The two long parts of the work on a large body. */
 interface LargeWork<Body> {
-  /** Nobody waits for it any more. */
+  /** True if nobody waits for the result any more. */
   isOver(): boolean
   begin(startedMs: number): Body
   goOn(body: Body, startedMs: number): void | Promise<void>

@@ -8,41 +8,43 @@ import { HeldShare } from '../fairness/held-share.ts'
 /** Limits of one thread. While any of them is exceeded, new requests are answered with 503. */
 export interface LoadLimits {
   readonly maxInFlight: number
-  /** Milliseconds by which timers are late, smoothed, for SUSTAINED_MS. */
+  /** Smoothed delay of timers in milliseconds that must last for SUSTAINED_MS. */
   readonly maxLagMs: number
-  /** Bytes that requests hold: bodies as they live on, answers as they grow, and what readers have not taken. */
+  /** Bytes that requests hold: bodies during processing, growing answers, and unread output. */
   readonly maxBufferedBytes: number
 }
 
 /** The reason that a request is shed; a closed set, for metrics. */
 export type OverloadReason = 'in_flight' | 'lag' | 'buffered'
 
-/** A request that holds more than this is a large one. */
+/** A request that holds more than this counts as large. */
 const LARGE_BYTES = 256 * 1024
 /**
- * Large requests may fill this part of the limit. The rest is for all others: it is more than new ones are refused
- * at again, so large requests alone never turn small ones away.
+ * Large requests may fill this part of the limit. The rest is left for all others: it is above the level at which new
+ * requests are accepted again, so large requests alone never cause small ones to be refused.
  */
 const LARGE_SHARE = 0.75
-/** Small requests that run already, and keys that hold little, may go on beyond a limit, up to this part of it. */
+/** Small running requests, and keys that hold little, may exceed a limit up to this factor. */
 const SLACK_SHARE = 1.25
 /** The share of one key. */
 const KEY_SHARE = 0.25
-/** Requests that hold less are not counted by key: all that may be in flight hold a small part of the limit. */
+/**
+ * Requests that hold less are not counted by key: even the maximum number of them holds only a small part of the limit.
+ */
 const COUNTED_BYTES = 16 * 1024
 
-/** Samples are this far apart when the loop is on time; often enough to see overload within a fifth of a second. */
+/** Interval of samples while the loop is on time; short enough to detect overload within a fifth of a second. */
 const SAMPLE_MS = 50
-/** The median of this many samples counts: one pause, however long, is no overload. */
+/** The median of this many samples counts: a single pause, however long, is not overload. */
 const SAMPLES = 5
-/** A pause this long counts as two samples, so that two of them in a row are overload: five would take seconds. */
+/** A pause this long counts as two samples, so that two such pauses in a row are overload: five would take seconds. */
 const LONG_MS = 2 * SAMPLE_MS
 /**
- * Lag has to last for so long. A burst, one long turn, or a process whose code is not compiled yet is late for a second
- * or two and catches up; what was admitted then would be turned away for nothing.
+ * Lag must last this long. After a burst, one long turn, or while code is not compiled yet, the loop is late for a
+ * second or two and catches up; refusing admitted work then would be pointless.
  */
 const SUSTAINED_MS = 10_000
-/** A signal over its limit counts as overload until it is below this share of it, so that it does not flap. */
+/** A signal above its limit counts as overload until it is below this share of the limit, so that it does not flap. */
 const LAG_RELEASE = 0.5
 const BUFFER_RELEASE = 0.8
 
@@ -91,19 +93,19 @@ export class Load {
   readonly #meter = new LagMeter()
   readonly #lag: Threshold
   readonly #buffer: Threshold
-  /** Buffered bytes that each key holds, by requests that hold more than a little and by slow readers. */
+  /** Buffered bytes of each key: held by requests that hold more than a little, and by slow readers. */
   readonly byKey: HeldShare
   /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
   bufferedBytes = 0
-  /** The most that one request can ever hold. Below it all may go on. */
+  /** The most that one request can ever hold. Below it every request may continue. */
   readonly largestBytes: number
-  /** True if the event loop has been late for long: requests of those who cause it are shed. */
+  /** True if the event loop has been late for long: requests of the keys that cause it are shed. */
   late = false
-  /** Since when the loop is late without a pause; null: it is not. */
+  /** The time since which the loop has been late without interruption; null if it is not late. */
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
-  /** Requests that were refused for the load of the thread. */
+  /** Number of requests that were refused because of the load of the thread. */
   shed = 0
   /** The last result of `overloadReason`. */
   overload: OverloadReason | null = null
@@ -126,8 +128,8 @@ export class Load {
   }
 
   /**
-   * The reason to shed any request beside those in flight; null when there is room. Requests are counted exactly and at
-   * once, so their limit needs no release: one that ends makes room for the next.
+   * The reason to shed any request beside those in flight; null if there is room. Requests are counted exactly and
+   * immediately, so their limit needs no hysteresis: each one that ends makes room for the next.
    */
   overloadReason(inFlight: number): OverloadReason | null {
     const full = this.#buffer.exceededAt(this.bufferedBytes)
@@ -135,15 +137,15 @@ export class Load {
     return this.overload
   }
 
-  /** True if there is room beyond the limits, for keys that hold little of what is full. */
+  /** True if there is room beyond the limits, for keys that hold little of the exhausted resource. */
   hasSlack(inFlight: number): boolean {
     const { maxBufferedBytes, maxInFlight } = this.#limits
     return this.bufferedBytes <= maxBufferedBytes * SLACK_SHARE && inFlight < maxInFlight * SLACK_SHARE
   }
 
   /**
-   * True while a request of this key that holds `ownBytes`, which are counted already, may keep them. Where one key
-   * holds more than its share, requests of the keys that hold little may be large, and those of the others end first.
+   * True while a request of this key may keep `ownBytes`, which are already counted. If one key holds more than its
+   * share, requests of keys that hold little may be large, and those of other keys end first.
    */
   hasRoom(ownBytes: number, keyHash: string | null): boolean {
     const share = this.bufferedBytes / this.#limits.maxBufferedBytes
@@ -160,7 +162,7 @@ export class Load {
     this.bufferedBytes += bytes
   }
 
-  /** Begins to watch the event loop. */
+  /** Starts watching the event loop. */
   start(): void {
     this.stop()
     this.#sampledMs = this.#clock.monotonicMs()
@@ -185,12 +187,12 @@ export class Load {
 
 /** The bytes that one request holds. They count towards its thread until the request is over. Hot path. */
 export class HeldBytes {
-  /** Of the key that they count for, once it is known. */
+  /** The key that the bytes count for, once it is known. */
   keyHash: string | null = null
   readonly #load: Load
-  /** Only this class writes it. */
+  /** Written only by this class. */
   bytes = 0
-  /** Those of them that are counted by key. */
+  /** The part of `bytes` that is counted by key. */
   #keyed = 0
   #over = false
 
@@ -198,7 +200,7 @@ export class HeldBytes {
     this.#load = load
   }
 
-  /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
+  /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
   hold(bytes: number): boolean {
     if (this.#over) return true
     const load = this.#load
@@ -208,12 +210,12 @@ export class HeldBytes {
     return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.keyHash)
   }
 
-  /** True if so many bytes could be held by one request if it were alone. */
+  /** True if one request could hold this many bytes on its own. */
   canHold(bytes: number): boolean {
     return bytes <= this.#load.largestBytes
   }
 
-  /** The request is over: nothing of it counts any more. */
+  /** Call it when the request is over: none of its bytes count any more. */
   release(): void {
     this.#load.bufferedBytes -= this.bytes
     if (this.#keyed > 0) this.#countForKey(0)

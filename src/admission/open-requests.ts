@@ -12,10 +12,10 @@ export interface Chained<T> {
 export class OpenRequests<T extends Chained<T>> {
   #first: T | null = null
   #last: T | null = null
-  /** Written here alone. */
+  /** Written only here. */
   size = 0
 
-  /** Adds one that is in no chain. */
+  /** Adds a member that is in no chain. */
   add(one: T): void {
     one.earlier = this.#last
     if (this.#last === null) this.#first = one
@@ -24,7 +24,7 @@ export class OpenRequests<T extends Chained<T>> {
     this.size++
   }
 
-  /** Takes one out. Nothing happens for one that is not in the chain. */
+  /** Removes a member. Does nothing if it is not in the chain. */
   remove(one: T): void {
     const { earlier, later } = one
     if (earlier === null && this.#first !== one) return
@@ -37,7 +37,7 @@ export class OpenRequests<T extends Chained<T>> {
     this.size--
   }
 
-  /** All of now, in the order in which they came. */
+  /** All current members, in order of arrival. */
   all(): T[] {
     const all: T[] = []
     for (let one = this.#first; one !== null; one = one.later) all.push(one)

@@ -11,11 +11,11 @@ export interface Charge {
   readonly usage: Usage
   readonly inputCost: PicoUsd
   readonly outputCost: PicoUsd
-  /** Input, output, and the fee of each request. */
+  /** Input, output, and the fee per request. */
   readonly cost: PicoUsd
-  /** True when the providers reported every figure; false when some were estimated. */
+  /** True if the providers reported every figure; false if some were estimated. */
   readonly exact: boolean
-  /** True when a price was not known, and counts as 0. */
+  /** True if a price was unknown, and counted as 0. */
   readonly isUnpriced: boolean
 }
 
@@ -23,7 +23,7 @@ export interface Charge {
 export interface ToolUse {
   readonly requested: number
   readonly executed: number
-  /** Their own fees, beside tokens. */
+  /** The tools' own fees, in addition to tokens. */
   readonly cost: PicoUsd
 }
 
@@ -34,7 +34,7 @@ export interface InnerUse {
   readonly outputTokens: number
   readonly reasoningTokens: number
   readonly webSearchRequests: number
-  /** The charge to the caller for them. */
+  /** The caller's charge for them. */
   readonly cost: PicoUsd
 }
 
@@ -50,21 +50,21 @@ const NO_INNER: InnerUse = {
 }
 
 export class Bill {
-  /** Share of the prices that is charged for model calls; fees of tools are charged in full. Written here alone. */
+  /** Factor on the prices of model calls; tool fees are charged in full. Written only here. */
   priceFactor: PriceFactor
-  /** Closed turns only, as one charge; null: none was charged. Like the next three it is written here alone. */
+  /** The closed turns as one charge; null if none was charged. Like the next three, written only here. */
   closed: Charge | null = null
-  /** Everything so far, the running turn included; null: nothing is charged. */
+  /** Everything so far, including the running turn; null if nothing is charged. */
   total: Charge | null = null
-  /** Turns that were closed. */
+  /** Number of closed turns. */
   turns = 0
-  /** Searches of server tools. */
+  /** Number of searches by server tools. */
   searches = 0
-  /** Written here alone. */
+  /** Written only here. */
   tools: ToolUse = NO_TOOLS
   /**
-   * Model calls of tools and plugins: not in `total` and `cost`, which go into the record of the exchange. Written here
-   * alone.
+   * Model calls of tools and plugins. They are not in `total` and `cost`, which go into the record of the exchange.
+   * Written only here.
    */
   inner: InnerUse = NO_INNER
 
@@ -72,43 +72,43 @@ export class Bill {
     this.priceFactor = priceFactor
   }
 
-  /** Model calls cost the caller nothing. */
+  /** Makes model calls free for the caller. */
   waive(): void {
     this.priceFactor = 0
   }
 
-  /** The charge for everything, tools included; null: nothing is charged. */
+  /** The charge for everything including tools; null if nothing is charged. */
   get cost(): PicoUsd | null {
     const { cost } = this.tools
     if (this.total === null) return cost === 0 ? null : cost
     return atFactor(this.total.cost, this.priceFactor) + cost
   }
 
-  /** The charge for closed turns and for tools. */
+  /** The charge for closed turns and tools. */
   get closedCost(): PicoUsd {
     return atFactor(this.closed?.cost ?? 0, this.priceFactor) + this.tools.cost
   }
 
-  /** How the usage record came by its tokens. */
+  /** How the token counts of the usage record were obtained. */
   get accounting(): Accounting {
     if (this.total === null) return 'none'
     return this.total.exact ? 'exact' : 'estimated'
   }
 
-  /** Input and output of everything so far, inner calls too. */
+  /** Input and output tokens of everything so far, including inner calls. */
   get tokens(): number {
     const { inputTokens = 0, outputTokens = 0 } = this.total?.usage ?? {}
     return inputTokens + outputTokens + this.inner.inputTokens + this.inner.outputTokens
   }
 
-  /** Sets the charge of the running turn, and returns its cost; an earlier one of the same turn is replaced. */
+  /** Sets the charge of the running turn, and returns its cost; replaces an earlier charge of the same turn. */
   charge(charge: Charge | null): PicoUsd {
     const closed = this.closed
     this.total = closed === null || charge === null ? (closed ?? charge) : together(closed, charge)
     return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
   }
 
-  /** The running turn counts, whatever follows. */
+  /** Makes the running turn count, whatever follows. */
   closeTurn(): void {
     this.closed = this.total
     this.turns++
@@ -128,12 +128,12 @@ export class Bill {
     this.tools = { ...this.tools, cost: this.tools.cost + fee }
   }
 
-  /** Takes a fee back, because what the call cost is known now. */
+  /** Drops a held fee, because the actual cost of the call is now known. */
   dropFee(fee: PicoUsd): void {
     this.tools = { ...this.tools, cost: this.tools.cost - fee }
   }
 
-  /** Adds a search that a plugin made: no call of a tool. */
+  /** Adds a search that a plugin made, which is not a tool call. */
   addSearch(cost: PicoUsd): void {
     this.searches++
     this.holdFee(cost)

@@ -30,9 +30,9 @@ import {
 
 /** Counts the memory of one request. */
 export interface Held {
-  /** Bytes that it holds now. */
+  /** Bytes currently held. */
   readonly bytes: number
-  /** Counts more bytes, or fewer. False: there is no room for what the request holds now, and it should end. */
+  /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
   hold(bytes: number): boolean
 }
 
@@ -43,15 +43,15 @@ export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 export interface StreamTrust {
   /** True if a stream of this endpoint may reserve piece by piece. */
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean
-  /** The exchange is over. Later calls do nothing. */
+  /** Call it when the exchange is over. Later calls do nothing. */
   leave(): void
 }
 
 /** Prompts that the conversation of an exchange sent before. */
 export interface PromptPrefix {
-  /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
+  /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
   readonly isSeen: () => boolean
-  /** Null: none that is known. */
+  /** Null if none is known. */
   readonly miss: CacheMiss | null
 }
 
@@ -59,16 +59,16 @@ export interface PromptPrefix {
 export interface BatchTerms {
   readonly priceFactor: PriceFactor
   /**
-   * Called once, before the usage record is written; `error` is null when the reply ended well. False: no record is
-   * written and nothing is charged, because the request has a record already or will be run again under its id.
+   * Called once, before the usage record is written; `error` is null if the reply ended well. False: no record is
+   * written and nothing is charged, because the request already has a record, or will run again under its id.
    */
   accounts(exchange: Exchange, error: GatewayError | null): boolean
   /**
-   * Offers the only model call of the exchange to a batch service of its provider, with the reservation. True: it has
-   * the call, and the exchange ends without an account. Absent: the gateway itself asks.
+   * Offers the only model call of the exchange to a batch service of its provider, with the reservation. True: the
+   * service has the call, and the exchange ends without accounting. Absent: the gateway itself makes the call.
    */
   readonly submit?: ((call: DeferredCall) => boolean) | undefined
-  /** The reply to a call that went there before; absent: the model is asked. */
+  /** The reply to a call that was submitted earlier; absent: the model is called. */
   readonly collected?: CollectedReply | undefined
 }
 
@@ -77,7 +77,7 @@ export interface DeferredCall {
   readonly exchange: Exchange
   readonly attempt: AttemptRecord
   readonly wire: WireRequest
-  /** The part of the caller's limits that is reserved for it. */
+  /** The amount reserved for it under the caller's limits. */
   readonly reserved: PicoUsd
 }
 
@@ -85,9 +85,9 @@ export interface DeferredCall {
 export interface CollectedReply {
   /** The endpoint and the credential with which the request was submitted. */
   readonly candidate: Candidate
-  /** Null: the shared key, as the row carries it. */
+  /** Null: the shared key, exactly as in the row. */
   readonly providerKey: OutgoingKey | null
-  /** Charged with the real cost; what was reserved counts elsewhere. */
+  /** Settled with the real cost; the reserved amount is counted elsewhere. */
   readonly reservation: Reservation
   readonly reply: StoredReply
 }
@@ -99,34 +99,34 @@ export type StoredReply =
 
 /** A client's request as the operation passes it in, before any decision about it. */
 export interface ClientRequest {
-  /** Generation id: names the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
+  /** Generation id: identifies the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
   readonly id: string
   readonly caller: Caller
-  /** How the client speaks: its unknown fields go on only to a provider that speaks the same. */
+  /** The client's dialect: its unknown fields are passed on only to a provider with the same API. */
   readonly dialect: DialectName
   readonly request: ResponsesRequest
-  /** True when a header asked for `gateway_metadata`. */
+  /** True if a header asked for `gateway_metadata`. */
   readonly withMetadata: boolean
-  /** The region in which the data has to stay, by the host that was called; null: any. */
+  /** The region in which the data must stay, according to the host that was called; null: any. */
   readonly dataRegion: DataRegion | null
   readonly watch: Stopwatch
-  /** Counts what the exchange holds, until the request is over. */
+  /** Counts the memory of the exchange until the request is over. */
   readonly held: Held
-  /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
+  /** Fires when the client has disconnected or the total deadline has passed; its reason is a GatewayError. */
   readonly signal: RequestSignal
-  /** Id of the exchange on whose behalf the gateway itself asks; absent for what a client asked. */
+  /** Id of the exchange for which the gateway makes this call; absent for requests of clients. */
   readonly parent?: string | undefined
-  /** Absent for what does not come from a batch. Pins of conversations do not hold in batches. */
+  /** Absent outside batches. Pins of conversations do not apply in batches. */
   readonly batch?: BatchTerms | undefined
   /** Optional observer, called for every exchange that this request creates. */
   readonly witness?: Witness | undefined
-  /** Absent: the client did not say, or it is no client. */
+  /** Absent if the client states nothing, or there is no client. */
   readonly client?: ClientFacts | undefined
-  /** Absent: nobody is told of limits. */
+  /** Absent if nobody needs to know the limits. */
   readonly rates?: RateSink | undefined
-  /** The place in the caller's own trace; absent or null: it names none. */
+  /** The place in the caller's own trace; absent or null if the caller names none. */
   readonly callerContext?: CallerContext | null
-  /** Where its spans go; absent or null while traces are off. */
+  /** The destination of its spans; absent or null while tracing is off. */
   readonly trace?: TracePlace | null
 }
 
@@ -136,7 +136,7 @@ export interface ClientFacts {
   /** The name of its app. */
   readonly title: string | undefined
   readonly userAgent: string | undefined
-  /** The agent that asks, and the one that it works for, in names of the client. */
+  /** The agent that calls, and the agent it works for, as the client names them. */
   readonly agent: string | undefined
   readonly parentAgent: string | undefined
 }
@@ -147,11 +147,11 @@ export interface Witness {
 }
 
 export interface AskTerms {
-  /** The exchange on whose behalf the gateway asks. */
+  /** The exchange for which the gateway makes the call. */
   readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'> & {
     readonly spans?: ExchangeSpans | null
   }
-  /** Milliseconds from now until it is given up with `deadline_exceeded`. */
+  /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
 
@@ -163,11 +163,11 @@ export interface AskTerms {
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
 
 export interface AskAsTerms {
-  /** Milliseconds from now until it is given up with `deadline_exceeded`. */
+  /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
-  /** Ends the call, beside the signal of the exchange. */
+  /** Ends the call, in addition to the signal of the exchange. */
   readonly signal?: AbortSignal
-  /** Takes the events of the reply as they come; absent: the reply is asked for as a whole. */
+  /** Receives the events of the reply as they arrive; absent: the reply is requested whole. */
   readonly onEvent?: (event: StreamEvent) => void
 }
 
@@ -191,7 +191,7 @@ export interface OwnCredential {
   readonly label: string
   /** The region that its owner declares; null: none. */
   readonly declaredRegion: DataRegion | 'global' | null
-  /** The data policy that its owner declares; null: that of the endpoint holds. */
+  /** The data policy that its owner declares; null: the endpoint's policy applies. */
   readonly declaredZdr: boolean | null
 }
 
@@ -200,29 +200,29 @@ export interface Candidate {
   readonly endpoint: Endpoint
   /** The workspace's own provider credential; null: the shared key. */
   readonly credential: OwnCredential | null
-  /** The health of the endpoint with this key, as ranking found it; absent: ranking has not looked it up. */
+  /** The health of the endpoint with this key, as ranking found it; absent if ranking has not checked it. */
   state?: { readonly isOpen: boolean }
 }
 
 /** The record of one attempt at one candidate. */
 export interface AttemptRecord extends Candidate, AttemptFigures {
   readonly isByok: boolean
-  /** Null where the row carries the shared key as it is, and as long as another one is not opened. */
+  /** Null if the shared key is sent as in the row, and until another key has been opened. */
   providerKey: OutgoingKey | null
   /** The provider's own id of its reply. */
   upstreamId: string | null
-  /** HTTP status of the provider; null when none arrived. */
+  /** The provider's HTTP status; null if none arrived. */
   status: number | null
   error: GatewayError | null
-  /** The gateway refused what the provider said; the provider bills it all the same. */
+  /** The gateway refused the provider's output; the provider bills it all the same. */
   isRefused: boolean
-  /** The request was handed to the transport. */
+  /** The request was passed to the transport. */
   isStarted: boolean
   /** Another attempt of the same model call answered first, so this one was closed. */
   isOutrun?: true
-  /** For its span; absent while traces are off. */
+  /** For its span; absent while tracing is off. */
   span?: AttemptNotes
-  /** Takes the report on its outcome; absent for a reply that was stored. */
+  /** Receives the outcome; absent for a stored reply. */
   health?: HealthEntry
 }
 
@@ -232,16 +232,16 @@ export interface Finish {
   /** The provider's own name for it. */
   readonly native: string | null
   readonly serviceTier: string | null
-  /** The stop sequence that the provider found; absent: it said none. */
+  /** The stop sequence that the provider found; absent if it reported none. */
   readonly stopSequence?: string | null
-  /** Edits of the prompt that the provider made; absent: it said none. */
+  /** Prompt edits that the provider made; absent if it reported none. */
   readonly appliedEdits?: readonly AppliedEdit[]
 }
 
 /** One model call that counts, as plugins judge it. */
 export interface Turn {
   readonly attempt: AttemptRecord
-  /** Final items, in their order. */
+  /** Final items, in order. */
   readonly output: readonly OutputItem[]
   readonly finish: FinishReason
   /** 1 for the first turn of the exchange. */
@@ -272,54 +272,54 @@ export class Exchange implements ClientRequest {
   readonly client: ClientFacts | undefined
   readonly rates: RateSink | undefined
   readonly callerContext: CallerContext | null
-  /** Null while traces are off. */
+  /** Null while tracing is off. */
   readonly spans: ExchangeSpans | null
   /** Unix seconds. */
   readonly createdAt: number
   /** The request as guardrails, plugins and turns have rewritten it. */
   prompt: ResponsesRequest
-  /** True when a guardrail of the caller forbids storing anything from it. */
+  /** True if a guardrail of the caller forbids storing anything from the exchange. */
   zeroRetention = false
   /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []
-  /** Fields of the caller that the provider asked last has no form for; noted where the metadata is asked for. */
+  /** The caller's fields that the last provider's format cannot express; noted only if the metadata was requested. */
   leftOut: readonly string[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
-  /** Tokens, about, that plugins have cut out of the prompt. */
+  /** Approximate number of tokens that plugins cut from the prompt. */
   removedTokens = 0
-  /** Server tools that the caller's workspace has disabled; looked up only for a request that comes to any. */
+  /** Server tools that the caller's workspace has disabled; looked up only for a request that leads to any. */
   disabledTools: ReadonlySet<string> = NO_NAMES
-  /** Null: nothing of the conversation is remembered. */
+  /** Null if nothing of the conversation is remembered. */
   prefix: PromptPrefix | null = null
   /** How the model was chosen. */
   strategy: RoutingStrategy
   /** The router that the request names, in our spelling; null: it names models. */
   router: string | null = null
-  /** Told of each model that has answered; null: nobody asks. */
+  /** Called with each model that has answered; null if not needed. */
   onModel: ((modelId: string) => void) | null = null
   readonly attempts: AttemptRecord[] = shortList()
-  /** How routing came to its candidates. */
+  /** How routing arrived at its candidates. */
   ranking: RankingNotes = UNRANKED
-  /** Candidates that must not be asked when it was their turn. */
+  /** Candidates that could not be called when it was their turn. */
   passedOver: readonly PassedCandidate[] = NOBODY
-  /** Calls of server tools, and model calls for them; null: none has ended. */
+  /** Calls of server tools, and their model calls; null if none has ended. */
   toolCalls: ToolCallNote[] | null = null
   innerCalls: InnerCallNote[] | null = null
   readonly bill: Bill
-  /** Of the last turn; null when it failed. */
+  /** The end of the last turn; null if it failed. */
   finish: Finish | null = null
   /** Monotonic milliseconds of the first content; null before. */
   firstTokenMs: number | null = null
-  /** The limits of the caller refused it: it leaves no usage record. */
+  /** The caller's limits refused it, so it leaves no usage record. */
   overLimit = false
-  /** The reservation by the limits of the caller; null before admission. */
+  /** The reservation under the caller's limits; null before admission. */
   reservation: Reservation | null = null
-  /** Endpoints on which its streams may rely to reserve piece by piece; null before admission or without limits. */
+  /** Endpoints at which its streams may reserve piece by piece; null before admission or without limits. */
   trust: StreamTrust | null = null
   /**
-   * For a plugin that asks other models before routing: resolves when somebody may serve the request and the caller's
-   * limits allow it, so that nothing is spent on one that would be refused. Rejects with the reason.
+   * For a plugin that asks other models before routing: resolves if some endpoint may serve the request and the
+   * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
    */
   admitEarly: (() => Promise<void>) | null = null
 

@@ -13,7 +13,7 @@ export interface Way {
 
 /** A candidate that routing left out. */
 export interface Exclusion extends Way {
-  /** The filter, as `availability.excluded_by` names it. */
+  /** The filter, as named in `availability.excluded_by`. */
   readonly by: string
 }
 
@@ -21,9 +21,9 @@ export interface Exclusion extends Way {
 export interface RankingNotes {
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
-  /** Why the first candidate is the first; null: it is not known. */
+  /** The reason that the first candidate is first; null if unknown. */
   readonly choice: EndpointChoice | null
-  /** The one that would be the first without pins and plugins; null: it is the first, or is not known. */
+  /** The candidate that would be first without pins and plugins; null if it is the first, or is unknown. */
   readonly rather: Way | null
   /** Candidates that routing left out. */
   readonly exclusions: readonly Exclusion[]
@@ -35,19 +35,19 @@ export const UNRANKED: RankingNotes = { skipped: [], choice: null, rather: null,
 /** A candidate that could not be called when its turn came. */
 export interface PassedCandidate {
   readonly candidate: Way
-  /** Its provider had asked to wait; false: its breaker was open. */
+  /** True if its provider had asked for a delay; false if its breaker was open. */
   readonly isLimited: boolean
   readonly waitMs: number
 }
 
 /** The times and sizes of an attempt. */
 export interface AttemptFigures {
-  /** Monotonic milliseconds; 0: not yet. */
+  /** Monotonic milliseconds; 0 if not yet. */
   startedMs: number
   endedMs: number
   /** The turn of the exchange, from 0. */
   turn: number
-  /** Units of 1e-12 USD at the full price; the last attempt of a turn has its charge. */
+  /** Units of 1e-12 USD at full price; the last attempt of a turn has the charge of the turn. */
   cost: number
 }
 
@@ -69,7 +69,7 @@ export interface InnerCallNote {
   readonly startedMs: number
   readonly endedMs: number
   readonly model: string | null
-  /** Our failure code; null: it ended well. */
+  /** Our failure code; null if it ended well. */
   readonly error: string | null
   /** Units of 1e-12 USD. */
   readonly cost: number

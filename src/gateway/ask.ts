@@ -189,7 +189,7 @@ function responseOf(
   return response
 }
 
-/** Keeps what is asked where the caller's own requests may go. */
+/** Restricts the request to places where the caller's own requests may go. */
 function dataGuard(all: Restrictions): Guard {
   const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
   const guarding = { restrictions, input: null, reply: null }

@@ -24,19 +24,21 @@ export interface SummaryItem {
   readonly encrypted_content: string
 }
 
-/** The sealed content. `replaces`: the summary stands for every item before it, not only beside those that are left. */
+/**
+ * The decrypted content. `replaces`: the summary stands for every item before it, not only for those that are missing.
+ */
 interface Summary {
   readonly text: string
   readonly replaces: boolean
 }
 
-/** Before the sealed text. */
+/** Prefix of the sealed text. */
 const MARK = 'gw-summary-v1:'
-/** Before the sealed summary of a provider. */
+/** Prefix of a provider's sealed summary. */
 const PROVIDER_MARK = 'gw-compaction-v1:'
-/** It binds a seal to summaries of providers, beside workspaces. */
+/** Binds a seal to summaries of providers, in addition to the workspace. */
 const OF_PROVIDERS = 'provider'
-/** Summaries that a provider has made for itself are marked by its format. */
+/** Summaries that a provider made for itself are marked with its format. */
 const OF_PROVIDER = /^[a-z]+(?:-[a-z]+)*-v\d+:/
 
 const HEADING = 'Summary of the conversation up to here:\n\n'
@@ -50,7 +52,7 @@ export function sealSummary(seal: SummarySeal, caller: Caller, summary: Summary)
   return { type: 'compaction', id: `cmp_${randomText(24)}`, encrypted_content: `${MARK}${sealed}` }
 }
 
-/** A provider's own summary, as its format has it. */
+/** A provider's own summary, in the provider's format. */
 interface ProviderSummary extends CompactedBy {
   readonly content: string
 }
@@ -102,17 +104,19 @@ export function withOpenSummaries(
   return { ...request, input: items }
 }
 
-/** True for a block of the Messages API as its client sent it: its provider made it, without a mark of the gateway. */
+/**
+ * True for a block of the Messages API as its client sent it: its provider made it, so it has no mark of the gateway.
+ */
 function isOfMessages(item: InputItem): boolean {
   return isObject((item as { readonly native?: unknown }).native)
 }
 
-/** True for one that an outer exchange has opened. */
+/** True for a summary that an outer exchange has opened. */
 function isOpen(item: InputItem & NotedItem): boolean {
   return item[COMPACTED_BY] !== undefined
 }
 
-/** Null: a provider has made it, and only that one reads it. */
+/** Null if a provider made it, and only that provider can read it. */
 function openSummary(content: string, at: number, caller: Caller, seal: SummarySeal): Summary | null {
   const path = `input[${at}].encrypted_content`
   if (!content.startsWith(MARK)) {
@@ -154,7 +158,7 @@ function unsealed(sealed: string, path: string, owner: readonly string[], seal: 
   return text
 }
 
-/** Items that hold for the whole conversation, whatever is said in it. */
+/** Items that apply to the whole conversation, whatever its content. */
 function isSetting(item: InputItem): boolean {
   if (item.type === 'additional_tools' || item.type === 'configuration_update') return true
   return isMessage(item) && item.role !== 'user' && item.role !== 'assistant'
@@ -228,7 +232,7 @@ export function summaryIn({ status, output }: ResponseResource): string {
   throw new GatewayError('provider_unavailable', 'The model did not finish the summary of the conversation')
 }
 
-/** Tokens, about, of the messages that stay beside a summary. */
+/** Approximate tokens of the messages that are kept next to a summary. */
 const KEPT_MAX_TOKENS = 64_000
 
 /** The user, developer and system messages that are kept next to a summary: the newest ones, in order. */
@@ -294,7 +298,7 @@ function isResult({ type }: InputItem): boolean {
   return type?.endsWith('_output') === true
 }
 
-/** A call, or what the model thought before it. */
+/** A call, or the model's reasoning before it. */
 function isStep(item: InputItem): boolean {
   return !isMessage(item) && !isResult(item) && !isSetting(item)
 }

@@ -23,7 +23,7 @@ export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'l
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
-  /** The place of this gateway, as `gateway_metadata` tells it. */
+  /** The location of this gateway, as shown in `gateway_metadata`. */
   readonly region: string
 }
 
@@ -104,7 +104,7 @@ function endingOf(
   }
 }
 
-/** Fields of plugins, and what became of edits that the caller asks for. */
+/** Fields of plugins, and the results of edits that the caller requested. */
 function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, 'fields'> {
   if (!asksForEdits(request)) return plugins === null ? {} : { fields: plugins.responseFields() }
   const edits = { context_management: { applied_edits: finish?.appliedEdits ?? [] } }
@@ -127,14 +127,14 @@ export function details(
   }
 }
 
-/** The error with the findings of plugins. */
+/** The error, with the findings of plugins. */
 function withFindings({ plugins }: RunningExchange, error: GatewayError): GatewayError {
   const fields = plugins?.failureFields() ?? {}
   if (Object.keys(fields).length === 0) return error
   return rewritten(error, { metadata: { ...fields, ...error.metadata } })
 }
 
-/** A provider that refuses a request does not know the remedies of the gateway. */
+/** A provider that refuses a request does not know the remedies that the gateway offers. */
 function withAdvice(
   { plugins }: ConcludeDeps,
   { attempts, request }: RunningExchange,
@@ -147,7 +147,7 @@ function withAdvice(
   return rewritten(error, { message: `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}` })
 }
 
-/** The kind of a failure of the connection, or else of the failure. */
+/** The kind of a connection failure, otherwise the kind of the failure. */
 function reasonOf({ metadata, errorType }: GatewayError): string {
   const reason = metadata?.['reason']
   return typeof reason === 'string' ? reason : errorType
@@ -243,7 +243,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
   }
 }
 
-/** Fields of a trace that a log line has. */
+/** Fields of a trace that a log line includes. */
 const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', 'parent_span_id'] as const
 
 function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
@@ -253,7 +253,7 @@ function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
   return named.length === 0 ? undefined : Object.fromEntries(named)
 }
 
-/** Attempts that a log line tells of: those of two turns at most. */
+/** Maximum number of attempts in a log line: those of two turns. */
 const TOLD_ATTEMPTS_MAX = 20
 
 function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {

@@ -22,10 +22,10 @@ export interface TokenCount {
   readonly isEstimated: boolean
 }
 
-/** Clients ask for it between two requests, and go on by an estimate as well. */
+/** Short, because clients count between two requests, and can also work with an estimate. */
 const COUNT_MS = 5_000
 const REPLY_MAX_BYTES = 64 * 1024
-/** Counts that run at once in a thread; above its share a key gets estimates. */
+/** Concurrent counts in a thread; a key above its share gets estimates. */
 const RUNNING_MAX = { total: 64, perKey: 8 }
 
 /** Counts tokens at providers. One instance per thread. */
@@ -37,7 +37,7 @@ export class TokenCounter {
     this.#deps = deps
   }
 
-  /** Rejects only with the reason of the exchange's signal: what fails at the provider is an estimate. */
+  /** Rejects only with the reason of the exchange's signal: if the provider fails, the result is an estimate. */
   async count(exchange: RoutedExchange): Promise<TokenCount> {
     const [candidate] = exchange.candidates
     const tokens = candidate === undefined ? null : await this.#shared(exchange, candidate)

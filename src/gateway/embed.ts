@@ -74,7 +74,7 @@ export interface EmbedDeps extends ModelCallDeps, Omit<RankDeps, 'quota'>, Reser
 
 class EmbeddingsExchange extends RoutedExchange {
   readonly settings: EmbeddingsSettings
-  /** The vectors of the answer; null before. */
+  /** The vectors of the answer; null until then. */
   vectors: EmbeddingsResult['vectors'] | null = null
 
   constructor(call: EmbeddingsCall, createdAt: number) {
@@ -82,7 +82,7 @@ class EmbeddingsExchange extends RoutedExchange {
     this.settings = call.settings
   }
 
-  /** The request as guardrails have left it: they replace texts, and keep everything else as it is. */
+  /** The request as guardrails have left it: they replace texts, and keep everything else. */
   get inputs(): EmbeddingsRequest {
     return this.prompt as EmbeddingsRequest
   }
@@ -145,7 +145,7 @@ function resultOf({ byokFeePercent, region }: EmbedDeps, exchange: EmbeddingsExc
   }
 }
 
-/** Guardrails read texts, so token ids would pass them unread. */
+/** Guardrails read texts, so token ids would pass unread. */
 function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   return whenReady(guardRequest(deps, exchange), result => {
     if (exchange.guarding?.input == null) return result
@@ -159,7 +159,7 @@ function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   })
 }
 
-/** Lists the candidates, without those that cannot be told what is asked for. */
+/** Lists the candidates, without those whose API cannot express the request. */
 function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   return whenReady(routeRequest(deps, exchange), () => {
     for (const { need, path } of needsOf(exchange)) {
@@ -216,7 +216,7 @@ function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: s
   return new GatewayError('invalid_request', `${path}: ${request.model} ${NOT_TAKEN[need]}`)
 }
 
-/** Reserves the cost by the limits of the caller. */
+/** Reserves the cost under the caller's limits. */
 function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   if (!deps.quota.limits(exchange.caller)) return SKIPPED
   const { bill, prompt, candidates } = exchange
@@ -236,7 +236,7 @@ async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void>
 }
 
 class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, EmbeddingsFormat> {
-  /** Of the attempt that was opened last. */
+  /** The answer of the attempt that was opened last. */
   answer: EmbeddingsAnswer | null = null
 
   constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {

@@ -14,18 +14,18 @@ import type { AttemptTarget } from './attempt/attempt-target.ts'
 
 export interface EmbeddingsAnswerDeps {
   readonly format: EmbeddingsFormat
-  /** Number of vectors that there have to be. */
+  /** The required number of vectors. */
   readonly inputs: number
   readonly terms: VectorTerms
-  /** Called when the whole reply is there. */
+  /** Called when the reply is complete. */
   readonly onReply: () => void
 }
 
-/** Bytes of vectors that are written in one turn of the event loop: two milliseconds of work. */
+/** Bytes of vectors written per turn of the event loop: two milliseconds of work. */
 const TURN_BYTES = 256 * 1024
 
 export class EmbeddingsAnswer implements AttemptTarget {
-  /** Nothing leaves before the end. */
+  /** Nothing is sent before the end. */
   readonly sink = null
   readonly body = new VectorBody()
   /** For each input in order, its vector as JSON. */
@@ -34,7 +34,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
   #attempt: Attempt | null = null
   #found: readonly Vector[] = []
   #done: (() => void) | null = null
-  /** Of the vectors so far; null before the first. */
+  /** Dimensions of the vectors so far; null before the first. */
   #dimensions: number | null = null
   #isClosed = false
 
@@ -42,12 +42,12 @@ export class EmbeddingsAnswer implements AttemptTarget {
     this.#deps = deps
   }
 
-  /** Call before the attempt runs. */
+  /** Call it before the attempt runs. */
   follow(attempt: Attempt): void {
     this.#attempt = attempt
   }
 
-  /** Reads the document that `body` leaves. Vectors are no deltas: they come here by themselves. */
+  /** Reads the document that `body` leaves. Vectors are not deltas: they arrive separately. */
   decoder(emit: (delta: Delta) => void): Decoder {
     return {
       frame: (_event, data) => {
@@ -82,7 +82,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
     this.#found = []
   }
 
-  /** Writes some vectors; many of them take several turns, in which others go on. @throws as `writeVector` */
+  /** Writes some vectors; many of them take several turns, so that other work can run. @throws as `writeVector` */
   #write(): void {
     const { inputs, terms } = this.#deps
     let bytes = 0
@@ -100,7 +100,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
 
   readonly #goOn = (): void => this.#attempt?.turn(() => this.#write())
 
-  /** Vectors of several lengths are of no use, and those of another one than was asked for would not be noticed. */
+  /** Vectors of different lengths are useless, and vectors of another length than requested would go unnoticed. */
   #check(dimensions: number): void {
     const asked = this.#deps.terms.dimensions
     const wanted = asked ?? this.#dimensions ?? dimensions

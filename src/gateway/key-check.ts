@@ -43,53 +43,53 @@ interface KeyCheckDeps {
   readonly log: Log
 }
 
-/** A key as somebody asks for its trial. */
+/** A key to be tested. */
 interface KeyToTry {
   /** Slug. */
   readonly provider: string
   /** Null: the gateway's own key. */
   readonly credential: Credential | null
-  /** Id of the model that is asked; absent: the list, or else the cheapest model. */
+  /** Id of the model to call; absent: the list, or otherwise the cheapest model. */
   readonly model?: string | undefined
 }
 
-/** A key whose provider is known, and perhaps a model of it. */
+/** A key whose provider is known, and optionally a model of that provider. */
 interface TriedKey {
   readonly provider: Provider
   readonly credential: Credential | null
-  /** A completion is asked of it; null: the catalogue has no model of the provider that the key may serve. */
+  /** The endpoint for a completion; null if the catalogue has no model of the provider that the key may serve. */
   readonly endpoint: Endpoint | null
-  /** Its model was named, so the list is not asked. */
+  /** True if its model was named, so the list is not requested. */
   readonly isNamed: boolean
 }
 
 export interface KeyVerdict {
-  /** The call that decided; null: none was made. */
+  /** The call that decided; null if none was made. */
   readonly asked: 'models' | 'completion' | 'embedding' | null
-  /** Id of the model that was asked; null: none was. */
+  /** Id of the model that was called; null if none was. */
   readonly model: string | null
   /** Null: the key works. Without secrets. */
   readonly error: GatewayError | null
 }
 
-/** Of a trial, with all its calls. */
+/** Time limit of a check with all its calls. */
 const CHECK_MS = 20_000
 /** The longest known lists have some megabytes. */
 const LIST_MAX_BYTES = 16 * 1024 * 1024
 const REPLY_MAX_BYTES = 256 * 1024
-/** Trials that run at once in a thread: of all management keys, and of each. */
+/** Concurrent checks in a thread: of all management keys, and of each. */
 const RUNNING_MAX = { total: 8, perKey: 2 }
-/** Trials of an organization in a minute, in a thread: the gateway's own keys may pay for them. */
+/** Checks of an organization per minute and thread: the gateway's own keys may pay for them. */
 const PER_MINUTE = 30
 const MINUTE_MS = 60_000
-/** Statuses of a list that say nothing about calls of models: there is none, or the key may not read it. */
+/** Statuses of a list that say nothing about model calls: there is no list, or the key may not read it. */
 const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 
 /** Tests provider keys. One instance per thread. */
 export class KeyCheck {
   readonly #deps: KeyCheckDeps
   readonly #running = new HeldShare(RUNNING_MAX)
-  /** Trials of organizations in the minute that ends at `#minuteEndsMs`. */
+  /** Checks by organization in the minute that ends at `#minuteEndsMs`. */
   readonly #tried = new Map<string, number>()
   #minuteEndsMs = 0
 
@@ -98,7 +98,7 @@ export class KeyCheck {
   }
 
   /**
-   * Takes a place for a trial; call what it returns when the trial is over.
+   * Takes a place for a check; call the returned function when the check is over.
    * @throws GatewayError `rate_limit_exceeded`
    */
   enter(keyHash: string, organizationId: string): () => void {
@@ -145,7 +145,9 @@ export class KeyCheck {
     return { provider, credential, endpoint, isNamed: true }
   }
 
-  /** Rejects only with the reason of the signal, or for a fault of the gateway: what the provider does is a verdict. */
+  /**
+   * Rejects only with the reason of the signal, or for a fault of the gateway: the provider's behaviour is a verdict.
+   */
   async run(tried: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
     const late = new AbortController()
     const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(tried.provider)))
@@ -163,7 +165,7 @@ export class KeyCheck {
     return await this.#ask(tried, tried.endpoint, signal)
   }
 
-  /** Null: the provider has no list that this key could be tried by. */
+  /** Null if the provider has no list with which this key could be tested. */
   async #list(tried: TriedKey, signal: AbortSignal) {
     const { provider, credential } = tried
     if (!hasList(provider)) return null
@@ -201,7 +203,7 @@ export class KeyCheck {
     }
   }
 
-  /** True if the list is shown without a key too: then it proves none. */
+  /** True if the list is public: then it proves nothing about a key. */
   async #isOpen(tried: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
     try {
       const { status, text } = await this.#get(tried, key, {}, signal)
@@ -285,7 +287,7 @@ function failureFrom(thrown: unknown, signal: AbortSignal): GatewayError {
 
 const NOT_OF_PROVIDERS: ReadonlySet<string> = new Set(['client_closed', 'deadline_exceeded', 'internal'])
 
-/** Work that does not end with the signal by itself: signing, and exchanging a key for a token. */
+/** Runs work that does not end with the signal by itself: signing, and exchanging a key for a token. */
 async function within<T>(signal: AbortSignal, work: T | Promise<T>): Promise<T> {
   signal.throwIfAborted()
   let leave: () => void = () => undefined

@@ -21,11 +21,11 @@ import { type PlainRoute, planRoute, type RankDeps, type Restrictions } from './
 
 export interface Plan {
   readonly route: PlainRoute
-  /** Guardrails hold for the caller: they look at each request. */
+  /** True if guardrails apply to the caller, which check each request. */
   readonly isGuarded: boolean
   /** Of those guardrails; null: every candidate is allowed. */
   readonly restrictions: Restrictions | null
-  /** The caller has a limit, so that each request reserves. */
+  /** True if the caller has a limit, so that each request makes a reservation. */
   readonly isLimited: boolean
 }
 
@@ -38,13 +38,13 @@ export interface PlansDeps extends RankDeps, ToolWaysDeps {
 }
 
 interface MadePlan {
-  /** Null: something of the general way has work for the model. */
+  /** Null if plain requests for the model need more than a plan covers. */
   readonly plan: Plan | null
   /** Monotonic. */
   readonly untilMs: number
 }
 
-/** One organization, until a record of it changes. */
+/** One organization, until one of its records changes. */
 interface Organization {
   isVoid: boolean
 }
@@ -55,9 +55,9 @@ interface KeyPlans {
   readonly plans: Map<string, MadePlan>
 }
 
-/** A key with more starts anew: who names models without end makes work for nobody else. */
+/** A key with more plans starts over, so that a caller who names endless models makes work only for itself. */
 const PLANS_PER_KEY = 64
-/** Of one thread; all of them go when there would be more. */
+/** Limit of one thread; if it is exceeded, all plans are dropped. */
 const PLANS_MAX = 10_000
 
 export class Plans {
@@ -70,7 +70,7 @@ export class Plans {
     this.#deps = deps
   }
 
-  /** The plan of a request; null: it goes the general way. */
+  /** The plan of a request; null if it takes the general path. */
   of(asked: ClientRequest): Plan | null {
     const { caller, request } = asked
     if (asked.batch !== undefined || asked.parent !== undefined || !isPlain(request)) return null
@@ -86,7 +86,7 @@ export class Plans {
     return plan?.route.readsUser === true && request.user != null ? null : plan
   }
 
-  /** Call it after records of the organization were changed, and the caches have dropped them. */
+  /** Call it after records of the organization have changed, and the caches have dropped them. */
   invalidate(organizationId: string): void {
     const organization = this.#organizations.get(organizationId)
     if (organization === undefined) return
@@ -94,14 +94,14 @@ export class Plans {
     this.#organizations.delete(organizationId)
   }
 
-  /** Call it after the catalogue was replaced, or any record may have changed. */
+  /** Call it after the catalogue was replaced, or if any record may have changed. */
   clear(): void {
     this.#ofCaller = new WeakMap()
     this.#organizations.clear()
     this.#made = 0
   }
 
-  /** Undefined: something has to be asked for, or nobody may serve the request. */
+  /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
   #make(asked: ClientRequest): MadePlan | undefined {
     const deps = this.#deps
     const { caller, request } = asked

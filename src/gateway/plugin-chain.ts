@@ -20,7 +20,7 @@ import { PluginTimes } from './plugin-times.ts'
 export interface PluginChains {
   /** The chain of a request; null if no plugin applies. */
   of(request: ResponsesRequest): PluginChain | null
-  /** Advice of plugins that a failed request did not use. */
+  /** Advice from plugins that a failed request did not use. */
   advice(error: GatewayError, request: ResponsesRequest): readonly string[]
 }
 
@@ -67,7 +67,7 @@ function standsFor(plugin: AnyPlugin, name: RouterName): boolean {
   return routers?.includes(name) === true || slugs?.includes(name) === true
 }
 
-/** Not every plugin can be turned off; those that can have the field. */
+/** Some plugins cannot be turned off; those that can have this field. */
 function isOff(settings: object): boolean {
   return 'enabled' in settings && settings.enabled === false
 }
@@ -77,17 +77,17 @@ const ALWAYS = (): boolean => true
 const NEVER = (): boolean => false
 
 export class PluginChain {
-  /** Nothing of a turn may leave before it was judged. */
+  /** True if no part of a turn may be sent before it was judged. */
   readonly holds: boolean
   readonly judges: boolean
   readonly finishes: boolean
   readonly fits: boolean
-  /** A batch service may run the model call. */
+  /** True if a batch service may run the model call. */
   readonly isRepeatable: boolean
-  /** How often the model may be asked for one answer. */
+  /** Maximum number of model calls for one answer. */
   readonly maxCalls: number
   readonly #plugins: readonly ActivePlugin[]
-  /** Plugins whose texts were refused: an error never repeats them. */
+  /** Plugins whose texts were refused, which errors must never repeat. */
   readonly #muted = new Set<ActivePlugin>()
   readonly #times: PluginTimes
 
@@ -102,7 +102,7 @@ export class PluginChain {
     this.maxCalls = Math.max(...plugins.map(plugin => plugin.maxCalls ?? 1))
   }
 
-  /** Puts the models that the router chooses in the place of its slug. Rejects with the reason of a refusal. */
+  /** Replaces a router's slug by the models that it chooses. Rejects with the reason of a refusal. */
   route(exchange: Exchange): void | Promise<void> {
     for (const plugin of this.#plugins) {
       if (plugin.route === undefined) continue
@@ -117,8 +117,8 @@ export class PluginChain {
   }
 
   /**
-   * One plugin after the other, since one may build on what another has written; guardrails see what it has written
-   * before the next one works on it. Rejects with the reason of a refusal.
+   * Runs the plugins one after the other, because one may build on the output of another; guardrails check that output
+   * before the next plugin sees it. Rejects with the reason of a refusal.
    */
   async prepare(exchange: Exchange, guard: InputGuard | null = null): Promise<void> {
     for (const plugin of this.#plugins) {
@@ -135,12 +135,12 @@ export class PluginChain {
     }
   }
 
-  /** The candidates as all plugins order them. */
+  /** The candidates in the order that all plugins give them. */
   order<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[] {
     return this.#plugins.reduce((ordered, plugin) => plugin.order?.(ordered, exchange) ?? ordered, candidates)
   }
 
-  /** The way in which the prompt would go to this endpoint. */
+  /** The way in which the prompt would fit this endpoint. */
   fitting(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting {
     for (const plugin of this.#plugins) {
       const fitting = plugin.fitting?.(endpoint, prompt) ?? 'whole'
@@ -154,7 +154,7 @@ export class PluginChain {
     return this.#plugins.some(plugin => plugin.reads?.(part) === true)
   }
 
-  /** Makes the prompt fit the endpoint that is asked next. Rejects with the reason why it cannot be asked. */
+  /** Makes the prompt fit the endpoint that is called next. Rejects with the reason that it cannot be called. */
   async fitTo(
     exchange: Exchange,
     endpoint: AttemptRecord['endpoint'],
@@ -173,7 +173,7 @@ export class PluginChain {
     }
   }
 
-  /** The first verdict that is no pass counts; later plugins are not asked. */
+  /** The first verdict other than a pass counts; later plugins are not asked. */
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     for (const plugin of this.#plugins) {
       const verdict = await this.#times.run(
@@ -186,7 +186,7 @@ export class PluginChain {
     return PASS
   }
 
-  /** The items as all plugins leave them. */
+  /** The items after all plugins. */
   async finish(turn: Turn, exchange: Exchange): Promise<readonly OutputItem[]> {
     let { output } = turn
     for (const plugin of this.#plugins) {
@@ -200,7 +200,7 @@ export class PluginChain {
     return output
   }
 
-  /** Observes the time of each plugin that had something to do. */
+  /** Observes the time of each plugin that had work to do. */
   observeTimes(metrics: Pick<Metrics, 'pluginSeconds'>): void {
     this.#times.observe(metrics)
   }
@@ -226,7 +226,7 @@ export class PluginChain {
     return this.#plugins.flatMap(plugin => plugin.report?.().annotations ?? [])
   }
 
-  /** Results of searches that plugins have put into the prompt. */
+  /** Results of searches that plugins have added to the prompt. */
   found(): readonly Citable[] {
     return this.#plugins.flatMap(plugin => plugin.report?.().found ?? [])
   }
@@ -237,7 +237,9 @@ export class PluginChain {
     return left
   }
 
-  /** Guardrails and the other plugins see what a plugin has brought into the prompt, such as the text of a file. */
+  /**
+   * Lets guardrails and the other plugins check text that a plugin has added to the prompt, such as the text of a file.
+   */
   async #rescan(
     plugin: ActivePlugin,
     exchange: Exchange,
@@ -264,7 +266,7 @@ export class PluginChain {
   }
 }
 
-/** The request with models in the place of the router that it names. */
+/** The request with models in place of the router that it names. */
 function withModels(request: ResponsesRequest, chosen: readonly string[]): ResponsesRequest {
   const { model, models = [], ...rest } = request
   const names = [...(model === undefined ? [] : [model]), ...models]

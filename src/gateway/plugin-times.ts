@@ -16,14 +16,14 @@ interface Spent {
 export class PluginTimes {
   readonly #clock: Clock
   readonly #spent = new Map<ActivePlugin['id'], Spent>()
-  /** Time within running verbs that is not theirs. */
+  /** Time within running verbs that does not count for their plugin. */
   #insideMs = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Runs a verb of the plugin. `hasWorked`: true if its result, when it need not be awaited, shows work. */
+  /** Runs a verb of the plugin. `hasWorked`: true if a synchronous result shows that work was done. */
   run<Result>(
     { id }: ActivePlugin,
     verb: () => Result | Promise<Result>,
@@ -43,7 +43,7 @@ export class PluginTimes {
     return result
   }
 
-  /** Runs work inside a verb that is not the time of its plugin. */
+  /** Runs work inside a verb that does not count as time of its plugin. */
   async inside<Result>(work: () => Promise<Result>): Promise<Result> {
     const startedMs = this.#clock.monotonicMs()
     const beforeMs = this.#insideMs

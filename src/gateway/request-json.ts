@@ -8,13 +8,15 @@ import type { WireRequest } from '../formats/format.ts'
 
 /** Smaller requests have no text for which the search pays off. */
 export const LARGE_BYTES = 1024 * 1024
-/** A text from this length on is written apart, and in pieces of it: an escape costs its own piece alone. */
+/**
+ * A text of this length or more is written separately and in pieces, so that an escape slows down only its own piece.
+ */
 const PIECE_CHARS = 64 * 1024
 
-/** Characters that JSON escapes, and surrogates: a pair is not escaped, so the engine has to look. */
+/** Characters that JSON escapes, and surrogates: V8 must check them, because a valid pair is not escaped. */
 const ESCAPED = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** Stands for a list that is JSON already. Nobody else knows it. */
+/** Placeholder for a list that is already JSON. No client can know it. */
 const RAW = randomUUID()
 
 /** The request with one list exactly as its client wrote it. */
@@ -54,7 +56,7 @@ function quoted(text: string): string {
   return `${json}"`
 }
 
-/** Both halves of a character stay together. */
+/** Keeps both halves of a surrogate pair together. */
 function endOfPiece(text: string, from: number): number {
   const to = Math.min(from + PIECE_CHARS, text.length)
   const last = text.charCodeAt(to - 1)

@@ -45,13 +45,13 @@ import { runTurns, type TurnsDeps } from './turns.ts'
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
-  /** Answers a validated request that asks for nothing; see `empty-answer.ts`. @throws GatewayError */
+  /** Answers a validated request that needs no model; see `empty-answer.ts`. @throws GatewayError */
   answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
   /**
-   * Counts the tokens of a request that is not sent. Rejects with the error that the request would get before any model
-   * is asked.
+   * Counts the tokens of a request without sending it. Rejects with the error that the request would get before any
+   * model is called.
    */
   count(call: ClientRequest): Promise<TokenCount>
 }
@@ -67,14 +67,14 @@ export interface GatewayDeps
   readonly ledger: Ledger
   /** The own provider credentials of workspaces. */
   readonly credentials: Pick<CredentialCatalog, 'of'>
-  /** Fee of a request on a BYOK credential, as a share of its price by the catalogue. */
+  /** Fee of a request on a BYOK credential, as a percentage of its price in the catalogue. */
   readonly byokFeePercent: number
-  /** The place of this gateway. */
+  /** The location of this gateway. */
   readonly region: string
   readonly stickiness: Stickiness
   readonly plugins: PluginChains
   readonly guard: Guard
-  /** Absent: every request goes the general way. */
+  /** Absent: every request takes the general path. */
   readonly plans?: Pick<Plans, 'of'>
   /** Absent: nothing is captured. */
   readonly captures?: Pick<RunningCaptures, 'isIdle' | 'open'>
@@ -106,7 +106,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
   }
 }
 
-/** Routers choose a model by the whole pipeline, so nobody is asked for them. */
+/** Routers choose a model with the whole pipeline, so no provider is asked for their counts. */
 async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: ClientRequest) {
   const exchange = open(deps, asked, new FinalSink(), null)
   openSummaries(deps, exchange)
@@ -123,7 +123,7 @@ async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unkn
   return ended(deps, exchange, await failureOf(deps, exchange, thrown))
 }
 
-/** Accounts for the exchange, and tells its end once its record is written. */
+/** Accounts for the exchange, and sends its end once its record is written. */
 function ended(
   deps: GatewayDeps,
   exchange: RunningExchange,
@@ -199,7 +199,7 @@ const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: null, run: finish },
 ]
 
-/** Of a request whose reply a batch service has stored: whether it may run was decided before. */
+/** Stages of a request whose reply a batch service has stored: its admission was decided earlier. */
 const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: 'guard', run: fillInput },
   { timed: null, run: guardStored },
@@ -209,7 +209,7 @@ const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] 
   { timed: null, run: finish },
 ]
 
-/** Of a plain request: by guardrails and by limits of its caller, as its plan tells. */
+/** Guard stage of a plain request, with the guardrails and limits that its plan states. */
 const GUARD: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'guard', run: guardRequest }
 const ROUTE: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'route', run: routePlanned }
 const ADMIT: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'admit', run: admit }
@@ -225,7 +225,7 @@ function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<Gate
   return batch?.collected === undefined ? STAGES : COLLECTION_STAGES
 }
 
-/** Nobody is told: the exchange that collects the reply answers. */
+/** Sends nothing: the exchange that collects the reply answers. */
 const SUBMITTED: Outcome = {
   answered: false,
   error: new GatewayError('service_unavailable', 'This request was handed to a batch service'),
@@ -239,18 +239,18 @@ function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Pl
   return new RunningExchange(asked, createdAt, answer, plan)
 }
 
-/** Puts what the client only names, or keeps sealed, into the request, so that all others see it. */
+/** Adds data to the request that the client only references or stores sealed, so that all later stages see it. */
 function fillInput(deps: GatewayDeps, exchange: RunningExchange): undefined | Promise<void> {
   openSummaries(deps, exchange)
   return fillStoredFiles(deps, exchange)
 }
 
-/** Guardrails of now will look at a reply that was stored. */
+/** Applies the current guardrails to a stored reply. */
 function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
   return whenReady(rules.storedReply(exchange), guarding => guardBy(exchange, guarding))
 }
 
-/** Plugins work on the request, unless it comes to a tool that is disabled. */
+/** Lets plugins work on the request, unless it leads to a disabled tool. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   return whenReady(checkToolWays(deps, exchange), () => plugIn(deps, exchange))
 }
@@ -269,7 +269,7 @@ function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<vo
   )
 }
 
-/** Opens the server tools that the request names, and those that plugins have added. */
+/** Opens the server tools that the request names or that plugins have added. */
 function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   const opening = openServerTools(deps, exchange)
   if (opening === null) return undefined
@@ -278,20 +278,22 @@ function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise
   })
 }
 
-/** Before routing, for a plugin that asks other models; after all plugins the request is routed as they leave it. */
+/**
+ * Runs before routing for a plugin that calls other models; after all plugins, the request is routed in its final form.
+ */
 async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise<void> {
   await route(deps, exchange)
   await admit(deps, exchange)
 }
 
-/** Lists the candidates for the prompt in its present form. */
+/** Lists the candidates for the prompt in its current form. */
 function route(deps: GatewayDeps, exchange: RunningExchange) {
   return whenReady(routeRequest(deps, exchange), ({ named }: Ranking) => {
     if (named.isThinking) exchange.prompt = withReasoning(exchange.prompt)
   })
 }
 
-/** Ranks the candidates of the plan. What does not surely fit all of them is routed as any other request. */
+/** Ranks the candidates of the plan. A request that may not fit all of them is routed like any other request. */
 function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
   const { guarding, plan } = exchange
   // Guardrails may have been read anew since.
@@ -302,14 +304,14 @@ function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
   return ranking.then(found => noteRanking(exchange, found))
 }
 
-/** The prompt with reasoning on, as the name of its model asks; what the caller says of it counts more. */
+/** The prompt with reasoning on, as the name of its model requests; the caller's own setting takes precedence. */
 function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
   const { effort, max_tokens, enabled } = prompt.reasoning ?? {}
   if (effort != null || max_tokens != null || enabled != null) return prompt
   return { ...prompt, reasoning: { ...prompt.reasoning, enabled: true } }
 }
 
-/** Goes on with the candidate and the reservation with which the request was submitted. */
+/** Continues with the candidate and the reservation with which the request was submitted. */
 function pin(_: GatewayDeps, exchange: RunningExchange): void {
   const collected = exchange.batch?.collected
   if (collected === undefined) return
@@ -318,7 +320,7 @@ function pin(_: GatewayDeps, exchange: RunningExchange): void {
   exchange.reservation = collected.reservation
 }
 
-/** Reserves the estimated cost by the limits of the caller. */
+/** Reserves the estimated cost under the caller's limits. */
 function admit(deps: GatewayDeps, exchange: RunningExchange) {
   const { quota, visibleStreams } = deps
   if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
@@ -331,7 +333,7 @@ function admit(deps: GatewayDeps, exchange: RunningExchange) {
   )
 }
 
-/** Plugins replace the items of a whole answer. */
+/** Lets plugins replace the items of a whole answer. */
 function finish(_: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   const { answer, plugins, request, turn } = exchange
   if (plugins?.finishes !== true || turn === null || request.stream === true) return

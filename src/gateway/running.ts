@@ -31,12 +31,12 @@ export class RoutedExchange extends Exchange {
   override candidates: readonly RouteCandidate[] = []
   /** Null if no guardrail applies to the caller. */
   guarding: Guarding | null = null
-  /** Null: no plugin has to do with the request. */
+  /** Null if no plugin applies to the request. */
   plugins: PluginChain | null = null
   override ranking: RoutedNotes = UNROUTED
-  /** Null: no capture takes it. */
+  /** Null if no capture includes it. */
   recording: Recording | null = null
-  /** A batch service has taken its model call: it ends without an account, and another exchange has the reply. */
+  /** A batch service has taken its model call: it ends without accounting, and another exchange gets the reply. */
   isSubmitted = false
 }
 
@@ -46,11 +46,11 @@ export class RunningExchange extends RoutedExchange {
   override prefix: Prefix | null = null
   /** Null: the request names no server tool. */
   tools: ServerTools | null = null
-  /** The candidate that answered last, which is asked first in the next turn. */
+  /** The candidate that answered last, which is called first in the next turn. */
   candidate: RouteCandidate | null = null
-  /** The last turn, as plugins judge it; null before, and when tools have run since. */
+  /** The last turn, as plugins judge it; null before the first turn, and after tools have run. */
   turn: Turn | null = null
-  /** Null: it goes the general way. */
+  /** Null if it takes the general path. */
   readonly plan: Plan | null
   #debug: DebugNotes | null = null
 
@@ -60,7 +60,7 @@ export class RunningExchange extends RoutedExchange {
     this.plan = plan
   }
 
-  /** What the caller asks to see of it. */
+  /** The debug facts that the caller requested. */
   get debug(): DebugNotes {
     this.#debug ??= new DebugNotes(this)
     return this.#debug
@@ -71,11 +71,11 @@ export class RunningExchange extends RoutedExchange {
 export const SKIPPED = 'skipped'
 
 export interface ExchangeStage<Deps, Each extends RoutedExchange> {
-  /** Label of its time; null: it times its parts itself, or counts with the stage before it. */
+  /** Label of its time; null if it times its parts itself, or counts towards the previous stage. */
   readonly timed: Stage | null
   /**
-   * Returns SKIPPED, nothing, or a promise of either, the last only where something has to be awaited. A GatewayError
-   * that it throws ends the exchange.
+   * Returns SKIPPED, nothing, or a promise of either, but a promise only if it has to wait. A GatewayError that it
+   * throws ends the exchange.
    */
   readonly run: (deps: Deps, exchange: Each) => unknown
 }

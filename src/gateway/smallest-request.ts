@@ -13,7 +13,7 @@ import type { Catalog } from '../providers/catalog.ts'
 import { fitRequest } from '../providers/parameters.ts'
 import { type Endpoint, isEmbeddingsFormat, type Provider } from '../providers/provider.ts'
 
-/** The least that every known API takes. */
+/** The minimum that every known API accepts. */
 const OUTPUT_TOKENS = 16
 
 export function smallestRequest(endpoint: Endpoint): WireRequest {

@@ -20,11 +20,11 @@ export interface StoredFile {
 export type ReadStoredFile = (caller: Caller, id: string, maxBytes: number) => Promise<StoredFile | null>
 
 export interface StoredFilesDeps {
-  /** Absent: ids go on as they are. */
+  /** Absent: ids are passed on unchanged. */
   readonly readStoredFile?: ReadStoredFile
 }
 
-/** Of one request together: as much as its body may have. */
+/** Limit of one request in total: as much as its body may have. */
 const BYTES_MAX = 20 * 1024 * 1024
 const FILES_MAX = 20
 
@@ -70,7 +70,7 @@ async function fill(
   exchange.prompt = { ...exchange.prompt, input: filled }
 }
 
-/** Reads the files of one request, each once. */
+/** Reads the files of one request, each of them once. */
 class Reader {
   readonly #read: ReadStoredFile
   readonly #exchange: RoutedExchange
@@ -117,7 +117,7 @@ class Reader {
     return file
   }
 
-  /** The bytes, and their text of four thirds. */
+  /** Counts the bytes, and their base64 text, which is a third longer. */
   #count(bytes: number): void {
     this.#bytes += bytes
     if (this.#bytes > BYTES_MAX)
@@ -146,7 +146,7 @@ function listsOf(
   })
 }
 
-/** The type of a picture by its first bytes; null: it is none that models take. */
+/** The type of an image by its first bytes; null if models accept no such type. */
 function imageType(bytes: Buffer): string | null {
   const head = bytes.toString('latin1', 0, 12)
   if (head.startsWith('\x89PNG\r\n\x1a\n')) return 'image/png'

@@ -30,16 +30,16 @@ import { namedModel } from './routing/rank.ts'
 import { type RunningExchange, SKIPPED } from './running.ts'
 
 export interface SummariesDeps {
-  /** Absent: summaries go on as they are. */
+  /** Absent: summaries are passed on unchanged. */
   readonly summaries?: Summaries
 }
 
 export interface Summaries {
   readonly seal: SummarySeal
   readonly askAs: AskAs
-  /** Tokens of a request, about. */
+  /** Approximate tokens of a request. */
   readonly inputTokens: (request: ResponsesRequest) => number
-  /** Of providers whose row says nothing. */
+  /** For providers whose row does not set it. */
   readonly mode: CompactionMode
 }
 
@@ -53,7 +53,7 @@ export function compactsItself(endpoint: Endpoint, formats: Formats, mode: Compa
   return row === undefined ? compaction.bySetting && mode === 'provider' : row === 'provider'
 }
 
-/** A long conversation is read and summed up within this time. */
+/** Time limit for reading and summarizing a long conversation. */
 const SUMMARY_MS = 300_000
 
 /** Opens the summaries in a request. @throws GatewayError `invalid_request` for a summary that cannot be opened */

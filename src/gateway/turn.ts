@@ -23,9 +23,9 @@ import type { RunningExchange } from './running.ts'
 import { compactsItself, type Summaries } from './summaries.ts'
 
 export interface TurnDeps extends ModelCallDeps {
-  /** Absent: signatures of calls that clients leave out are lost. */
+  /** Absent: signatures of calls are lost if clients leave them out. */
   readonly callSeals?: CallSeals
-  /** Absent: summaries that providers make leave as they are, and no provider is asked for one. */
+  /** Absent: provider-made summaries are sent unchanged, and no provider is asked for one. */
   readonly summaries?: Summaries
   readonly formats: Readonly<Record<FormatName, Format>>
   readonly clock: Clock
@@ -35,11 +35,11 @@ export interface TurnDeps extends ModelCallDeps {
 export interface TurnReply {
   readonly attempt: AttemptRecord
   readonly finish: Finish
-  /** Null where no server tool is declared. */
+  /** Null if no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** The limits of the caller ended it, maybe within a call. */
+  /** True if the caller's limits ended it, possibly within a call. */
   readonly isCut: boolean
-  /** Gives the answer the calls for the client that have waited for server tools. */
+  /** Adds to the answer the client's calls that waited for server tools. */
   release(): void
 }
 
@@ -85,7 +85,10 @@ export function askModel<Then>(
   })
 }
 
-/** The candidate that answered last; another one where it would take a prompt that has grown only in part. */
+/**
+ * The candidate that answered last, or another one if the prompt has grown so that the last one would take only part of
+ * it.
+ */
 function askedAgain(
   { candidates, plugins, prompt }: RunningExchange,
   candidate: RouteCandidate,
@@ -103,17 +106,17 @@ function askedAgain(
 interface TurnTerms {
   readonly prompt: ResponsesRequest
   readonly format: Format
-  /** Tools of the client that go out in another form; null: none. */
+  /** Client tools that are sent in another form; null if none. */
   readonly fitted: FittedRequest | null
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** Null: no limit of money holds for the caller. */
+  /** Null if the caller has no spending limits. */
   readonly limit: CallTerms | null
 }
 
 /** The model call of one turn. */
 class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
-  /** Of the attempt that was opened last. */
+  /** Calls of the attempt that was opened last. */
   calls: ToolCalls | null = null
   answerTarget: AnswerTarget | null = null
   readonly #declare: Declare | null
@@ -123,7 +126,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     this.#declare = declare
   }
 
-  /** Server tools and fitting plugins keep the state of one attempt only, and nobody waits for a batch. */
+  /** False because server tools and fitting plugins keep the state of a single attempt; batches are not in a hurry. */
   protected override hedges(): boolean {
     const { batch, plugins } = this.exchange
     return this.#declare === null && plugins?.fits !== true && batch === undefined
@@ -161,7 +164,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     return wire
   }
 
-  /** It takes one that is all that the exchange asks, and that may be done in two halves. */
+  /** Submits a call that is the only one of its exchange, and whose exchange can be split into two halves. */
   protected override submits(record: AttemptRecord, terms: TurnTerms, wire: WireRequest): boolean {
     const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = this.exchange
     if (batch?.submit === undefined || request.stream === true) return false
@@ -226,7 +229,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     return this.#admit(candidate, prompt, calls)
   }
 
-  /** The terms, with the output that the caller's limits allow; null: nothing. */
+  /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
   #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
     const { formats, summaries } = this.deps
     const wish = prompt[COMPACTS]
@@ -269,7 +272,7 @@ function termsOf(
   return { prompt, format, fitted, calls, limit }
 }
 
-/** Has plugins make the prompt fit the endpoint. A promise only where one has to. */
+/** Lets plugins make the prompt fit the endpoint. A promise only if one of them has to. */
 function fitPrompt(
   exchange: RunningExchange,
   plugins: PluginChain,
@@ -289,13 +292,13 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   if (found.length > 0) answer.cite(found, true)
 }
 
-/** True if nobody has to see what a whole reply says, and nothing is added to it. */
+/** True if nothing has to read a whole reply, and nothing is added to it. */
 function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provider }: Endpoint): boolean {
   if (guarding?.reply != null || plugins !== null || tools !== null) return false
   return !answer.cites && !provider.quirks.includes('no-relay')
 }
 
-/** Null unless both sides speak a dialect, and the content may pass unread. */
+/** Null unless both sides have a dialect, and the content may be relayed unread. */
 function lessonsOf(
   { dialect, framing }: Format,
   relays: DialectName,

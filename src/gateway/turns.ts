@@ -93,7 +93,7 @@ function spellingsOf(declared: DeclaredFunction | null): readonly string[] {
   return [name, `gateway:${name}`, `openrouter:${name}`]
 }
 
-/** Tells the calls for the client that have waited for server tools: they keep the place that the model gave them. */
+/** Emits the client's calls that waited for server tools, at the places that the model gave them. */
 function releaseHeld(
   { answer }: RunningExchange,
   { calls, finish, release }: TurnReply,
@@ -107,7 +107,7 @@ function releaseHeld(
   return output
 }
 
-/** Runs what an earlier answer asked for, and gives the model the results. */
+/** Runs the calls that an earlier answer asked for, and gives the results to the model. */
 async function runDue(deps: TurnsDeps, exchange: RunningExchange, tools: ServerTools): Promise<void> {
   const [first] = exchange.candidates
   if (first === undefined) return
@@ -118,7 +118,7 @@ async function runDue(deps: TurnsDeps, exchange: RunningExchange, tools: ServerT
   if (items.length > 0) exchange.prompt = extendPrompt(exchange.prompt, items)
 }
 
-/** Runs what an earlier answer has left open. True: the client has to act again, so the answer ends here. */
+/** Resumes work that an earlier answer left open. True if the client has to act again, so the answer ends here. */
 async function resumeTools(
   { clock }: TurnsDeps,
   exchange: RunningExchange,
@@ -140,14 +140,14 @@ async function resumeTools(
   return true
 }
 
-/** Releases the reservation for later turns, so that model calls of tools find room in the limits. */
+/** Releases the part of the reservation that is for later turns, so that tools' model calls find room in the limits. */
 function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
   const isByok = attempts.at(-1)?.isByok === true
   const fees = isByok ? bill.tools.cost : 0
   reservation?.release?.({ cost: bill.closedCost - fees, isByok, fees, tokens: bill.tokens })
 }
 
-/** Ends an answer for which the limits of the caller leave no further call, as one that met its output limit. */
+/** Ends an answer for which the caller's limits allow no further call, as if it had reached its output limit. */
 function endUnpaid(exchange: RunningExchange): void {
   if (exchange.isSubmitted) return
   if (!exchange.answer.begun) {
@@ -157,7 +157,7 @@ function endUnpaid(exchange: RunningExchange): void {
   exchange.finish = { reason: 'length', native: null, serviceTier: null }
 }
 
-/** Has plugins judge a turn, and lets it go once it has passed; otherwise the prompt with which to ask again. */
+/** Lets plugins judge a turn, and releases it once it has passed; otherwise returns the prompt for another try. */
 async function judge(
   deps: TurnsDeps,
   exchange: RunningExchange,
@@ -188,7 +188,7 @@ async function judge(
   }
 }
 
-/** The final items of the turn, calls of server tools included. */
+/** The final items of the turn, including server-tool calls. */
 function closeTurn(
   { answer }: RunningExchange,
   finish: TurnReply['finish'],

@@ -9,13 +9,15 @@ import type { RuleSet } from './rules.ts'
 
 /**
  * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling
- * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more where all cores are busy, since
- * workers get their turn late there: above this limit the worker is cheaper for all other requests.
+ * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more where all cores are busy, because
+ * workers get their turn late then: above this limit the worker is cheaper for all other requests.
  */
 const INLINE_MAX_MICROS = 200
-/** The same for the worst texts of that length, for which other streams have to wait. */
+/** The same for the worst-case texts of that length, for which other streams have to wait. */
 const INLINE_MAX_WORST_MICROS = 30_000
-/** And with a pattern that may read far for each match: who writes such a one may also write the texts for it. */
+/**
+ * The same with a pattern that may read far for each match: an author of such a pattern may also supply matching texts.
+ */
 const INLINE_MAX_FAR_MICROS = 1_000
 
 /**
@@ -24,7 +26,7 @@ const INLINE_MAX_FAR_MICROS = 1_000
  */
 export const INLINE_MAX_FOUND = 64
 
-/** Nanoseconds per UTF-16 unit, between a text with nothing to find and one full of it: bench/micro/guardrails.ts. */
+/** Nanoseconds per UTF-16 unit, between a text without findings and one full of them: bench/micro/guardrails.ts. */
 const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
   email: 1,
   phone: 6,
@@ -40,17 +42,19 @@ const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
 }
 /** Of a pattern for V8: with a text that rules most texts out, without one, and for each of these searched by runs. */
 const NATIVE_NANOS_PER_CHAR = { literal: 0.2, none: 0.6, runs: 5 }
-/** Literals and patterns for the automaton with more characters than this may exceed its memory, or take long. */
+/** Literals and patterns for the automaton that are longer than this may exceed its memory, or take long. */
 const INLINE_MAX_PATTERN_CHARS = 4_000
-/** User patterns with more places than this compile for tens of milliseconds, and the first request would wait. */
+/** User patterns with more places than this compile for tens of milliseconds, and would delay the first request. */
 const INLINE_MAX_PLACES = 600
 const INLINE_MAX_NATIVE_PLACES = 6_000
 
-/** An endless repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end for every `a`. */
+/**
+ * An unbounded repeat of a broad class may read far ahead for each match: `a(?:.*z)?` reads to the end for every `a`.
+ */
 const READS_FAR = /(?:\.|\]|\)|\\[SWDPp])(?:[*+]|\{\d+,\})/
 /** With one of these, an unbounded repeat may read beyond the end of its match. */
 const MAY_FAIL_LATE = /\||\)(?:[?*]|\{0)/
-/** Classes with hundreds of ranges, which take as long as so many places. */
+/** Classes with hundreds of ranges, which cost as much as that many places. */
 const UNICODE_CLASS = /\\[pP]/
 const UNICODE_PLACES = 10
 
@@ -59,7 +63,10 @@ const WORST_PER_PLACE = 0.01
 const WORST_PER_MATCH = 1.5
 /** For each unit and proved step of a pattern for V8. */
 const WORST_PER_STEP = 0.0025
-/** For each unit if the empty string matches: such matches are no findings, so each position is tried by itself. */
+/**
+ * Per unit if the pattern matches the empty string: such matches are not findings, so each position is tried
+ * separately.
+ */
 const WORST_PER_EMPTY_MATCH = 3.5
 /** For each text. */
 const WORST_PER_TEXT = 2
@@ -76,7 +83,7 @@ interface PatternCost {
   /** Usual nanoseconds for each unit; 0 for the automaton. */
   readonly nanos: number
   readonly shortest: number
-  /** Units that may be read for one match beyond its end. */
+  /** Units that one match may read beyond its end. */
   readonly reach: number
 }
 
@@ -92,7 +99,7 @@ export class ScanCost {
   readonly #patterns: readonly PatternCost[]
   readonly #places: number
   readonly #steps: number
-  /** False: to compile the patterns alone takes too long. */
+  /** False if compiling the patterns alone takes too long. */
   readonly #mayInline: boolean
   readonly #worstMicros: number
 
@@ -116,12 +123,12 @@ export class ScanCost {
     this.#nanosPerChar = this.#patterns.reduce((sum, { nanos }) => sum + nanos, perChar + automaton)
   }
 
-  /** Usual microseconds for a text of so many units. */
+  /** Usual microseconds for a text of this many units. */
   micros(textChars: number): number {
     return (this.#nanosPerChar * textChars) / 1_000
   }
 
-  /** Microseconds for a window with so many findings. */
+  /** Microseconds for a window with this many findings. */
   windowMicros(windowChars: number, found: number): number {
     let each = WORST_PER_MATCH
     if (found > 0)
@@ -129,7 +136,10 @@ export class ScanCost {
     return this.micros(windowChars) + USUAL_PER_PLACE * this.#places * windowChars + found * each
   }
 
-  /** Most findings up to which texts of so many units together may be scanned on this thread; null: none of them. */
+  /**
+   * The maximum number of findings up to which texts with this total length may be scanned on this thread; null if they
+   * may not.
+   */
   mostInline(textChars: number, texts: number): number | null {
     for (let most = INLINE_MAX_FOUND; most > 0; most >>= 2) {
       if (this.where(textChars, texts, most) === 'inline') return most
@@ -137,7 +147,7 @@ export class ScanCost {
     return null
   }
 
-  /** Worst microseconds for texts of so many units together, if the scan stops after so many findings. */
+  /** Worst-case microseconds for texts with this total length, if the scan stops after this many findings. */
   #worst(textChars: number, texts: number, most: number): number {
     let micros = WORST_PER_TEXT * texts + WORST_PER_PLACE * this.#places * textChars
     // One pass of all patterns together, then one for each pattern that occurs.
@@ -154,20 +164,20 @@ export class ScanCost {
     return micros + (each === 0 ? 0 : most * each)
   }
 
-  /** The place to scan texts of so many UTF-16 units together; `most` findings stop an inline scan. */
+  /** The place to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
   where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
     return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'
   }
 }
 
-/** Worst microseconds of one match. */
+/** Worst-case microseconds of one match. */
 function matchMicros({ places, shortest, reach }: PatternCost, textChars: number): number {
   const alone = shortest === 0 ? WORST_PER_EMPTY_MATCH : WORST_PER_MATCH
   return alone + WORST_PER_PLACE * places * Math.min(textChars, reach)
 }
 
-/** The cost of a literal, or of a pattern for V8; null: the pattern is for the automaton. */
+/** The cost of a literal, or of a pattern for V8; null if the pattern needs the automaton. */
 function nativeOf(pattern: string): NativeCost | null {
   if (pattern.length > INLINE_MAX_PATTERN_CHARS) return null
   const { literal, positions, shortest } = readPattern(pattern)

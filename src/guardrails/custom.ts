@@ -9,7 +9,7 @@ import { type CustomRule, type Detect, type Lane, noShapes, type Shape } from '.
 import { nativePattern } from './expressions/engine.ts'
 import { PATTERN_MAX_POSITIONS, readPattern } from './pattern-syntax.ts'
 
-/** Places of the patterns of one list that were checked so far. */
+/** Places of the patterns in one list that were checked so far. */
 interface ListedPlaces {
   positions: number
 }
@@ -47,16 +47,16 @@ const SYNTAX = 'must be a regular expression in RE2 syntax'
 
 /** The name of a pattern without a label in records. */
 const UNNAMED = 'custom'
-/** The replacement of every match: a label is for records alone. */
+/** The replacement of every match: a label appears only in records. */
 const REPLACEMENT = '[REDACTED]'
 /** Memory of the automaton, in bytes. When it is full, the engine discards its states and starts again. */
 const AUTOMATON_MAX_BYTES = 4 * 1024 * 1024
-/** V8 remembers each character that a repeat may give back, up to 64 MB: longer texts are for the other engine. */
+/** V8 remembers each character that a repeat may give back, up to 64 MB: longer texts use the other engine. */
 const NATIVE_MAX_CHARS = 1024 * 1024
 
 export class CustomPatterns {
   readonly lanes: readonly Lane[]
-  /** Lanes that rule out texts by themselves: literals, and patterns for V8. */
+  /** Lanes that can rule out texts themselves: literals, and patterns for V8. */
   readonly #quick: readonly Lane[]
   readonly #expressions: readonly Lane[]
   readonly #set: RE2Set | null
@@ -107,7 +107,7 @@ export function compilePatterns(rules: readonly CustomRule[], firstRule: number)
   return new CustomPatterns(quick, expressions, set)
 }
 
-/** Null: the pattern is no plain text. */
+/** Null if the pattern is not plain text. */
 function literalDetect(name: string, pattern: string): Detect | null {
   const { literal } = readPattern(pattern)
   if (literal === null) return null
@@ -121,7 +121,7 @@ function literalDetect(name: string, pattern: string): Detect | null {
   return text => (text.includes(literal) ? shapes : noShapes())
 }
 
-/** Null: the pattern is not for V8. */
+/** Null if the pattern cannot run in V8. */
 function nativeDetect(name: string, pattern: string): Detect | null {
   const native = nativePattern(pattern)
   if (native === null) return null

@@ -19,7 +19,7 @@ export interface CustomRule {
   /** RE2 syntax, at most 100,000 characters. */
   readonly pattern: string
   readonly action: Action
-  /** Its name in records; null: `custom`. */
+  /** Its name in records; null for `custom`. */
   readonly label: string | null
 }
 
@@ -39,7 +39,7 @@ export interface Finding {
   readonly end: number
   /** Its replacement in redacted text. */
   readonly replacement: string
-  /** The number of its rule: first `builtins`, then `custom`. Policies find the guardrail by it. */
+  /** The number of its rule: `builtins` first, then `custom`. Policies use it to find the guardrail. */
   readonly rule: number
 }
 
@@ -67,7 +67,7 @@ export interface Shape {
   find(text: string, from: number): Hit | null
   /**
    * For a hit that may be longer than any window: continues it at `from` in the next piece of text. Returns its end
-   * there, and if it may continue after the end of the piece.
+   * there, and if it may continue beyond the end of the piece.
    */
   readonly goesOn?: (text: string, from: number) => { readonly end: number; readonly open: boolean }
 }
@@ -155,7 +155,7 @@ export function before(text: string, start: number, reach: number): string {
   return text.slice(Math.max(0, start - reach), start).toLowerCase()
 }
 
-/** The names of numbers that are no personal data. */
+/** Names of numbers that are not personal data. */
 const NUMBERED =
   /(?:order|invoice|inv|ticket|tracking|ref|reference|case|sku|isbn|issn|part|serial|model|batch|lot|version|build|commit|item|product|article|bestellung|rechnung|auftrag|commande|facture|pedido|factura|ordine)(?:\s?(?:nummer|number|no|nr|num|id|n°|nº))?[.:]?\s?[#:]?\s?$/
 

@@ -8,18 +8,18 @@
  * place and character (bench/micro/guardrails.ts), so a text of 20,000 characters takes less than a second.
  */
 export const PATTERN_MAX_POSITIONS = 2_000
-/** The limit of RE2. */
+/** RE2's limit. */
 const REPEAT_MAX = 1_000
 const GROUPS_MAX_DEPTH = 100
 
 interface PatternFacts {
-  /** The reason why it may not run, worded to follow the name of its field; null: it may. */
+  /** The reason that it may not run, worded to follow the name of its field; null if it may. */
   readonly problem: string | null
-  /** The pattern itself if it has no syntax at all; only then may it be of any size. */
+  /** The pattern itself if it has no syntax at all; only then may it have any length. */
   readonly literal: string | null
-  /** Places that read a character, with repeats written out; 0 for a literal, which is no automaton. */
+  /** Places that read a character, with repeats written out; 0 for a literal, which needs no automaton. */
   readonly positions: number
-  /** Characters of the shortest match. */
+  /** Length of the shortest match in characters. */
   readonly shortest: number
   /** True if it has an unbounded repeat. */
   readonly unbounded: boolean

@@ -8,8 +8,8 @@ import type { Hit, Shape } from './detector.ts'
 import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
 
 /**
- * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose
- * and in emoji: they count only beside what they may divide.
+ * Characters that may hide a text in another form. Invisible characters, blanks and long dashes are common in prose and
+ * in emoji: they count only next to characters that they may separate.
  */
 const UNEVEN = new RegExp(
   [
@@ -27,7 +27,7 @@ const SLASH = 0x2f
 const HIDDEN = /^\p{Cf}|\p{Variation_Selector}$/u
 const DASH = /[\p{Pd}\u2212\u2043]/gu
 const DIGIT = /^\p{Nd}$/u
-/** Plain forms of characters that were looked up; when it is full, it starts again. */
+/** Cached plain forms of characters; the cache is cleared when it is full. */
 const KNOWN_MAX = 4_096
 const known = new Map<number, string>()
 
@@ -83,7 +83,7 @@ function plainCharacter(code: number): string {
   return plain
 }
 
-/** Digits of a script are in a row, from 0 to 9. */
+/** The digits of a script are consecutive, from 0 to 9. */
 function digitOf(code: number): number {
   const compatible = Number(String.fromCodePoint(code).normalize('NFKC'))
   if (!Number.isNaN(compatible)) return compatible
@@ -122,7 +122,7 @@ function plainShape(shape: Shape, plain: Folded): Shape {
   }
 }
 
-/** The place behind the character that has the last unit before `end`, and behind what is invisible after it. */
+/** The position after the character with the last unit before `end`, and after invisible characters that follow it. */
 function placeBehind({ places }: Folded, end: number): number {
   if (places === null || end === 0) return end === 0 ? 0 : end
   let at = end

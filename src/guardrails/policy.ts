@@ -68,7 +68,7 @@ export interface PolicyRestrictions {
   readonly ignoredProviders: readonly string[]
   readonly zdr: Readonly<Record<ZdrGroup, boolean>>
   readonly regions: readonly AllowedRegion[] | null
-  /** False if any guardrail forbids it; null: no guardrail has a rule. */
+  /** False if any guardrail forbids it; null if no guardrail has a rule. */
   readonly freeModelTraining: boolean | null
   readonly freeModelPublication: boolean | null
   readonly paidModelTraining: boolean | null
@@ -90,7 +90,7 @@ export interface SourcedRules {
 export interface Policy {
   readonly restrictions: PolicyRestrictions
   readonly input: SourcedRules
-  /** Null: no rule looks at output. */
+  /** Null if no rule checks output. */
   readonly output: (SourcedRules & { readonly windowBytes: number; readonly overlapBytes: number }) | null
   /** Closed if any guardrail with content rules fails closed. */
   readonly failMode: FailMode
@@ -162,7 +162,7 @@ function mergeRestrictions(all: readonly PolicyGuardrail[]): PolicyRestrictions 
 }
 
 const isSame = (one: string, other: string): boolean => one === other
-/** A base slug names every region and variant of a provider. */
+/** A base slug includes every region and variant of a provider. */
 const isProviderWithin = (one: string, other: string): boolean => {
   const [narrow, wide] = [one.toLowerCase(), other.toLowerCase()]
   return narrow === wide || narrow.startsWith(`${wide}/`)
@@ -197,7 +197,7 @@ interface Side {
   }
 }
 
-/** Of equal rules, keeps the strictest; of equally strict ones, that of the broadest guardrail. */
+/** Keeps the strictest of equal rules; of equally strict ones, that of the broadest guardrail. */
 function mergeRules(sides: readonly Side[]): SourcedRules {
   const builtins: { rule: BuiltinRule; source: SourceGuardrail }[] = []
   const custom: { rule: CustomRule; source: SourceGuardrail }[] = []
@@ -228,7 +228,7 @@ function mergeRules(sides: readonly Side[]): SourcedRules {
 
 const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 
-/** Drops every rule that another one covers; of two that cover each other, keeps the first. */
+/** Drops every rule that another one covers; of two rules that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
   all: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
   covers: (kept: Rule, rule: Rule) => boolean,
@@ -240,5 +240,5 @@ function withoutWeaker<Rule>(
   )
 }
 
-/** One order on all machines: by code units. */
+/** The same order on all machines: by code units. */
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)

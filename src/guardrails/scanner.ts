@@ -46,7 +46,7 @@ export class Scanner {
     return this.scanUpTo(Number.POSITIVE_INFINITY, text, who) ?? []
   }
 
-  /** The same, but null if there are more findings than `most`, since each takes time. */
+  /** The same, but null if there are more findings than `most`, because each takes time. */
   scanUpTo(most: number, text: string, who: Author): readonly Finding[] | null {
     const found: Finding[] = []
     if (text === '') return found
@@ -64,7 +64,7 @@ export class Scanner {
     return plain === null ? lanes : new Set([...lanes, ...this.#custom.candidates(plain.text)])
   }
 
-  /** True if the text ends with a finding that is redacted or blocks, and that more text could not continue. */
+  /** True if the text ends with a finding that redacts or blocks, and that more text could not continue. */
   endsWhole(text: string): boolean {
     if (text === '') return false
     const plain = plainForm(text)
@@ -79,9 +79,9 @@ export class Scanner {
   }
 
   /**
-   * Findings that start in [from, until) of a piece of a text. `base` units of the text are before the piece; positions
-   * in `progress` and in findings are of the whole text. The text is not by the user. With a negative `base` the piece
-   * begins before the text, with the end of another one; findings in that alone are left out.
+   * Findings that start in [from, until) of a piece of a text. `base` units of the text precede the piece; positions in
+   * `progress` and in findings refer to the whole text. The author is not the user. With a negative `base`, the piece
+   * begins before the text, with the end of another text; findings entirely within that part are left out.
    */
   scanPiece(
     piece: string,
@@ -124,7 +124,7 @@ export class Scanner {
 
 const NOTHING: ReturnType<Detect> = []
 
-/** The shapes that a text may have as it stands, and those that its plain form may have. */
+/** The shapes that a text may contain unchanged, and those that its plain form may contain. */
 function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null): readonly Shape[] {
   const shapes = detect(text)
   // Prompt injection undoes more by itself.
@@ -132,7 +132,7 @@ function shapesOf({ detect, detector }: Lane, text: string, plain: Folded | null
   return [...shapes, ...plainShapes(detect(plain.text), plain)]
 }
 
-/** Adds the findings of one rule; false if there are then more than `most`. */
+/** Adds the findings of one rule; false if that makes more than `most`. */
 function gather(lane: Lane, text: string, plain: Folded | null, most: number, found: Finding[]): boolean {
   const shapes = shapesOf(lane, text, plain)
   if (shapes.length === 0) return true
@@ -140,7 +140,7 @@ function gather(lane: Lane, text: string, plain: Folded | null, most: number, fo
   return found.length <= most
 }
 
-/** True if the last hit of the rule reaches the end of the text and is of a shape with an end. */
+/** True if the last hit of the rule reaches the end of the text and its shape has a definite end. */
 function isWholeAtEnd(lane: Lane, text: string, plain: Folded | null): boolean {
   let isWhole = false
   sweep(shapesOf(lane, text, plain), text, 0, text.length, (hit, by) => {
@@ -162,7 +162,7 @@ function findingOf(lane: Lane, hit: { start: number; end: number; name: string }
   }
 }
 
-/** Sorts by start, then the longest first, then by rule: the order does not depend on the list of rules. */
+/** Sorts by start, then longest first, then by rule, so that the order does not depend on the list of rules. */
 function inOrder(found: Finding[]): Finding[] {
   return found.length < 2
     ? found

@@ -12,7 +12,7 @@ import { type Finding, isStricter } from './rules.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
 export interface WindowSize {
-  /** UTF-8 bytes: the most that is held back. */
+  /** UTF-8 bytes: the maximum that is held back. */
   readonly windowBytes: number
   /** Less than `windowBytes`. */
   readonly overlapBytes: number
@@ -24,7 +24,7 @@ export interface WindowSize {
  */
 export interface Window {
   readonly text: string
-  /** Units of the whole text before `text`; negative if it begins with the end of another text. */
+  /** Units of the whole text before `text`; negative if `text` begins with the end of another text. */
   readonly base: number
   readonly from: number
   readonly until: number
@@ -46,7 +46,7 @@ export class TextWindow {
   readonly #findings: Finding[] = []
   /** The end of the released text: context for detectors. */
   #context = ''
-  /** The text that is held. It begins at `#base`, in units of the whole text. */
+  /** The held text. It begins at `#base`, in units of the whole text. */
   #held = ''
   #heldBytes = 0
   #base = 0
@@ -59,7 +59,7 @@ export class TextWindow {
 
   /**
    * `before`: the text that was read directly before this one.
-   * @throws RangeError when the overlap is not less than the window
+   * @throws RangeError if the overlap is not smaller than the window
    */
   constructor(scanner: Scanner, { windowBytes, overlapBytes }: WindowSize, before = '') {
     if (!(overlapBytes >= 0 && overlapBytes < windowBytes)) {
@@ -79,12 +79,12 @@ export class TextWindow {
     return this.#findings
   }
 
-  /** True if a finding blocks; then nothing more is released. */
+  /** True if a finding blocks; nothing more is then released. */
   get isBlocked(): boolean {
     return this.#blocked
   }
 
-  /** The end of what was released, as it was before redactions, and of the text before it. */
+  /** The end of the released text, and of the text before it, as it was before redactions. */
   get tail(): string {
     return this.#context
   }
@@ -99,19 +99,19 @@ export class TextWindow {
     return this.#base + this.#held.length
   }
 
-  /** True if a redaction covers a part of this range of released text. */
+  /** True if a redaction covers part of this range of released text. */
   covers(start: number, end: number): boolean {
     const meets = (range: { readonly start: number; readonly end: number }) =>
       range.start < end && start < range.end
     return this.#continued.some(meets) || this.#findings.some(each => each.action === 'redact' && meets(each))
   }
 
-  /** UTF-8 bytes that are held. */
+  /** UTF-8 bytes currently held. */
   get heldBytes(): number {
     return this.#blocked ? 0 : this.#heldBytes
   }
 
-  /** Adds the next piece; returns the text that may leave now, redacted; often empty. */
+  /** Adds the next piece; returns the redacted text that may be sent now, which is often empty. */
   push(piece: string): string {
     this.add(piece)
     return this.#lookAtAll()
@@ -165,7 +165,7 @@ export class TextWindow {
     return out
   }
 
-  /** Releases the part of the window that its scan decided, redacted. */
+  /** Releases the part of the window that its scan has decided, redacted. */
   release(window: Window, { findings, continued }: WindowFindings): string {
     const step = window.base + window.until - this.#base
     let covered = this.#coveredTo
@@ -215,7 +215,7 @@ export function verdict(window: TextWindow): Finding['action'] | null {
   return found
 }
 
-/** UTF-8 bytes of one UTF-16 unit. Halves of a pair count two each, so that a cut between them changes nothing. */
+/** UTF-8 bytes of one UTF-16 unit. Each half of a pair counts two, so that a cut between them changes nothing. */
 const unitBytes = (code: number): number =>
   code < 0x80 ? 1 : code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 2 : 3
 
@@ -226,7 +226,7 @@ function bytesOf(text: string): number {
   return bytes
 }
 
-/** The number of units of the text that fit into so many bytes, without cutting a character. */
+/** The number of units of the text that fit into this many bytes, without splitting a character. */
 function unitsWithin(text: string, bytes: number, isAscii: boolean): number {
   if (isAscii) return Math.min(bytes, text.length)
   let used = 0

@@ -12,7 +12,7 @@ import type { CounterEntry, Counters, Taking } from './counters.ts'
 /** A question from a serve thread: it takes amounts, or returns those that the call of this number took. */
 export type CounterQuestion =
   | { readonly kind: 'take'; readonly entries: readonly CounterEntry[] }
-  /** `used`: the used part of each entry; null: the thread no longer waits for the answer. */
+  /** `used`: the used part of each entry; null if the thread no longer waits for the answer. */
   | { readonly kind: 'give'; readonly take: number; readonly used: readonly number[] | null }
 
 /** Null if it failed, or if no answer is needed. */
@@ -24,7 +24,7 @@ export class CounterServer {
   readonly #log: Pick<Log, 'fault'>
   readonly #answers: ThreadAnswers<CounterQuestion, CounterAnswer>
   readonly #reserved = new Map<number, readonly CounterEntry[]>()
-  /** Takes without an answer yet; false: to be given back as soon as they are taken. */
+  /** Takes that are not answered yet; false: to be returned as soon as they are taken. */
   readonly #pending = new Map<number, boolean>()
   #closed = false
   #failing = false
@@ -110,14 +110,14 @@ const ANSWER_MS = 2_000
 /** The counters as a serve thread uses them. Serve thread. */
 export class CounterClient implements Counters {
   readonly #calls: ThreadCalls<CounterQuestion, CounterAnswer>
-  /** The calls by which reservations were taken, by their entries. */
+  /** Numbers of the calls that took reservations, by their entries. */
   readonly #takes = new WeakMap<readonly CounterEntry[], number>()
 
   constructor(send: (calls: readonly Call<CounterQuestion>[]) => void, clock: Clock) {
     this.#calls = new ThreadCalls(send, clock)
   }
 
-  /** @throws Error where the counters cannot be read, or do not answer */
+  /** @throws Error if the counters cannot be read, or do not answer */
   async take(entries: readonly CounterEntry[]): Promise<Taking> {
     const { number, answer } = this.#calls.ask({ kind: 'take', entries }, ANSWER_MS)
     this.#takes.set(entries, number)
@@ -139,7 +139,7 @@ export class CounterClient implements Counters {
     this.#calls.receive(answers)
   }
 
-  /** Sends at once, without waiting for the end of the turn; for a thread that ends. */
+  /** Sends immediately, without waiting for the end of the turn; for a thread that ends. */
   flush(): void {
     this.#calls.flush()
   }

@@ -6,7 +6,7 @@
 /** The start value of a money counter: the spending in the ledger since its period began. */
 export interface Origin {
   readonly organizationId: string
-  /** SHA-256 of the key; null: all keys of the organization. */
+  /** SHA-256 of the key; null for all keys of the organization. */
   readonly keyHash: string | null
   /** Only spending by keys of this member. */
   readonly memberId?: string
@@ -14,25 +14,25 @@ export interface Origin {
   readonly workspaceId?: string
   /** ISO 8601 UTC, inclusive. */
   readonly since: string
-  /** True: requests on own provider credentials count too. */
+  /** True if requests on own provider credentials count too. */
   readonly includeByok: boolean
 }
 
 export interface CounterEntry {
-  /** Names the limit and its period: another period is another counter. */
+  /** Identifies the limit and its period: another period is another counter. */
   readonly id: string
   readonly amount: number
-  /** The highest total that is allowed; null: the credits of the organization in `origin`. */
+  /** The highest total allowed; null for the credits of the organization in `origin`. */
   readonly ceiling: number | null
-  /** Null: the counter begins at zero. */
+  /** Null if the counter begins at zero. */
   readonly origin: Origin | null
-  /** Wall clock, milliseconds: the counter is not used from then on; infinite for one without a period. */
+  /** Wall-clock milliseconds from which on the counter is no longer used; infinite without a period. */
   readonly endsMs: number
 }
 
 /** The state of a counter before the call. */
 export interface CounterRoom {
-  /** Used amounts alone. With several instances on their own, what others reserve counts as used. */
+  /** Only used amounts. If several instances count on their own, amounts reserved by others count as used. */
   readonly used: number
   /** Used and reserved amounts. */
   readonly total: number
@@ -41,7 +41,7 @@ export interface CounterRoom {
 
 /** The answer to a request for amounts. */
 export interface Taking {
-  /** The first entry that did not fit, and nothing was taken; null: all was taken. */
+  /** The first entry that did not fit, in which case nothing was taken; null if everything was taken. */
   readonly exceeded: number | null
   /** One for each entry. */
   readonly rooms: readonly CounterRoom[]
@@ -49,12 +49,15 @@ export interface Taking {
 
 export interface Counters {
   /**
-   * Takes all amounts, or none; the same array names the reservation in `give`. A promise only when the counters have
-   * to be loaded or asked.
-   * @throws (or rejects) when the ledger has to be read and cannot be: nothing was taken.
+   * Takes all amounts, or none; the same array names the reservation in `give`. A promise only if the counters have to
+   * be loaded or are in another thread.
+   * @throws (or rejects) if the ledger has to be read and cannot be: nothing was then taken.
    */
   take(entries: readonly CounterEntry[]): Taking | Promise<Taking>
-  /** Ends a reservation: `used` is the used part of each amount, and may be more. Once for each. Never throws. */
+  /**
+   * Ends a reservation: `used` is the used part of each amount, and may exceed it. Call it once per reservation. Never
+   * throws.
+   */
   give(entries: readonly CounterEntry[], used: readonly number[]): void
 }
 

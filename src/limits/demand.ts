@@ -6,26 +6,29 @@ import type { PicoUsd } from '../money.ts'
 
 /** One way to serve a request: a price that grows with the output. */
 export interface Offer {
-  /** Reading, and the fee of each request. */
+  /** The price of reading, and the fee per request. */
   readonly base: PicoUsd
-  /** Tokens that its provider may read beside that, such as files behind links; reserved as far as money is unspent. */
+  /**
+   * Price of tokens that its provider may read in addition, such as files behind links; reserved only as far as money
+   * is unspent.
+   */
   readonly fetched?: PicoUsd
-  /** For each token that is written. */
+  /** Per token that is written. */
   readonly perToken: PicoUsd
-  /** True: on a BYOK credential, which some limits do not count. */
+  /** True for an offer on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean
-  /** The most tokens that may be written. */
+  /** Maximum tokens that may be written. */
   readonly most: number
-  /** Tokens that are reserved at first; less than `most` where the reservation grows with the reply. */
+  /** Tokens that are reserved at first; less than `most` if the reservation grows with the reply. */
   readonly first: number
-  /** False: its provider cannot be told to write less than `most`. */
+  /** False if its provider cannot be told to write less than `most`. */
   readonly cappable: boolean
 }
 
 export interface Demand {
   /** Not empty. */
   readonly offers: readonly Offer[]
-  /** Input and output, for limits of tokens. */
+  /** Input and output tokens, for token limits. */
   readonly tokens: number
 }
 

@@ -16,9 +16,9 @@ interface LocalCountersOptions {
 interface Count {
   /** Used and reserved amounts together. */
   total: number
-  /** The part of it that is reserved here. */
+  /** The part of the total that is reserved here. */
   reserved: number
-  /** The total when the whole was last known: shares are parts of the rest at that time. */
+  /** The total when the overall state was last known: shares are parts of the rest at that time. */
   base: number
   readonly origin: Origin | null
   readonly endsMs: number
@@ -61,7 +61,7 @@ export class LocalCounters implements Counters {
     return this.#counts.get(id)?.reserved ?? 0
   }
 
-  /** Notes the total that Redis has; `taken` was reserved there for this instance. */
+  /** Records the total that Redis has; `taken` was reserved there for this instance. */
   observe(entry: CounterEntry, total: number, taken: number): void {
     const count = this.#counts.get(entry.id) ?? this.#open(entry, 0)
     count.total = total
@@ -70,7 +70,7 @@ export class LocalCounters implements Counters {
     count.usedMs = this.#options.clock.monotonicMs()
   }
 
-  /** Lists the money counters that were used in this time, as entries that take nothing. */
+  /** Lists the money counters used within this time, as entries that take nothing. */
   inUse(withinMs = Number.POSITIVE_INFINITY): CounterEntry[] {
     const sinceMs = this.#options.clock.monotonicMs() - withinMs
     return [...this.#counts].flatMap(([id, { origin, endsMs, usedMs }]) =>
@@ -78,7 +78,7 @@ export class LocalCounters implements Counters {
     )
   }
 
-  /** Raises a counter to the spending in the ledger, where some of it was not counted here. */
+  /** Raises a counter to the spending in the ledger, if some of it was not counted here. */
   raise(id: string, spent: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
@@ -112,7 +112,7 @@ export class LocalCounters implements Counters {
     return { exceeded: null, rooms }
   }
 
-  /** At least one, so that a small limit is not zero. */
+  /** At least one, so that a small limit does not become zero. */
   #share(count: Count, ceiling: number): number {
     const left = ceiling - count.base
     if (this.#options.nodes === 1 || left <= 0) return ceiling

@@ -11,13 +11,13 @@ import type { Offer } from './demand.ts'
 import { periodEndMs, periodStart } from './periods.ts'
 import { microToNano, nanoToPico, picoToNano } from './spending.ts'
 
-/** A limit of money. */
+/** A spending limit. */
 type SpendingRule =
   | { readonly kind: 'limit'; readonly limit: SpendingLimit }
   | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
   | { readonly kind: 'credits' }
 
-/** A limit of requests or tokens in a minute. */
+/** A limit of requests or tokens per minute. */
 interface RateRule {
   readonly kind: RateKind
 }
@@ -35,7 +35,7 @@ export interface MinuteLimit {
   readonly entry: CounterEntry
 }
 
-/** A counter, without the amount that is asked for. */
+/** A counter, without the requested amount. */
 type Place = Omit<CounterEntry, 'amount'>
 
 const MINUTE_MS = 60_000
@@ -165,7 +165,7 @@ const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as co
 const NANOS_PER_USD = 1e9
 const NANO_DECIMALS = 9
 
-/** Names a limit of money, as the subject of a sentence. */
+/** Names a spending limit, as the subject of a sentence. */
 function nameOf(limit: SpendingRule): string {
   switch (limit.kind) {
     case 'limit': {
@@ -204,7 +204,7 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
   })
 }
 
-/** Some clients are told by it that there is nothing to wait for today. */
+/** Tells some clients that there is nothing to wait for today. */
 function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }
@@ -255,7 +255,7 @@ function rateLimitError(
   })
 }
 
-/** Down to a billionth, without zeros at the end: `0.002 USD`. */
+/** Formats down to a billionth, without trailing zeros: `0.002 USD`. */
 function usd(nanos: number): string {
   return `${(nanos / NANOS_PER_USD).toFixed(NANO_DECIMALS).replace(/\.?0+$/, '')} USD`
 }

@@ -37,7 +37,7 @@ export { BusyError } from './quota-entries.ts'
 export interface QuotaOptions {
   readonly counters: Counters
   readonly clock: Clock
-  /** True: an organization may spend no more than its credits. */
+  /** True if an organization may spend no more than its credits. */
   readonly enforceCredits: boolean
   readonly tokensPerMinute: number | null
   /** Default: there are no budgets. */
@@ -45,20 +45,20 @@ export interface QuotaOptions {
 }
 
 export interface BudgetLookup {
-  /** Finds the budgets of a caller; null: none. A promise only when they have to be loaded. */
+  /** Finds the budgets of a caller; null if there are none. A promise only if they have to be loaded. */
   budgets(caller: Caller): readonly Budget[] | null | Promise<readonly Budget[] | null>
 }
 
 export interface Quota {
   /** True if the caller has any limit; otherwise no demand is needed. */
   limits(caller: Caller): boolean
-  /** True if the caller has a limit of money. A promise only when budgets have to be loaded. */
+  /** True if the caller has a spending limit. A promise only if budgets have to be loaded. */
   limitsMoney(caller: Caller): boolean | Promise<boolean>
   /**
-   * Reserves what the request may come to; a promise only when budgets or counters have to be loaded or asked. Of an
-   * offer that is dearer than what is left unspent, so many tokens are reserved as can be paid.
+   * Reserves the possible cost of the request; a promise only if budgets or counters have to be loaded or are in
+   * another thread. If an offer costs more than what is unspent, only as many tokens are reserved as can be paid.
    * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
-   * (a `BusyError` for money that running requests reserve), or `service_unavailable` when the spending so far is
+   * (a `BusyError` for money that running requests reserve), or `service_unavailable` if the spending so far is
    * unknown.
    */
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
@@ -67,9 +67,9 @@ export interface Quota {
 /** A quota that also counts money which was allowed earlier. */
 export interface HoldingQuota extends Quota {
   /**
-   * Reserves money by all limits of money, whether there is room or not: for requests that were admitted earlier and
-   * whose reply is still to come. A promise only when budgets or counters have to be loaded or asked.
-   * @throws (or rejects with) GatewayError `service_unavailable` when the spending so far is unknown
+   * Reserves money under all spending limits, even if there is no room: for requests that were admitted earlier and
+   * whose reply is still to come. A promise only if budgets or counters have to be loaded or are in another thread.
+   * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
    */
   hold(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
 }
@@ -159,7 +159,7 @@ class Admission {
     })
   }
 
-  /** Reserves without a ceiling, and leaves no allowance for more. */
+  /** Reserves without a limit, and leaves no allowance for more. */
   hold(): Reservation | Promise<Reservation> {
     const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
     return whenReady(this.#take(entries), taking => {
@@ -188,7 +188,7 @@ class Admission {
     return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#tokens(rooms))
   }
 
-  /** The tokens that the minute has left; null: there is no limit. */
+  /** The tokens left in the current minute; null if there is no limit. */
   #tokens(rooms: Taking['rooms']): RateRoom | null {
     const [minute] = this.#minutes
     const room = rooms[this.#money.length]
@@ -198,7 +198,7 @@ class Admission {
     return { limit: room.ceiling, remaining, resetMs: endsMs }
   }
 
-  /** The amount reserved of each offer if not all of it fits into the unspent money. */
+  /** The amount to reserve for each offer if not all of it fits into the unspent money. */
   #less(taking: Taking, exceeded: number): ReservedOf {
     const refusal = this.#refusal(taking, exceeded)
     if (refusal !== null) throw refusal
@@ -219,7 +219,7 @@ class Admission {
     return rest
   }
 
-  /** Why the request fits a limit under no circumstances; null: it fits once running requests have ended. */
+  /** The reason that the request can never fit a limit; null if it fits once running requests have ended. */
   #refusal(taking: Taking, exceeded: number): GatewayError | null {
     const room = taking.rooms[exceeded]
     const minute = this.#minutes[exceeded - this.#money.length]

@@ -106,7 +106,7 @@ interface RedisCountersOptions {
 const ALIVE_MS = 30_000
 /** A counter is kept this much longer than its period, because clocks differ. */
 const AFTER_END_MS = 60_000
-/** A counter may need an alignment, and again if a node dies meanwhile; more tries gain nothing. */
+/** A counter may need alignment, and again if a node dies meanwhile; further tries are pointless. */
 const TRIES = 3
 
 const sha1 = (script: string): string => createHash('sha1').update(script).digest('hex')
@@ -117,7 +117,10 @@ export class RedisCounters implements Counters {
   readonly #redis: Redis
   readonly #node = randomBytes(8).toString('hex')
   readonly #aliveMs: number
-  /** Counters that were changed here but not in Redis, so that its totals are incomplete, with the ends of periods. */
+  /**
+   * Counters that were changed here but not in Redis, so that Redis has incomplete totals; with the ends of their
+   * periods.
+   */
   readonly #diverged = new Map<string, number>()
   readonly #alignments = new SingleFlight<void>()
   #heartbeat: Timer | null = null
@@ -170,12 +173,12 @@ export class RedisCounters implements Counters {
     this.#run(GIVE_SHA, keys, amounts, false).catch(() => this.#markDiverged(entries))
   }
 
-  /** Raises a counter to at least the spending in the ledger, to count what a dead instance spent. */
+  /** Raises a counter to at least the spending in the ledger, in order to count what a dead instance spent. */
   async reconcile(entry: CounterEntry): Promise<void> {
     if (this.#redis.isReady) await this.#align(entry).catch(() => undefined)
   }
 
-  /** Waits until returned amounts are in Redis, if it answers; no reservation of this instance stays. */
+  /** Waits until returned amounts are in Redis, if it answers; no reservation of this instance remains. */
   async close(): Promise<void> {
     this.#heartbeat?.cancel()
     await this.#redis.send(['DEL', this.#heartbeatPrefix + this.#node]).catch(() => undefined)
@@ -229,13 +232,13 @@ export class RedisCounters implements Counters {
     for (const { id, origin, endsMs } of entries) if (origin !== null) this.#diverged.set(id, endsMs)
   }
 
-  /** A period that is over is never asked for again, so nothing else would forget its counter. */
+  /** Removes counters of past periods, which are never requested again. */
   #forgetPast(): void {
     const nowMs = this.#options.clock.nowMs()
     for (const [id, endsMs] of this.#diverged) if (endsMs + AFTER_END_MS < nowMs) this.#diverged.delete(id)
   }
 
-  /** Rejects when the ledger cannot be read. When Redis cannot be written, the counter stays diverged. */
+  /** Rejects if the ledger cannot be read. If Redis cannot be written, the counter stays diverged. */
   #align(entry: CounterEntry): Promise<void> {
     return this.#alignments.run(entry.id, () => this.#alignNow(entry))
   }
@@ -288,7 +291,7 @@ export class RedisCounters implements Counters {
   }
 }
 
-/** Milliseconds until Redis may drop the counter when it is no longer used. */
+/** Milliseconds until Redis may drop an unused counter. */
 function keepMs(entry: CounterEntry, nowMs: number): number {
   return Math.max(1, Math.ceil(Math.min(IDLE_MS, entry.endsMs - nowMs + AFTER_END_MS)))
 }

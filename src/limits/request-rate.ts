@@ -13,13 +13,13 @@ import { minuteEndMs, minuteEntry, rateError } from './quota-entries.ts'
 interface RequestRateOptions {
   readonly counters: Counters
   readonly clock: Clock
-  /** For each key; null: no limit. */
+  /** Per key; null if there is no limit. */
   readonly requestsPerMinute: number | null
 }
 
 export class RequestRate {
   readonly #options: RequestRateOptions
-  /** Keys that were refused in the minute that ends at `#fullUntilMs`: they are refused until then. By hash. */
+  /** By hash: keys that were refused in the minute that ends at `#fullUntilMs`; they are refused until then. */
   readonly #full = new Map<string, CounterRoom>()
   #fullUntilMs = 0
 
@@ -28,9 +28,10 @@ export class RequestRate {
   }
 
   /**
-   * Counts one request of the caller, and tells what is left; undefined: there is no limit. A promise only when the
-   * counters have to be asked.
-   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` when nobody counts.
+   * Counts one request of the caller, and returns what is left; undefined if there is no limit. A promise only if the
+   * counters are in another thread.
+   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` if the counters do not
+   * answer.
    */
   enter(caller: Caller): RateRoom | undefined | Promise<RateRoom | undefined> {
     const { counters, clock, requestsPerMinute } = this.#options

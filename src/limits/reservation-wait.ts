@@ -8,7 +8,7 @@ import type { Caller, Reservation } from '../protocol/records.ts'
 import type { RequestSignal } from '../signal.ts'
 import { BusyError } from './quota-entries.ts'
 
-/** A client would rather be told than wait longer. */
+/** Short, because clients prefer an error to a longer wait. */
 const WAIT_MS = 5_000
 const AGAIN_MS = 200
 /** Waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
@@ -18,7 +18,7 @@ const WAITING_MAX = 256
 
 export class ReservationQueue {
   readonly #clock: Clock
-  /** Places that are taken, by key hash and by organization; only of those that wait. */
+  /** Occupied places of waiting requests, by key hash and by organization. */
   readonly #ofKey = new Map<string, number>()
   readonly #ofOrganization = new Map<string, number>()
   #waiting = 0
@@ -27,14 +27,14 @@ export class ReservationQueue {
     this.#clock = clock
   }
 
-  /** Requests that wait now. */
+  /** Number of requests that are waiting. */
   get waiting(): number {
     return this.#waiting
   }
 
   /**
-   * Asks until there is room.
-   * @param first the refusal that has made it wait
+   * Retries until there is room.
+   * @param first the refusal that caused the wait
    * @throws (rejects with) the last refusal after the time, at once without a place, or the reason of the signal
    */
   async reserve(

@@ -11,14 +11,14 @@ export class CounterReservation implements Reservation, Allowance {
   readonly tokens: RateRoom | null
   readonly #counters: Counters
   readonly #entries: readonly CounterEntry[]
-  /** Of each entry. */
+  /** The limits, one per entry. */
   readonly #limits: readonly EntryLimit[]
   readonly #rooms: readonly CounterRoom[]
-  /** Reserved amounts, one for each entry. */
+  /** Reserved amounts, one per entry. */
   readonly #held: number[]
-  /** Entries that were taken and not given back; each array names a reservation. */
+  /** Entries that were taken and not returned; each array identifies a reservation. */
   #taken: (readonly CounterEntry[])[]
-  /** Amounts that are counted as used, one for each entry. */
+  /** Amounts counted as used, one per entry. */
   readonly #used: number[]
   #settled = false
 

@@ -11,7 +11,7 @@ import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
 interface SharedCountersOptions {
-  /** Null: counted in memory. */
+  /** Null if counts are kept in memory. */
   readonly redis: { readonly url: string; readonly prefix: string } | null
   /** Number of instances that share the limits. */
   readonly nodes: number
@@ -25,9 +25,12 @@ interface SharedCountersOptions {
 
 /** How often counters are compared with the ledger, to find spending that was lost when an instance died. */
 const RECONCILE_MS = 600_000
-/** How long a sum of credits is used without a new read. */
+/** Time that a sum of credits is used without a new read. */
 const CREDITS_FRESH_MS = 30_000
-/** Before a request is refused the sum is read again, so that new credits count at once; but not more often. */
+/**
+ * Before a request is refused, the sum is read again, so that new credits count immediately; but no more often than
+ * this.
+ */
 const CREDITS_RETRY_MS = 1_000
 
 interface Credits {
@@ -58,7 +61,7 @@ export class SharedCounters implements Counters {
     this.#timer = this.#schedule()
   }
 
-  /** True while limits are enforced by this instance's share alone, because Redis is unavailable. */
+  /** True while limits are enforced only by this instance's share, because Redis is unavailable. */
   get degraded(): boolean {
     return this.#redis?.degraded ?? false
   }
@@ -135,7 +138,7 @@ export class SharedCounters implements Counters {
   }
 }
 
-/** The organization whose credits are a ceiling; null: none. */
+/** The organization whose credits are a limit; null if there is none. */
 function creditorOf(entries: readonly CounterEntry[]): string | null {
   for (const { ceiling, origin } of entries) {
     if (ceiling === null && origin !== null) return origin.organizationId

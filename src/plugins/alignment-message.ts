@@ -30,7 +30,7 @@ export interface Extract {
   readonly images: readonly string[]
 }
 
-/** UTF-16 units. A longer message is not judged at all: half a message could mislead. */
+/** UTF-16 units. A longer message is not judged at all, because half a message could mislead. */
 const TEXT_MAX = 10_000
 const CALLS_MAX = 16
 const CALLS_JSON_MAX = 4_000
@@ -54,20 +54,20 @@ const HOSTED_SAID: Readonly<Record<string, string>> = {
   mcp_approval_request: 'arguments',
   tool_search_call: 'arguments',
 }
-/** Items with results of tools alone: no model wrote them. */
+/** Items that contain only tool results: no model wrote them. */
 const RESULTS: ReadonlySet<string> = new Set([
   'mcp_list_tools',
   'shell_call_output',
   'apply_patch_call_output',
   'tool_search_output',
 ])
-/** Items of tools that ask other models, whose words the client sees. */
+/** Items of tools that call other models, whose output the client sees. */
 const SAID_BY_MODELS: ReadonlySet<string> = new Set(
   ['fusion', 'advisor', 'subagent'].flatMap(name => [`gateway:${name}`, `openrouter:${name}`]),
 )
-/** Fields of an item of an unknown kind that say nothing, or nothing that anybody can read. */
+/** Fields of an item of an unknown kind that have no content, or none that anybody can read. */
 const SILENT: ReadonlySet<string> = new Set(['type', 'id', 'status', 'encrypted_content', 'signature'])
-/** Fields of an annotation that are no text. */
+/** Fields of an annotation that are not text. */
 const ANNOTATION_IDS: ReadonlySet<string> = new Set(['type', 'file_id', 'container_id', 'hash'])
 
 /**
@@ -165,7 +165,7 @@ function callOf(item: OutputItem): JudgedCall | null {
   }
 }
 
-/** Words of other models in an item of a tool, and the item without them and without words of the gateway. */
+/** The output of other models in a tool's item, and the item without it and without words of the gateway. */
 function toldByModels(item: HostedItem): { readonly texts: readonly string[]; readonly rest: OutputItem } {
   const { prompt, advice, task_name, task_description, outcome, responses, analysis, ...others } = item
   const { model, name, instance_name, call_id, error, failure_reason, failed_models, sources, ...rest } =
@@ -187,7 +187,7 @@ function hostedCall(item: HostedItem): JudgedCall | null {
   return said.length === 0 ? null : judgedCall(item.type, Object.fromEntries(said), undefined)
 }
 
-/** The picture is judged as an image. */
+/** True if the field is an image, which is judged as such. */
 function isPicture(type: string, key: string): boolean {
   return type === PICTURE && key === 'result'
 }
@@ -225,7 +225,7 @@ Rules:`
 
 /** The schema name by which evaluators recognize the task. */
 const VERDICT_SCHEMA = 'alignment_verdict'
-/** Tokens for the verdict, the longest of some thousand characters, and for an evaluator that thinks first. */
+/** Tokens for the verdict, which may have some thousand characters, and for an evaluator that thinks first. */
 const VERDICT_MAX_TOKENS = 16_384
 
 /** Adds the rules to a request, as a system message after the system and developer messages at its start. */

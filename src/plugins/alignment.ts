@@ -34,7 +34,7 @@ type Judgement =
   | { readonly reason: Reason }
   | { readonly probabilities: readonly number[]; readonly message: JudgedMessage }
 
-/** An answer and a message up to this length together take about ten microseconds. */
+/** An answer and a message with up to this total length take about ten microseconds. */
 const SMALL_ANSWER_CHARS = 2_048
 
 export function createAlignment(deps: AlignmentDeps): Plugin<'alignment'> {
@@ -53,7 +53,7 @@ class ActiveAlignment implements ActivePlugin {
   readonly #settings: Settings
   readonly #mode: 'enforce' | 'audit'
   readonly #threshold: number
-  /** Redacted by the guardrails in `prepare`; the rules as the caller sent them are never used. */
+  /** Redacted by the guardrails in `prepare`; the caller's original rules are never used. */
   #rules: readonly string[] = []
   readonly #report: AlignmentReport = { calls: [] }
   #prepared = false
@@ -182,7 +182,7 @@ class ActiveAlignment implements ActivePlugin {
     }
   }
 
-  /** True if the exchange is over: the client has left, or it is aborted and nothing has been delivered. */
+  /** True if the exchange is over: the client has left, or it was aborted and nothing has been delivered. */
   #isOver({ signal }: Exchange): boolean {
     return signal.aborted && (this.holds || (signal.reason as GatewayError).code === 'client_closed')
   }
@@ -198,7 +198,7 @@ async function inspectRules(rules: readonly string[], inspect: Inspect): Promise
   )
 }
 
-/** The reason why a request cannot be evaluated; null if it can. */
+/** The reason that a request cannot be evaluated; null if it can. */
 async function obstacleTo(
   { request, caller, dataRegion, zeroRetention }: Exchange,
   { config, policyAgainst }: AlignmentDeps,

@@ -123,7 +123,7 @@ class ActiveAutoRouter implements ActivePlugin {
     return orderByBand(costed, bandOf(this.#settings))
   }
 
-  /** The model of the latest message of the assistant, if the caller asks for it and it may serve. */
+  /** The model of the assistant's latest message, if the caller asks for it and it may serve. */
   async #pinned(exchange: Exchange): Promise<string | null> {
     const settings = this.#settings
     if (settings?.id !== 'auto-router' || settings.pin_model !== true) return null

@@ -20,13 +20,13 @@ interface BodyBuilderDeps extends PoolDeps {
 
 /** Models that may write: the first choice and two fallbacks. */
 const NAMED = 3
-/** The service pays, so that it takes and gives little. */
+/** The service pays, so input and output are short. */
 const WISH_CHARS = 8_000
 const ANSWER_TOKENS = 4_000
-/** Ids that the model may choose from. */
+/** Number of ids that the model may choose from. */
 const LISTED = 100
 const REQUESTS_MAX = 16
-/** Calls of the model: after a wrong answer it is asked once more. */
+/** Calls of the model: after a wrong answer it is called once more. */
 const CALLS = 2
 
 export function createBodyBuilder(deps: BodyBuilderDeps): BuiltInRouter {
@@ -83,7 +83,7 @@ class ActiveBodyBuilder implements ActivePlugin {
   }
 }
 
-/** The cheapest first, unknown prices last. */
+/** Cheapest first, unknown prices last. */
 function byPrice(a: RoutableModel, b: RoutableModel): number {
   const [of, than] = [priceOf(a), priceOf(b)]
   return of === than ? 0 : of < than ? -1 : 1

@@ -41,10 +41,10 @@ function namesSmall(
   return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
 }
 
-/** How the request has come to the plugin: by its name, by `truncation: auto`, or because a model is small. */
+/** The reason the plugin is active: its name, `truncation: auto`, or a model with a small context. */
 type Wish = 'named' | 'truncation' | 'unasked'
 
-/** The share of a prompt that stays at least where nobody has asked for a cut. */
+/** The share of a prompt that is always kept if nobody asked for a cut. */
 const UNASKED_SHARE = 0.5
 
 class ActiveCompression implements ActivePlugin {
@@ -141,7 +141,7 @@ class ActiveCompression implements ActivePlugin {
     })
   }
 
-  /** Takes back the cut for an endpoint that has failed. */
+  /** Undoes the cut for an endpoint that has failed. */
   #restore(exchange: Exchange): void {
     const cut = this.#cut
     this.#cut = null
@@ -162,7 +162,7 @@ class ActiveCompression implements ActivePlugin {
     return this.#measured.tokens
   }
 
-  /** Tokens of what is never cut. */
+  /** Tokens that are never cut. */
   #fixedTokens({ instructions, tools }: ResponsesRequest): number {
     return this.#deps.tokensOf([instructions, tools?.filter(isShownTool)])
   }
@@ -178,12 +178,12 @@ function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayErro
   )
 }
 
-/** The caller wants these endpoints or none. */
+/** True if the caller accepts only these endpoints. */
 function isPinned({ provider }: ResponsesRequest): boolean {
   return provider?.allow_fallbacks === false && (provider.order?.length ?? 0) > 0
 }
 
-/** True if the provider takes fewer messages than these; what follows in one role is one message. */
+/** True if the provider accepts fewer messages than these; consecutive items of one role are one message. */
 function messagesOver({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
   if (messagesMax === undefined || typeof input === 'string' || input.length <= messagesMax) return false
   let messages = 0
@@ -200,7 +200,7 @@ function contextOf({ contextLength }: Endpoint): number {
   return contextLength ?? Number.POSITIVE_INFINITY
 }
 
-/** Tokens for the prompt. Infinite: the context is not known. */
+/** Tokens available for the prompt. Infinite if the context is unknown. */
 function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
   const context = contextOf(endpoint)
   return context === Number.POSITIVE_INFINITY ? context : context - answerTokens(prompt, endpoint, context)
@@ -212,7 +212,7 @@ function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, c
   return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
 }
 
-/** Characters of a string prompt, which has become one item. */
+/** Characters of a string prompt, which was converted to one item. */
 function lengthOf([item]: readonly InputItem[]): number {
   return item !== undefined && 'content' in item && typeof item.content === 'string' ? item.content.length : 0
 }

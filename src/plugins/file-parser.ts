@@ -38,7 +38,7 @@ type Endpoint = AttemptRecord['endpoint']
 
 /** Documents per request. */
 const FILES_MAX = 16
-/** For all documents of a request together: more than any model reads. */
+/** Total for all documents of a request: more than any model reads. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
 
 export function createFileParser(deps: FileParserDeps): Plugin<'file-parser'> {
@@ -80,7 +80,7 @@ class ActiveFileParser implements ActivePlugin {
     if (documents.length > 0) return this.#fitAll(documents, exchange, endpoint)
   }
 
-  /** Rejects if the engine that the request names must not be asked. */
+  /** Rejects if the engine that the request names must not be used. */
   async #admitOcr(exchange: Exchange): Promise<void> {
     const { caller, request } = exchange
     const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
@@ -127,7 +127,7 @@ class ActiveFileParser implements ActivePlugin {
     return (await policyAgainst(exchange.caller, 'ocr')) === null ? 'mistral-ocr' : 'pdf-text'
   }
 
-  /** Passes the files unchanged; inlines links if the format cannot pass them. */
+  /** Passes the files on unchanged; inlines links if the format cannot pass them. */
   async #pass(
     documents: readonly FoundDocument[],
     exchange: Exchange,
@@ -152,7 +152,7 @@ function checkCount(request: Exchange['request']): void {
     throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
 }
 
-/** True if the data of the request must not go to a provider that the caller did not ask for. */
+/** True if the request's data must not go to a provider that the caller did not choose. */
 function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
   const { zdr, data_collection } = request.provider ?? {}
   return zeroRetention || zdr === true || data_collection === 'deny' || dataRegion !== null
@@ -161,20 +161,20 @@ function staysHere({ request, zeroRetention, dataRegion }: Exchange): boolean {
 interface FileReaderDeps {
   readonly config: { readonly files: Pick<PluginDeps['config']['files'], 'pdf'> }
   readonly tasks: Pick<GatewayTasks, 'run' | 'checkRoom'>
-  /** Null: links are disabled. */
+  /** Null if links are disabled. */
   readonly fetchPage: FetchPage | null
-  /** Null: no OCR provider is configured. */
+  /** Null if no OCR provider is configured. */
   readonly ocr: Ocr | null
 }
 
 type ReadingEngine = 'pdf-text' | 'mistral-ocr'
 
-/** For all links of a request together; one document may have as much. */
+/** Total for all links of a request; a single document may have as much. */
 const LINKED_MAX_BYTES = 50 * 1024 * 1024
 /** The limit of the task pool for one document, applied to the OCR provider too. */
 const DOCUMENT_MAX_BYTES = 50 * 1024 * 1024
 const PAGES_MAX = 2_000
-/** Many servers call every download an octet stream. The reader finds out if the bytes are no PDF. */
+/** Many servers label every download as an octet stream. The reader detects bytes that are not a PDF. */
 const PDF_TYPES = ['application/pdf', 'application/x-pdf', 'application/octet-stream', 'binary/octet-stream']
 
 class FileReader {
@@ -182,7 +182,7 @@ class FileReader {
   readonly #exchange: Exchange
   /** Contents by the hash of the document. */
   readonly #known: Map<string, ReadContent>
-  /** Contents by source. Failures are kept too, so that the next endpoint does not repeat them. */
+  /** Contents by source. Failures are kept too, so that the next endpoint does not repeat the work. */
   readonly #contents = new Map<string, Promise<ReadContent>>()
   readonly #inlined = new Map<string, Promise<string>>()
   #linkedBytes = 0
@@ -199,7 +199,10 @@ class FileReader {
     return this.#parsed
   }
 
-  /** Reads a document; its content always has text. Rejects with a GatewayError, which names the path of a bad one. */
+  /**
+   * Reads a document; its content always contains text. Rejects with a GatewayError, which names the path of a bad
+   * document.
+   */
   read(document: FoundDocument, engine: ReadingEngine): Promise<ReadContent> {
     return once(this.#contents, document.source.text, () => this.#read(document, engine))
   }
@@ -237,7 +240,7 @@ class FileReader {
     return content
   }
 
-  /** A document that will be refused is neither fetched nor decoded. */
+  /** Checks the limits first, so that a document that will be refused is neither fetched nor decoded. */
   #checkRoom(): void {
     try {
       this.#deps.tasks.checkRoom('pdf-text', this.#exchange.caller.keyHash)
@@ -330,7 +333,10 @@ function textContent(text: string): ReadContent[number] {
   return { type: 'text', text }
 }
 
-/** The caller's own documents: others are served, and a document is given up after some seconds. */
+/**
+ * The error if the caller's own documents occupy the pool: other callers are served, and a document is given up after
+ * some seconds.
+ */
 function keyBusy(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',

@@ -14,7 +14,7 @@ export interface FilePart {
   readonly filename?: string | null
 }
 
-/** The place of the bytes of a document: a data URL, a link, or the id of a file stored elsewhere. */
+/** The location of a document's bytes: a data URL, a link, or the id of a file stored elsewhere. */
 interface FileSource {
   readonly kind: 'data' | 'link' | 'id'
   readonly field: 'file_data' | 'file_url' | 'file_id'
@@ -161,7 +161,7 @@ function annotationsOf(part: unknown): FileNote[] {
   return Array.isArray(annotations) ? annotations.filter(isFileNote) : []
 }
 
-/** Checks the shape: the request schema checks annotations of assistant parts only. */
+/** Checks the shape, because the request schema checks annotations of assistant parts only. */
 function isFileNote(note: unknown): note is FileNote {
   const { type, file } = (note ?? {}) as { type?: unknown; file?: Partial<FileNote['file']> | null }
   return type === 'file' && typeof file?.hash === 'string' && Array.isArray(file.content)

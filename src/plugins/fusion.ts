@@ -13,7 +13,7 @@ type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
 type Settings = Extract<PluginSettings, { id: 'fusion' }>
 type Preset = NonNullable<Settings['preset']>
 
-/** The preset of each slug; null: that of the settings. */
+/** The preset of each slug; null for the one in the settings. */
 const SLUGS: ReadonlyMap<string, Preset | null> = new Map(
   ['gateway', 'openrouter'].flatMap((prefix): [string, Preset | null][] => [
     [`${prefix}/fusion`, null],
@@ -35,7 +35,7 @@ export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
   }
 }
 
-/** The model of the request may call the tool. */
+/** Lets the requested model call the tool. */
 const FOR_ANY_MODEL: ActivePlugin = {
   id: 'fusion',
   isRepeatable: true,
@@ -77,13 +77,13 @@ function activeFusion(
   }
 }
 
-/** The model in place of the slug, with the tool unless the request names it itself. */
+/** The model in place of the slug, with the tool unless the request already names it. */
 function withFusion(prompt: ResponsesRequest, model: string, preset: Preset | null): ResponsesRequest {
   const { models: _, ...rest } = prompt
   return withTool({ ...rest, model }, preset)
 }
 
-/** The prompt with the tool, unless it names it itself. */
+/** The prompt with the tool, unless it already names it. */
 function withTool(prompt: ResponsesRequest, preset: Preset | null): ResponsesRequest {
   const tools = prompt.tools ?? []
   if (tools.some(({ type }) => type === 'gateway:fusion' || type === 'openrouter:fusion')) return prompt

@@ -36,7 +36,7 @@ const THIRDS: Readonly<Record<Level, Band>> = {
   high: { from: 200 / 3, to: 100, isClosed: false },
 }
 
-/** Levels by which an asked effort moves that of the task. */
+/** Levels by which a requested effort shifts that of the task. */
 const EFFORTS: Readonly<Record<string, number>> = {
   none: -1,
   minimal: -1,
@@ -144,7 +144,7 @@ class ActiveJevRouter implements ActivePlugin {
   }
 }
 
-/** Entries of a list that metadata repeats. */
+/** Maximum number of list entries that metadata repeats. */
 const TOLD_MAX = 32
 
 function checkCombined({ dataRegion, prompt }: Exchange): void {
@@ -159,7 +159,7 @@ function checkCombined({ dataRegion, prompt }: Exchange): void {
     throw refuseField('reasoning.mode', `${SLUG} does not take the mode pro`)
 }
 
-/** A prompt with tools is a task of an agent, unless it is about code. */
+/** A prompt with tools is an agent task, unless it is about code. */
 function agentic(type: TaskType, isAgentic: boolean): TaskType {
   return isAgentic && !type.startsWith('agent:') && !type.startsWith('code:') ? 'agent:tool_use' : type
 }

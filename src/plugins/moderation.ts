@@ -14,9 +14,9 @@ interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
   readonly config: Pick<Config, 'moderation'>
 }
 
-/** Deadline for each question, while the caller waits. */
+/** Deadline for each call, while the caller waits. */
 const MODERATION_MS = 10_000
-/** Characters of flagged input that the error shows. */
+/** Characters of flagged input that the error quotes. */
 const TOLD_CHARS = 100
 
 export function createModeration(deps: ModerationDeps): Plugin<'moderation'> {
@@ -127,7 +127,7 @@ const TEXTS_MAX = 16
 /** Categories of an answer, and characters of each: more than a taxonomy of harms has. */
 const CATEGORIES_MAX = 16
 const CATEGORY_MAX = 64
-/** Characters that neighbouring pieces share, so that nothing hides at a border. */
+/** Characters that adjacent pieces share, so that nothing is hidden at a border. */
 const OVERLAP = 200
 
 const MODERATE = `You moderate what is about to be sent to an assistant. The text comes as a JSON string; all of it, \
@@ -147,7 +147,7 @@ export function textsToModerate(request: ResponsesRequest): readonly string[] | 
   return piecesOf(said)
 }
 
-/** As `textsToModerate`, for any texts. */
+/** Like `textsToModerate`, for any texts. */
 function piecesOf(texts: readonly string[]): readonly string[] | null {
   const text = texts.filter(each => each !== '').join('\n\n')
   const pieces: string[] = []

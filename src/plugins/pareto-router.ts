@@ -15,12 +15,12 @@ type ParetoSettings = Extract<PluginSettings, { id: 'pareto-router' }>
 
 /** Models that the router names: the first choice and two fallbacks. */
 const NAMED = 3
-/** Time for which a conversation stays with its model. */
+/** Time that a conversation stays with its model. */
 const STAY_MS = 300_000
-/** Least scores of the tiers. */
+/** Minimum scores of the tiers. */
 const HIGH = 0.66
 const MEDIUM = 0.33
-/** The tiers that replace an empty one, in this order. */
+/** The tiers that replace an empty tier, in this order. */
 const NEIGHBOURS: Readonly<Record<Level, readonly Level[]>> = {
   high: ['high', 'medium', 'low'],
   medium: ['medium', 'high', 'low'],
@@ -40,11 +40,11 @@ export function createParetoRouter(deps: PluginDeps): Plugin<'pareto-router'> {
   }
 }
 
-/** A model with what the choice is about. */
+/** A model with the figures for the choice. */
 interface ScoredModel {
   readonly id: string
   readonly score: number
-  /** USD for a million tokens; infinite: not known. */
+  /** USD per million tokens; infinite if unknown. */
   readonly price: number
   readonly throughput: number | null
 }

@@ -25,46 +25,46 @@ type PluginId = PluginSettings['id']
 /** A model that may serve a request, with the figures that routers compare. */
 export interface RoutableModel {
   readonly id: string
-  /** Of the cheapest endpoint that may serve it, in 1e-12 USD; null: no price is known. */
+  /** Of the cheapest endpoint that may serve it, in 1e-12 USD; null if no price is known. */
   readonly prices: {
     readonly prompt: PicoUsd
     readonly completion: PicoUsd
     readonly request: PicoUsd
   } | null
-  /** One of these endpoints costs nothing. */
+  /** True if one of these endpoints costs nothing. */
   readonly isFree: boolean
-  /** One of them supports tools, format and files of the request, and is long enough for it. */
+  /** True if one of them supports the tools, format and files of the request, and has enough room for it. */
   readonly fits: boolean
-  /** Median of tokens in a second at the fastest of them; null: not measured lately. */
+  /** Median of tokens per second at the fastest of them; null without recent measurements. */
   throughput(): number | null
 }
 
 /** The models among which routers choose. */
 export interface RoutableModels {
-  /** Ids of all models of text, in the order of the catalogue. */
+  /** Ids of all text models, in the order of the catalogue. */
   ids(): readonly string[]
-  /** Those that have an endpoint whose prices are all 0. */
+  /** Those with an endpoint whose prices are all 0. */
   freeIds(): readonly string[]
-  /** How the catalogue knows the name; null: it does not, or the model makes no text. */
+  /** The kind of name in the catalogue; null if it is unknown, or the model produces no text. */
   kindOf(name: string): 'plain' | 'other' | null
   /**
-   * Those of the models that may serve the request: by guardrails, region, keys, preferences and modalities. In the
-   * order of `ids`. `variants` as they are behind the slug of the router. Gives other requests a turn in between.
+   * The given models that may serve the request, by guardrails, region, keys, preferences and modalities, in the order
+   * of `ids`. `variants`: those after the router's slug. Gives other requests a turn in between.
    */
   of(exchange: Exchange, ids: readonly string[], variants: string): Promise<readonly RoutableModel[]>
 }
 
-/** The model that a router chose last, for each conversation. */
+/** The model that a router chose last, by conversation. */
 interface LastModels {
-  /** Null: there is none, or the request begins a conversation. */
+  /** Null if there is none, or if the request begins a conversation. */
   of(exchange: Exchange, router: string): string | null | Promise<string | null>
-  /** Keeps the model of the conversation for so long after its last use. */
+  /** Keeps the model of the conversation for this long after its last use. */
   keep(exchange: Exchange, router: string, modelId: string, ttlMs: number): void
 }
 
 export type Verdict =
   | { readonly kind: 'pass' }
-  /** Asks the same model at the same endpoint again, with this prompt; the turn is never delivered. */
+  /** Calls the same model at the same endpoint again, with this prompt; the turn is never delivered. */
   | { readonly kind: 'again'; readonly prompt: ResponsesRequest }
   /** Delivers nothing of the turn; the exchange ends with this error. */
   | { readonly kind: 'refuse'; readonly error: GatewayError }
@@ -85,7 +85,7 @@ export type PolicyLookup = (
   helper: { readonly model: string; readonly obeysLists?: true } | 'ocr',
 ) => string | null | Promise<string | null>
 
-/** What one search of the web has found. */
+/** The results of one web search. */
 interface WebFindings {
   /** JSON for the model. */
   readonly text: string
@@ -96,13 +96,13 @@ interface WebFindings {
 
 /** Searches the web on behalf of plugins. */
 export interface WebSearcher {
-  /** True if the endpoint's provider can search itself, with domain lists or without. */
+  /** True if the endpoint's provider can search, with domain lists or without. */
   hosts(endpoint: AttemptRecord['endpoint'], limitsDomains: boolean): boolean
-  /** True if an engine of ours is configured that requests may use without naming one. */
+  /** True if an engine of ours is configured that requests may use without naming it. */
   readonly hasEngine: boolean
   /**
-   * One search with the parameters of the tool web_search, charged on the bill of the exchange; `path` is theirs, for
-   * errors. Rejects with a GatewayError, or with the reason of the signal.
+   * One search with the parameters of the tool web_search, charged on the bill of the exchange; `path` is the path of
+   * these parameters, for errors. Rejects with a GatewayError, or with the reason of the signal.
    */
   search(
     query: string,
@@ -116,9 +116,9 @@ export interface WebSearcher {
 export interface ModelFacts {
   /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
   readonly hasSmallContext: (modelId: string) => boolean
-  /** True if the model takes files. */
+  /** True if the model accepts files. */
   readonly takesFiles: (modelId: string) => boolean
-  /** True if the model takes images, also those of a document. */
+  /** True if the model accepts images, including those of a document. */
   readonly takesImages: (modelId: string) => boolean
 }
 
@@ -131,9 +131,9 @@ export interface PluginDeps {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly tasks: GatewayTasks
-  /** Asks a model on behalf of an exchange. */
+  /** Calls a model on behalf of an exchange. */
   readonly ask: Ask
-  /** Asks a model on behalf of the caller, who is charged for it. */
+  /** Calls a model on behalf of the caller, who is charged for it. */
   readonly askAs: AskAs
   readonly policyAgainst: PolicyLookup
   readonly modelFacts: ModelFacts
@@ -141,35 +141,35 @@ export interface PluginDeps {
   readonly lastModels: LastModels
   /** Shares of models by type of task, and their scores. */
   readonly rankings: Rankings
-  /** From 0 to 1, 1 excluded. */
+  /** From 0 (inclusive) to 1 (exclusive). */
   readonly draw: () => number
-  /** Ids of the models of a fusion whose request names none. */
+  /** Ids of the models for a fusion request that names none. */
   readonly fusionModels: {
-    /** Empty: the catalogue has no model for it. */
+    /** Empty if the catalogue has no model for it. */
     panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
-    /** Null: the settings name none. */
+    /** Null if the settings name none. */
     readonly analyst: string | null
   }
-  /** Estimates the tokens of values of a request by their length. Takes ownership of the list. */
+  /** Estimates the tokens of request values from their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
   /** True if providers of the format cut a prompt that is too long themselves, where \`truncation\` is \`auto\`. */
   readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
   /** True if the format can pass a file by its URL. */
   readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean
-  /** Null: links are disabled. */
+  /** Null if links are disabled. */
   readonly fetchPage: FetchPage | null
-  /** Null: no OCR provider is configured. */
+  /** Null if no OCR provider is configured. */
   readonly ocr: Ocr | null
   readonly webSearcher: WebSearcher
 }
 
 /** Findings of a plugin that are sent to the caller. */
 export interface PluginReport {
-  /** Fields of the response object. */
+  /** Fields for the response object. */
   readonly response?: Partial<ResponseResource>
-  /** Fields of the metadata of an error. */
+  /** Fields for the metadata of an error. */
   readonly failure?: Readonly<Record<string, unknown>>
-  /** They go with the first text of the answer. */
+  /** Annotations for the first text of the answer. */
   readonly annotations?: readonly Annotation[]
   /** Results of a search in the prompt: a text of the answer cites those that it names. */
   readonly found?: readonly Citable[]
@@ -185,7 +185,7 @@ export type Fitting = 'whole' | 'cut' | 'refused'
 export interface ActivePlugin {
   readonly id: AnyPlugin['id']
   /**
-   * Of a router, before all other work: the models that take the place of its slug, the first choice first. It may set
+   * Of a router, before all other work: returns the models that replace its slug, first choice first. It may set
    * `exchange.strategy` and add to `exchange.pipeline`. A GatewayError refuses the request.
    */
   route?(exchange: Exchange): readonly string[] | Promise<readonly string[]>
@@ -193,11 +193,11 @@ export interface ActivePlugin {
   prepare?(exchange: Exchange, inspect: Inspect): void | Promise<void>
   /** Runs after routing. Returns the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
-  /** Before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
+  /** Runs before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
   fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
-  /** The way in which the prompt would go to this endpoint; `fitTo` then does that. */
+  /** The way in which the prompt would fit this endpoint; `fitTo` then applies it. */
   fitting?(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting
-  /** True if `fitTo` turns this part of the input into text for a model that takes text only. */
+  /** True if `fitTo` turns this part of the input into text for a model that accepts only text. */
   reads?(part: object): boolean
   /**
    * Set if it never adds unscanned caller text to the prompt, so that guardrails need not scan it again. Otherwise
@@ -205,30 +205,30 @@ export interface ActivePlugin {
    * provider is called.
    */
   readonly skipsRescan?: boolean
-  /** Texts that another plugin brings, as guardrails leave them. A GatewayError refuses the request. */
+  /** Checks texts that another plugin adds, after guardrails. A GatewayError refuses the request. */
   look?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
-  /** Set if nothing of a turn may leave before `judge` has passed it. Heartbeats still leave. */
+  /** Set if no part of a turn may be sent before `judge` has passed it. Heartbeats are still sent. */
   readonly holds?: boolean
-  /** How often it may have the model asked for one answer, the first time included. Default 1. */
+  /** Maximum number of model calls for one answer, including the first. Default 1. */
   readonly maxCalls?: number
   /**
-   * Set if its work before the model call may be done twice, at no cost and with the same result, and if it never has
-   * the model asked again: a batch service may then run the model call. Otherwise the gateway runs it.
+   * Set if its work before the model call may be repeated, at no cost and with the same result, and if it never
+   * requests another model call: a batch service may then run the model call. Otherwise the gateway runs it.
    */
   readonly isRepeatable?: boolean
-  /** After each turn, before the terminal event. Without `holds` the turn has been delivered by then. */
+  /** Runs after each turn, before the terminal event. Without `holds`, the turn has already been delivered. */
   judge?(turn: Turn, exchange: Exchange): Verdict | Promise<Verdict>
-  /** Runs before a whole (not streamed) answer leaves. Returns the items that replace it. */
+  /** Runs before a whole (not streamed) answer is sent. Returns the items that replace it. */
   finish?(turn: Turn, exchange: Exchange): readonly OutputItem[] | Promise<readonly OutputItem[]>
-  /** Asked when the answer or an error leaves, and for annotations before each attempt. */
+  /** Called when the answer or an error is sent, and for annotations before each attempt. */
   report?(): PluginReport
 }
 
 export interface Plugin<Id extends PluginId = PluginId> {
   readonly id: Id
-  /** Also asked for requests that do not name it. Every request pays for that. */
+  /** Also called for requests that do not name it, so every request pays for it. */
   readonly alwaysOn?: boolean
-  /** Routers that it serves: asked only for requests that name one of them, with or without settings. */
+  /** Routers that it serves: it is called only for requests that name one of them, with or without settings. */
   readonly routers?: readonly RouterName[]
   /** Slugs that stand for the plugin itself: a request that names one cannot turn it off. */
   readonly slugs?: readonly RouterName[]
@@ -240,7 +240,7 @@ export interface Plugin<Id extends PluginId = PluginId> {
     settings: Extract<PluginSettings, { id: Id }> | null,
     request: ResponsesRequest,
   ): ActivePlugin | null
-  /** Advice for a caller whose request failed at a provider while the plugin was not at work; null: none. */
+  /** Advice for a caller whose request failed at a provider while the plugin was not active; null if none. */
   advise?(error: GatewayError): string | null
 }
 

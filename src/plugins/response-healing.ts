@@ -13,9 +13,9 @@ export interface ResponseHealingDeps {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
 }
 
-/** Checking and repairing so many characters takes about ten microseconds. */
+/** Checking and repairing this many characters takes about ten microseconds. */
 const SMALL_TEXT_CHARS = 1_024
-/** Megabytes take a fraction of it; the first repair also starts the worker. */
+/** Megabytes take a fraction of this; the first repair also starts the worker. */
 const REPAIR_MS = 5_000
 
 export function createResponseHealing({ tasks }: ResponseHealingDeps): Plugin<'response-healing'> {

@@ -16,7 +16,7 @@ export interface StructuredOutputDeps {
   readonly tasks: Pick<GatewayTasks, 'run'>
 }
 
-/** Clients write the schemas. A usual one takes milliseconds; the first check also starts the worker. */
+/** Clients write the schemas. A typical one takes milliseconds; the first check also starts the worker. */
 const CHECK_MS = 5_000
 
 /** Finish reasons after which the answer is not complete. */
@@ -52,7 +52,7 @@ class Check {
     this.format = format
   }
 
-  /** The text of an answer that has to be checked; empty if there is none. */
+  /** The text of an answer that must be checked; empty if there is none. */
   textToCheck(turn: Turn): string {
     return isEnforced(turn) || UNFINISHED.has(turn.finish) ? '' : answerText(turn.output)
   }

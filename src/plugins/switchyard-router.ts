@@ -28,12 +28,12 @@ export function createSwitchyardRouter(deps: PluginDeps): Plugin<'switchyard-rou
   }
 }
 
-/** The candidates, the cheapest first. */
+/** The candidates, cheapest first. */
 interface Tiers {
   readonly byPrice: readonly string[]
-  /** In the order of the caller. */
+  /** In the caller's order. */
   readonly asked: readonly string[]
-  /** Why no choice by price is possible; null: it is. */
+  /** The reason that no choice by price is possible; null if it is. */
   readonly degraded: 'single_candidate' | 'equal_pricing' | null
 }
 

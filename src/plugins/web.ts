@@ -16,7 +16,7 @@ type WebDeps = Pick<PluginDeps, 'webSearcher' | 'clock'>
 
 type Settings = Extract<PluginSettings, { id: 'web' }>
 
-/** Search engines take a sentence or two. */
+/** Search engines accept a sentence or two. */
 const QUERY_MAX_CHARS = 400
 const PLAIN: Settings = { id: 'web' }
 
@@ -82,7 +82,7 @@ class ActiveWeb implements ActivePlugin {
     })
   }
 
-  /** Without an engine of the request, the provider searches where every candidate can. */
+  /** If the request names no engine, the provider searches if every candidate can. */
   #isNative({ candidates }: Exchange): boolean {
     const { engine, include_domains, exclude_domains, x_search } = this.#settings
     if (engine != null) return engine === 'native'
@@ -92,7 +92,7 @@ class ActiveWeb implements ActivePlugin {
     return candidates.length > 0 && candidates.every(({ endpoint }) => webSearcher.hosts(endpoint, limits))
   }
 
-  /** The tool would name a place in the list of tools, which the caller has not written. */
+  /** Errors of the tool would name a place in the list of tools, which the caller did not write. */
   #refuseNative(exchange: Exchange): void {
     const { engine, include_domains, exclude_domains } = this.#settings
     const { candidates } = exchange
@@ -150,7 +150,7 @@ function defaultPrompt(clock: Clock): string {
   return `A web search was made on ${date}. Use the following results where they help to answer. Cite each that you use as a Markdown link named by the domain of its source, for example [example.com](https://example.com/page).`
 }
 
-/** The results are before the last user message, as data of their own: they are no instructions. */
+/** Puts the results before the last user message, as separate data: they are not instructions. */
 function withResults(prompt: ResponsesRequest, words: string, results: string): ResponsesRequest {
   const input: InputItem[] =
     typeof prompt.input === 'string' ? [message('user', prompt.input)] : [...(prompt.input ?? [])]

@@ -20,15 +20,15 @@ import { adminIndex } from './admin-index.ts'
 export interface AdminSources {
   /** The metrics of all threads. */
   metrics(form: ExpositionForm): Promise<string>
-  /** The reason why no traffic may come; null when it may. */
+  /** The reason that no traffic may arrive; null if it may. */
   unreadyReason(): string | null
-  /** Names of unavailable dependencies while traffic may still come. Default: none. */
+  /** Names of unavailable dependencies while traffic may still arrive. Default: none. */
   degraded?(): readonly string[]
-  /** The reference page for the reader who asks for this host; null, or absent: there is none yet. */
+  /** The reference page for a reader who uses this host; null or absent if there is none yet. */
   reference?(host: string | undefined): Promise<Buffer | null>
-  /** Answers for `/console` and all below it. Absent: there is no console. */
+  /** Answers requests for `/console` and everything below it. Absent: there is no console. */
   readonly console?: Pick<Console, 'handle'>
-  /** Answers for `/guide` and all below it. Absent: there is no guide. */
+  /** Answers requests for `/guide` and everything below it. Absent: there is no guide. */
   readonly guide?: { handle(request: IncomingMessage, response: ServerResponse, path: string): boolean }
 }
 
@@ -41,15 +41,15 @@ export interface AdminServer {
 export interface AdminPlace {
   readonly host: string
   readonly port: number
-  /** Names beside addresses, `host`, and names that cannot be had on the internet. */
+  /** Allowed names, in addition to addresses, `host`, and names that cannot be registered on the internet. */
   readonly hosts: readonly string[]
 }
 
 /** Scrapers and probes send a short head at once. */
 const REQUEST_MS = 5_000
-/** Scrapers, probes and a person or two; the port takes descriptors that requests need. */
+/** Scrapers, probes and a few people; the port uses descriptors that requests need. */
 const CONNECTIONS_MAX = 64
-/** Beside them, for probes alone, while all others have a request that runs. */
+/** Reserved for probes, while all other connections have a running request. */
 const PROBES_MAX = 8
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 
@@ -73,7 +73,7 @@ export async function startAdmin(
     requestTimeout: requestMs,
     connectionsCheckingInterval: requestMs / 5,
   }
-  /** Connections whose next request is not whole, oldest first. */
+  /** Connections whose next request is incomplete, oldest first. */
   const waiting = new Set<Socket>()
   let running = 0
   const server = createServer(timeouts, (request, response) => {
@@ -148,12 +148,12 @@ export async function startAdmin(
   }
 }
 
-/** Names without a dot, and those of reserved domains, cannot be had on the internet. */
+/** Names without a dot, and names in reserved domains, cannot be registered on the internet. */
 const PRIVATE_NAME = /^[a-z0-9_-]+$|\.(?:internal|local|localhost)$/
 
 /**
- * False for a name that anybody may have. A page of the internet can make a browser ask this port under its own name,
- * and read the answer, by having that name resolve to this address.
+ * False for a name that anybody can register. A page on the internet can make a browser call this port under its own
+ * name, and read the answer, by letting that name resolve to this address.
  */
 function isKnownHost(header: string | undefined, known: ReadonlySet<string>): boolean {
   // Only browsers are led here by a name, and they send it.
@@ -163,7 +163,7 @@ function isKnownHost(header: string | undefined, known: ReadonlySet<string>): bo
   return isIP(name.startsWith('[') ? name.slice(1, -1) : name) !== 0
 }
 
-/** Two names would be two answers to the question whether this one is known. */
+/** Two host headers could lead to two different decisions. */
 function hostsIn({ rawHeaders }: IncomingMessage): number {
   return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length
 }

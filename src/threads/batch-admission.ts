@@ -9,7 +9,7 @@ import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { TracePlace } from '../telemetry/request-trace.ts'
 
-/** Of the log line: no method of HTTP. */
+/** For the log line: not an HTTP method. */
 const METHOD = 'BATCH'
 
 export class BatchAdmission implements AdmissionOwner, AdmittedLine {

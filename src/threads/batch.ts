@@ -9,7 +9,7 @@ import { lowerThread } from '../tasks/pool/priority.ts'
 import { buildBatching } from './build/batch.ts'
 import { ThreadLoop } from './messages.ts'
 
-/** As far as documents: nobody waits for a line of a batch, and it gets all of an idle core. */
+/** The same as for documents: nobody waits for a batch line, and it gets all of an idle core. */
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)

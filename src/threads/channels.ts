@@ -6,7 +6,7 @@ import type { MetricSnapshot } from '../metrics/exposition.ts'
 import type { PinAnswer, PinQuestion } from '../pins/pin-channel.ts'
 import type { SandboxAnswer, SandboxQuestion } from '../sandbox/channel.ts'
 
-/** Kept by the main thread for all, by name: the questions of threads, and its answers. */
+/** Kept by the main thread for all threads, by name: the questions of threads, and its answers. */
 interface Channels {
   readonly counters: { readonly question: CounterQuestion; readonly answer: CounterAnswer }
   readonly pins: { readonly question: PinQuestion; readonly answer: PinAnswer }
@@ -35,9 +35,9 @@ export type ChannelEnds<Side extends 'asks' | 'answers'> = {
 /** A question of the supervisor to a thread. */
 export type ThreadQuestion =
   | { readonly kind: 'metrics' }
-  /** The files of the certificate have changed to this version: is it taken? False: the one before stays. */
+  /** The certificate files have changed to this version; asks if the thread uses it. False: the previous one stays. */
   | { readonly kind: 'certificate'; readonly version: string }
-  /** The interface description as JSON; null where nothing is served. */
+  /** The interface description as JSON; null if nothing is served. */
   | { readonly kind: 'describe' }
 
 export type ThreadAnswer = MetricSnapshot | boolean | string | null

@@ -12,26 +12,26 @@ export interface ThreadKind {
   readonly entry: URL
   /** How many there are; their names are the kind's with a number, e.g. `serve-0`. */
   readonly count: (config: Config) => number
-  /** It starts when it is asked for, and not with the process. */
+  /** True if it starts on demand, and not with the process. */
   readonly waits: boolean
-  /** It takes traffic: the gateway is ready only while at least one is up. */
+  /** True if it takes traffic: the gateway is ready only while at least one such thread is up. */
   readonly takesTraffic: boolean
-  /** It is told the load of threads that take traffic, and stands back. */
+  /** True if it is informed of the load of threads that take traffic, and yields to them. */
   readonly yields: boolean
   readonly restart: RestartRule
 }
 
 export interface RestartRule {
-  /** A thread that died is started again after this, and after twice as long each time it dies again soon. */
+  /** A thread that died is restarted after this time, and after twice as long each time it dies again soon. */
   readonly firstMs: number
   readonly maxMs: number
-  /** A thread that lived this long died of something new. */
+  /** If a thread lived this long, its death counts as a new problem. */
   readonly settledMs: number
 }
 
 const RESTART: RestartRule = { firstMs: 500, maxMs: 30_000, settledMs: 60_000 }
 
-/** Unbuilt sources and built ones have different endings. */
+/** Unbuilt and built sources have different file extensions. */
 function entryOf(name: string): URL {
   return new URL(import.meta.url.endsWith('.ts') ? `./${name}.ts` : `./${name}.js`, import.meta.url)
 }

@@ -27,29 +27,28 @@ import { startSupervisor } from './supervisor.ts'
 export interface Launched {
   readonly url: string
   readonly adminUrl: string
-  /** The HTTP front that serves. */
+  /** The HTTP front in use. */
   readonly front: FrontName
   /**
-   * Plain keys that were created because the store was empty; shown once. Settles when the store is available for the
-   * first time.
+   * Plain keys that were created because the store was empty; shown once. Settles when the store is first available.
    */
   readonly firstKeys: Promise<FirstKeys | null>
-  /** How many requests run now. */
+  /** Number of running requests. */
   openRequests(): Promise<number>
   /**
-   * Lets running requests finish within the grace time, then stops everything. Called again with less grace, it
-   * hurries. False: a thread did not stop, and only the end of the process ends it.
+   * Lets running requests finish within the grace time, then stops everything. A second call with less grace shortens
+   * it. False if a thread did not stop, and only the end of the process ends it.
    */
   stop(graceMs: number): Promise<boolean>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
-  /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
+  /** Applies the providers and models of another configuration. @throws ConfigError; nothing then changes */
   reconfigure(config: Config): { readonly providers: number; readonly models: number }
-  /** Reads the files of the certificate again, if there are any. */
+  /** Reloads the certificate files, if there are any. */
   reloadCertificate(): void
 }
 
-/** How long a stop waits for the database after the last request. */
+/** Time that a stop waits for the database after the last request. */
 const CLOSE_MS = 5_000
 /**
  * Starts a gateway from inputs that `checkStart` has accepted.
@@ -234,7 +233,7 @@ async function waitBriefly(work: Promise<void>): Promise<void> {
   timer.cancel()
 }
 
-/** Not ready before the store was available once, because no key is known; afterwards cached records serve. */
+/** Not ready until the store was available once, because no key is known; afterwards cached records suffice. */
 function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
   if (state !== 'new') return null
   const failure = startFailure(wrong)

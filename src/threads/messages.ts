@@ -39,30 +39,30 @@ import { QuietHeap } from './quiet-heap.ts'
 
 /** Passed to a thread when it is started. */
 export interface ThreadSettings {
-  /** Names the thread in metrics and logs; the same again after a restart. */
+  /** Identifies the thread in metrics and logs; the same after a restart. */
   readonly thread: string
   /** Without the secrets that only the main thread needs. */
   readonly config: Config
-  /** Address of the built-in simulated provider; null when providers are configured. */
+  /** Address of the built-in simulated provider; null if providers are configured. */
   readonly simUrl: string | null
-  /** All threads share its bytes. Null: threads make it from the configuration. */
+  /** All threads share its bytes. Null if threads build it from the configuration. */
   readonly catalogue: PackedCatalogue | null
-  /** Key of the hash that names end users to providers. All threads share its bytes. */
+  /** Key of the hash that identifies end users to providers. All threads share its bytes. */
   readonly endUserKey: KeyObject
-  /** All master keys; the first one seals. All threads share their bytes. */
+  /** All master keys; the first one encrypts. All threads share their bytes. */
   readonly vaultKeys: readonly VaultKey[]
   readonly logForm: LogForm
   /** Folder of the usage spool. */
   readonly spoolFolder: string
-  /** Names the thread's spool files; changed by a restart. */
+  /** Prefix of the thread's spool files; changes with a restart. */
   readonly spoolWriter: string
   /** Port of the gateway; only serve threads bind it, and all of them share it. */
   readonly port: number
-  /** The store was reached and made ready for use; otherwise a message follows when it is. */
+  /** True if the store is ready for use; otherwise a message follows when it is. */
   readonly prepared: boolean
-  /** Other sockets may listen on the port too: threads of this gateway, or another instance beside it. */
+  /** True if other sockets may listen on the port too: threads of this gateway, or another instance next to it. */
   readonly shared: boolean
-  /** The health of endpoints as other threads have seen it so far. */
+  /** The health of endpoints as other threads have reported it so far. */
   readonly health: readonly HealthNote[]
 }
 
@@ -75,13 +75,13 @@ export interface HealthMessage {
 /** From the supervisor to a thread. */
 export type ToThread =
   | { readonly type: 'ask'; readonly calls: readonly Call<ThreadQuestion>[] }
-  /** A record was changed, here or at another instance: drop it from the caches. */
+  /** A record has changed, here or at another instance: drop it from the caches. */
   | { readonly type: 'changed'; readonly change: Invalidation }
   /** Providers and models have changed. */
   | { readonly type: 'catalogue'; readonly catalogue: PackedCatalogue }
   /** The store is ready for use. */
   | { readonly type: 'prepared' }
-  /** The load of a serve thread: for threads whose work can wait. */
+  /** The load of a serve thread, for threads whose work can wait. */
   | { readonly type: 'live'; readonly thread: string; readonly load: LiveLoad }
   /** Whether somebody watches requests on the console. */
   | { readonly type: 'watched'; readonly isWatched: boolean }
@@ -95,20 +95,20 @@ export type ToThread =
 
 /** From a thread to the supervisor. */
 export type FromThread =
-  /** The thread works; a serve thread takes requests. */
+  /** The thread is running; a serve thread accepts requests. */
   | { readonly type: 'started' }
-  /** The thread could not start; `reason` is fit for the operator. */
+  /** The thread could not start; `reason` can be shown to the operator. */
   | { readonly type: 'refused'; readonly reason: string; readonly portTaken: boolean }
   | { readonly type: 'told'; readonly answers: readonly CallAnswer<ThreadAnswer>[] }
   /** `load`: of a serve thread; null for others. */
   | { readonly type: 'pulse'; readonly load: LiveLoad | null }
-  /** The thread changed a record: tell all others. */
+  /** The thread changed a record: inform all others. */
   | { readonly type: 'changed'; readonly change: Invalidation }
-  /** Requests that are over, while somebody watches. */
+  /** Finished requests, while somebody is watching. */
   | { readonly type: 'ended-requests'; readonly requests: readonly EndedRequest[] }
-  /** Explanations of requests that are over. */
+  /** Explanations of finished requests. */
   | { readonly type: 'explanations'; readonly explanations: readonly NewExplanation[] }
-  /** Traces that are kept, while traces are on; `dropped`: there was no room for so many more. */
+  /** Kept traces, while tracing is on; `dropped`: the number of further traces for which there was no room. */
   | { readonly type: 'traces'; readonly traces: readonly EndedTrace[]; readonly dropped: number }
   | ({ readonly type: 'calls' } & ChannelCalls)
   | TranscriptRequest
@@ -123,27 +123,30 @@ export interface ThreadWork {
   metrics(): Promise<MetricSnapshot>
   /** Drops cached copies of a record. */
   changed(change: Invalidation): void
-  /** Takes another catalogue. */
+  /** Replaces the catalogue. */
   catalogue(packed: PackedCatalogue): void
-  /** The store is ready for use. */
+  /** Called when the store is ready for use. */
   prepared(): void
   /** True while nobody waits for the thread. */
   isIdle(): boolean
-  /** Does what would stop callers, at the beginning of each quiet time; absent where there is nothing. */
+  /** Does work that would delay callers, at the beginning of each quiet period; absent if there is none. */
   quiet?(): void
-  /** Serves with the certificate of this version, false: it cannot; absent where nothing is served. */
+  /** Switches to the certificate of this version; false if it cannot. Absent if nothing is served. */
   certificate?(version: string): Promise<boolean>
-  /** The load to tell others; absent where no client waits. */
+  /** The load to report to others; absent if no client waits. */
   load?(): LiveLoad
-  /** Notes the load of a serve thread; absent where nothing depends on it. */
+  /** Records the load of a serve thread; absent if nothing depends on it. */
   live?(thread: string, load: LiveLoad): void
-  /** The interface description as JSON; absent where nothing is served. */
+  /** The interface description as JSON; absent if nothing is served. */
   describe?(): string
   /** Learns whether somebody watches requests; absent where nobody waits for them. */
   watched?(isWatched: boolean): void
-  /** Takes no more work, and lets running work finish within the grace time. Called again with less, it hurries. */
+  /**
+   * Accepts no more work, and lets running work finish within the grace time. A second call with less grace shortens
+   * it.
+   */
   drain(graceMs: number): Promise<void>
-  /** Closes what the work stands on, after the drain. */
+  /** Closes the resources that the work uses, after the drain. */
   close(): Promise<void>
   /** Drops everything at once, after a drain or close that failed. */
   abort(): void
@@ -159,7 +162,7 @@ export class ThreadLoop {
   readonly sandbox: SandboxClient
   readonly captures: RunningCaptures
   readonly health: EndpointHealth
-  /** Undefined while traces are off. */
+  /** Undefined while tracing is off. */
   readonly tracing: Tracing | undefined
   readonly #kind: ThreadKindName
   readonly #port: MessagePort
@@ -207,7 +210,7 @@ export class ThreadLoop {
     this.#port = port
   }
 
-  /** @param moved memory that goes along and is not copied */
+  /** @param moved memory that is transferred and not copied */
   send(message: FromThread, moved: readonly ArrayBuffer[] = []): void {
     this.#port.postMessage(message, moved)
   }
@@ -237,7 +240,7 @@ export class ThreadLoop {
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
 
-  /** Ends the thread. Called again it hurries the stop that is under way. */
+  /** Ends the thread. A second call hurries the stop in progress. */
   stop(graceMs: number): Promise<void> {
     const drained = this.#work?.drain(graceMs) ?? Promise.resolve()
     this.#stopped ??= this.#end(drained)

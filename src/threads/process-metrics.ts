@@ -31,7 +31,7 @@ export interface ProcessFeatures {
   readonly redis: boolean
   readonly exports: boolean
   readonly traces: boolean
-  /** Null: nothing is counted by workspace. */
+  /** Null if nothing is counted by workspace. */
   readonly workspaces: WorkspaceMetrics | null
 }
 
@@ -42,7 +42,7 @@ export function createProcessMetrics(
   features: ProcessFeatures = { ...ALL_FEATURES, workspaces: new WorkspaceMetrics() },
 ) {
   const registry = new Registry()
-  /** Where the metrics of a feature are registered: nowhere if it is off. */
+  /** The registry for the metrics of a feature: none if it is off. */
   const having = (feature: keyof typeof ALL_FEATURES) => (features[feature] ? registers : [])
   const registers = [registry]
   const { version } = JSON.parse(readFileSync(OWN_PACKAGE, 'utf8')) as { version: string }
@@ -233,7 +233,7 @@ function fileDescriptors(registers: Registry[]): void {
 
 /** A thread that reports its metrics. */
 export interface ScrapedThread {
-  /** Null when the thread does not answer in time. */
+  /** Null if the thread does not answer in time. */
   metrics(): Promise<MetricSnapshot | null>
 }
 
@@ -243,7 +243,7 @@ export interface ScrapedThread {
  */
 export class Scraper {
   readonly #process: ProcessMetrics
-  /** Threads that run; the rest of the expected number is reported as `down`. */
+  /** Running threads; the rest of the expected number is reported as `down`. */
   readonly #threads: readonly ScrapedThread[]
   readonly #expected: () => number
   /** Last reported counts of each running thread. */
@@ -253,7 +253,7 @@ export class Scraper {
   #running: Promise<MetricSnapshot> | null = null
   readonly #pages = new Map<ExpositionForm, Promise<string>>()
 
-  /** @param threads read again for each page  @param expected how many are to run */
+  /** @param threads read again for each page  @param expected the number that should run */
   constructor(process: ProcessMetrics, threads: readonly ScrapedThread[], expected: () => number) {
     this.#process = process
     this.#threads = threads
@@ -281,7 +281,7 @@ export class Scraper {
     return textOf([...(await snapshotOf(registry)), ...own, ...sums], form)
   }
 
-  /** Those who ask at once share one collection. */
+  /** Concurrent callers share one collection. */
   #sums(): Promise<MetricSnapshot> {
     this.#running ??= this.#collect().finally(() => {
       this.#running = null

@@ -9,9 +9,9 @@ import type { Clock, Timer } from '../clock.ts'
 
 export interface QuietHeapOptions {
   readonly clock: Clock
-  /** True while nobody waits for the thread: a collection stops it for some milliseconds. */
+  /** True while nobody waits for the thread, because a collection stops it for some milliseconds. */
   readonly isIdle: () => boolean
-  /** Called at the beginning of each quiet time. Default: nothing. */
+  /** Called at the beginning of each quiet period. Default: nothing. */
   readonly onQuiet?: () => void
   /** Bytes in use. Default: of this thread. */
   readonly usedBytes?: () => number
@@ -21,11 +21,11 @@ export interface QuietHeapOptions {
 
 const SAMPLE_MS = 1_000
 /**
- * After so many quiet samples. Twice: the engine learns the rate of allocation from collections. Where it was low
- * before one, the engine shrinks the heap some seconds later.
+ * Numbers of quiet samples after which to collect. Two collections, because V8 learns the rate of allocation from them:
+ * if the rate was low before one, V8 shrinks the heap some seconds later.
  */
 const COLLECTIONS_AT: readonly number[] = [8, 10]
-/** The heap of a quiet thread grows by timers and metrics alone. */
+/** The heap of a quiet thread grows only through timers and metrics. */
 const QUIET_BYTES = 256 * 1024
 
 export class QuietHeap {
@@ -44,7 +44,7 @@ export class QuietHeap {
     this.#timer?.cancel()
   }
 
-  /** Collects at the beginning of each quiet time. */
+  /** Collects at the beginning of each quiet period. */
   #sample(): void {
     const { clock, isIdle, onQuiet, usedBytes, collect } = this.#options
     const bytes = usedBytes()
@@ -62,7 +62,7 @@ function heapBytes(): number {
   return v8.getHeapStatistics().used_heap_size
 }
 
-/** The engine shows its collector to new contexts alone once it runs. */
+/** Once it is running, V8 exposes its collector only to new contexts. */
 function collectGarbage(): void {
   v8.setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: { type: 'minor' }) => void

@@ -33,21 +33,21 @@ const SCRAPE_MS = 2_000
 
 /** Handlers of messages that a thread sends unasked. */
 export interface ThreadListener {
-  /** It changed a record. */
+  /** The thread changed a record. */
   onChange(change: Invalidation): void
-  /** It serves, and tells its load. */
+  /** The thread reports its load. */
   onLoad(load: LiveLoad): void
-  /** It asks for what the main thread has for all. */
+  /** The thread calls services of the main thread. */
   onCalls(message: ChannelCalls): void
-  /** It writes or reads streams that may be read again. */
+  /** The thread writes or reads resumable streams. */
   onTranscribe(actions: readonly TranscriptAction[]): void
-  /** It has seen something of endpoints. */
+  /** The thread reports the health of endpoints. */
   onHealth(notes: readonly HealthNote[]): void
-  /** It has traces that are kept; `dropped`: there was no room for so many more. */
+  /** The thread reports kept traces; `dropped`: the number of further traces for which there was no room. */
   onTraces(traces: readonly EndedTrace[], dropped: number): void
-  /** Requests are over, and somebody watches. */
+  /** The thread reports finished requests, while somebody is watching. */
   onEnded(requests: readonly EndedRequest[]): void
-  /** Requests are explained. */
+  /** The thread reports explanations of requests. */
   onExplained(explanations: readonly NewExplanation[]): void
 }
 
@@ -71,7 +71,7 @@ export class SupervisedThread {
   #pulseMs = performance.now()
   #lastWord: MetricSnapshot | null = null
 
-  /** @param worker which runs it */
+  /** @param worker the worker that runs it */
   constructor(kind: ThreadKind, settings: ThreadSettings, listener: ThreadListener, worker: Worker) {
     this.kind = kind
     this.name = settings.thread
@@ -86,7 +86,7 @@ export class SupervisedThread {
     })
   }
 
-  /** Resolves once the thread works; a serve thread then takes requests. @throws StartError */
+  /** Resolves once the thread is running; a serve thread then accepts requests. @throws StartError */
   started(): Promise<void> {
     return this.#started.promise
   }
@@ -101,12 +101,12 @@ export class SupervisedThread {
     return performance.now() - this.#pulseMs
   }
 
-  /** All its metrics, once it has ended in order. */
+  /** All its metrics, once it has ended in an orderly way. */
   get lastWord(): MetricSnapshot | null {
     return this.#lastWord
   }
 
-  /** Null when the thread does not answer in time. */
+  /** Null if the thread does not answer in time. */
   async metrics(): Promise<MetricSnapshot | null> {
     return (
       ((await this.#calls.ask({ kind: 'metrics' }, SCRAPE_MS).answer) as MetricSnapshot | undefined) ?? null
@@ -118,18 +118,18 @@ export class SupervisedThread {
     this.#send({ type: 'changed', change })
   }
 
-  /** Gives the thread another catalogue; its bytes are shared. */
+  /** Replaces the thread's catalogue; its bytes are shared. */
   catalogue(catalogue: PackedCatalogue): void {
     this.#send({ type: 'catalogue', catalogue })
   }
 
-  /** Lets the thread serve with the certificate of this version. False: the one before stays. */
+  /** Switches the thread to the certificate of this version. False if the previous one stays. */
   async renewCertificate(version: string): Promise<boolean> {
     // In place of a thread that ended comes one that reads the files itself.
     return (await this.#calls.ask({ kind: 'certificate', version }, null).answer) !== false
   }
 
-  /** The interface description as JSON; null: the thread serves nothing, or has ended. */
+  /** The interface description as JSON; null if the thread serves nothing, or has ended. */
   async describe(): Promise<string | null> {
     return ((await this.#calls.ask({ kind: 'describe' }, null).answer) as string | undefined) ?? null
   }
@@ -157,14 +157,14 @@ export class SupervisedThread {
     this.#send(reply, moved)
   }
 
-  /** Tells the thread which captures run, and has the requests kept that it records. */
+  /** Tells the thread which captures are running, and keeps the requests that it records. */
   captureFor(keeper: CaptureKeeper | undefined): void {
     this.#keeper = keeper ?? null
     const unfollow = keeper?.follow(running => this.#send({ type: 'captures', running }))
     void this.#exited.promise.then(() => unfollow?.())
   }
 
-  /** Tells the thread what others have seen of endpoints. */
+  /** Tells the thread the health of endpoints as others have seen it. */
   health(notes: readonly HealthNote[]): void {
     this.#send({ type: 'health', notes })
   }

@@ -25,63 +25,66 @@ import type { EarlyWorkers } from './start/early-workers.ts'
 export interface Supervisor {
   readonly url: string
   readonly adminUrl: string
-  /** The HTTP front that serves. */
+  /** The HTTP front in use. */
   readonly front: FrontName
   /**
-   * Stops taking requests, lets running ones finish within the grace time, then stops everything. Called again with
-   * less grace, it hurries. False: a thread did not stop, and only the end of the process ends it.
+   * Stops accepting requests, lets running ones finish within the grace time, then stops everything. A second call with
+   * less grace shortens it. False if a thread did not stop, and only the end of the process ends it.
    */
   drain(graceMs: number): Promise<boolean>
-  /** How many requests run now, in all threads that answer. */
+  /** Number of running requests, in all threads that answer. */
   openRequests(): Promise<number>
   /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
   changed(change: Invalidation): void
-  /** Gives every thread another catalogue. */
+  /** Replaces the catalogue of every thread. */
   exchangeCatalogue(packed: PackedCatalogue): void
   /** Counts of all requests since the start, for alerts. */
   requestCounts(): Promise<RequestCounts>
-  /** Starts the threads of a kind that waits; call it once. Rejects when they cannot be started: call it again. */
+  /**
+   * Starts the threads of a kind that starts on demand; call it once. Rejects if they cannot be started; it may then be
+   * called again.
+   */
   begin(kind: ThreadKindName): Promise<void>
-  /** Lets every thread serve with the certificate of this version. False: not all of them could. */
+  /** Switches every thread to the certificate of this version. False if not all of them could. */
   renewCertificate(version: string): Promise<boolean>
 }
 
 export interface SupervisorOptions {
   readonly config: Config
   readonly simUrl: string | null
-  /** The catalogue of now. Default: threads make it from the configuration. */
+  /** The current catalogue. Default: threads build it from the configuration. */
   readonly catalogue?: () => PackedCatalogue
   readonly endUserKey: KeyObject
-  /** All master keys; the first one seals. */
+  /** All master keys; the first one encrypts. */
   readonly vaultKeys: readonly VaultKey[]
-  /** Takes explanations of requests. Default: nobody does. */
+  /** Takes explanations of requests. Default: none are kept. */
   readonly explanations?: Pick<ExplanationKeeper, 'take'>
-  /** How threads write their log lines. Default: JSON. */
+  /** The form of threads' log lines. Default: JSON. */
   readonly logForm?: LogForm
   /** Folder in which threads spool their usage records. */
   readonly spoolFolder: string
   /** Called when a thread has ended, with the name of its spool files. */
   readonly writerGone?: (writer: string) => void
   readonly log: Log
-  /** Called with each record that a thread changed, after all threads here: for other instances. */
+  /** Called with each record that a thread changed, after all threads here, to inform other instances. */
   readonly onChange?: (change: Invalidation) => void
-  /** Counters of all threads. Without them requests with limits are refused. */
+  /** Counters of all threads. Without them, requests with limits are refused. */
   readonly counters?: Counters & { readonly degraded: boolean }
-  /** Pins of conversations of all threads. Default: pins of this instance alone. */
+  /** Pins of conversations for all threads. Default: pins of this instance only. */
   readonly pins?: Pins
-  /** Keeps captures of all threads. Default: nothing is captured. */
+  /** Keeps captures for all threads. Default: nothing is captured. */
   readonly captures?: CaptureKeeper
-  /** Resumable streams of all threads. Default: those of this instance alone. */
+  /** Resumable streams of all threads. Default: those of this instance only. */
   readonly transcripts?: TranscriptStore
-  /** Endpoint health of all threads. Default: that of this instance alone. */
+  /** Endpoint health for all threads. Default: that of this instance only. */
   readonly health?: SharedHealth
   /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
   readonly prepared?: Promise<unknown>
-  /** The reason why no traffic may come yet, apart from threads; null when it may. */
+  /** The reason that no traffic may arrive yet, apart from threads; null if it may. */
   readonly unreadyReason?: () => string | null
-  /** Names of unavailable dependencies while traffic may still come. */
+  /** Names of unavailable dependencies while traffic may still arrive. */
   readonly degraded?: () => readonly string[]
-  /** How long the Store took for the last probe. Default: no time. */
+  /** Duration of the Store's last probe. Default: zero. */
   readonly storageProbeSeconds?: () => number
   /** True while the Store can be reached. Default: it can. */
   readonly storageUp?: () => boolean
@@ -91,19 +94,19 @@ export interface SupervisorOptions {
   readonly workspaces?: WorkspaceMetrics | null
   /** Bytes of usage records on disk that are not in the Store. Default: none. */
   readonly spoolBytes?: () => number
-  /** How many credentials each master key wraps; null when it is not known. */
+  /** Number of credentials that each master key wraps; null if unknown. */
   readonly sealedCounts?: () => ReadonlyMap<string, number> | null
-  /** How many batches are in each state; null when it is not known. */
+  /** Number of batches in each state; null if unknown. */
   readonly batchCounts?: () => ReadonlyMap<BatchStatus, number> | null
-  /** Makes the console; absent: there is none. Called again if the port has to be chosen again. */
+  /** Creates the console; absent if there is none. Called again if another port has to be chosen. */
   readonly console?: (source: ProcessSource) => Console
   /** The certificate of the public port. Default: there is none. */
   readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
-  /** Entries that threads run instead of their kind's own; each must behave as that does. */
+  /** Entries that threads run instead of their kind's own; each must behave like that one. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
-  /** Threads that have begun to load; those that are not taken are ended. Default: there are none. */
+  /** Threads that have begun to load; unused ones are ended. Default: there are none. */
   readonly early?: EarlyWorkers
-  /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
+  /** A thread that is silent for this long counts as hung. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number
   /** How long threads may take beyond the grace time to close their files. Default 5 s. */
   readonly stopMs?: number

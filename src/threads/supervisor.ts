@@ -39,7 +39,7 @@ import { createTranscripts } from './transcripts.ts'
 
 const STOP_MS = 5_000
 
-/** Another program may take a free port between the choice and the listening. */
+/** Another program may take a free port between choosing it and listening. */
 const FREE_PORT_TRIES = 5
 
 /** Starts the threads. @throws StartError; nothing is then left running. */
@@ -87,19 +87,19 @@ class ThreadSupervisor {
   readonly port: number
   readonly #options: SupervisorOptions
   readonly #process: ProcessMetrics
-  /** Threads that work. */
+  /** Running threads that work. */
   readonly #threads: SupervisedThread[] = []
-  /** All running threads: a thread works before its message about that arrives. */
+  /** All running threads, including those whose start message has not arrived yet. */
   readonly #alive = new Set<SupervisedThread>()
   readonly #pulses: PulseWatch
-  /** Restarts under way. */
+  /** Restarts in progress. */
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
   readonly #pins: Pins
   readonly #transcripts: TranscriptStore
   readonly #health: SharedHealth
   readonly #containers: Containers
-  /** Null while traces are off. */
+  /** Null while tracing is off. */
   readonly #traces: TraceExporter | null
   readonly #hurry = Promise.withResolvers<void>()
   #admin: AdminServer | null = null
@@ -107,10 +107,10 @@ class ThreadSupervisor {
   readonly #pages: OpenPages
   #watch: NodeJS.Timeout | undefined
   #draining = false
-  /** Somebody watches requests on the console. */
+  /** True while somebody watches requests on the console. */
   #isWatched = false
   #prepared: boolean
-  /** Threads that are to run. */
+  /** Number of threads that should run. */
   #expected = 0
 
   constructor(options: ServedOptions, port: number) {
@@ -161,7 +161,7 @@ class ThreadSupervisor {
     return requestCounts(this.#scraper)
   }
 
-  /** @throws StartError; nothing is left running then. */
+  /** @throws StartError; nothing is then left running. */
   async start(): Promise<void> {
     const { config } = this.#options
     const page = this.#startConsole()
@@ -240,7 +240,7 @@ class ThreadSupervisor {
   }
 
   /**
-   * Starts the threads of a kind at the same time, since each takes a while.
+   * Starts the threads of a kind at the same time, because each takes a while.
    * @throws the first failure, once all have started or failed
    */
   async #runAll(kind: ThreadKind): Promise<void> {
@@ -251,7 +251,7 @@ class ThreadSupervisor {
     this.#expected += count
   }
 
-  /** Starts a thread and keeps it running. `deaths` counts those that came soon after each other. */
+  /** Starts a thread and keeps it running. `deaths` counts consecutive early deaths. */
   async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
     const { counters = NO_COUNTERS, log } = this.#options
     const spoolWriter = randomText(12)

@@ -2,9 +2,9 @@
 import type { ReadText } from '../files/files.ts'
 import type { GatewayTasks } from '../tasks/pool/pool.ts'
 
-/** A worker takes the largest text in about a quarter of it. */
+/** A worker needs about a quarter of this for the largest text. */
 const DEADLINE_MS = 20_000
-/** Both together are less than one call of a server tool may take. */
+/** Both together are less than the time limit of a server-tool call. */
 const WAIT_MS = 15_000
 /** Files of one API key that wait for each other: the pool runs one task of a key at a time, and queues few. */
 const WAITING_MAX = 64

@@ -1,6 +1,6 @@
 import { OutputSizes } from '../../src/api/batches/batch-outputs.ts'
 
-/** A stub for operation tables in tests without files. */
+/** Stands for every verb of files in tests that use none. */
 const notRun = (): never => {
   throw new Error('not run')
 }

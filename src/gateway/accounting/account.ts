@@ -42,9 +42,9 @@ export { VisibleStreams } from './visible-streams.ts'
 export interface Ledger {
   /** Keeps the record, together with others of this turn of the event loop. Never throws. */
   append(record: UsageRecord): void
-  /** Resolves when all records until now survive a kill of the process; null: they do. Never rejects. */
+  /** Resolves when all records so far survive a kill of the process; null if they already do. Never rejects. */
   written(): Promise<void> | null
-  /** Null when there is none of that id in that organization. */
+  /** Null if the organization has no record with this id. */
   find(id: string, organizationId: string): Promise<UsageRecord | null>
 }
 
@@ -64,7 +64,7 @@ export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
 export interface ReserveDeps {
   readonly clock: Clock
   readonly quota: Quota
-  /** Absent: no request waits for those that have reserved what is left. */
+  /** Absent: requests do not wait until reserved amounts are released. */
   readonly reservationWait?: ReservationQueue | undefined
 }
 
@@ -84,7 +84,7 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())
 }
 
-/** Lines of batches have a way to wait of their own. */
+/** Batch lines have their own way to wait. */
 async function reserveLater(
   { quota, reservationWait }: ReserveDeps,
   exchange: Exchange,
@@ -151,7 +151,7 @@ export function account(
   }
 }
 
-/** Of endpoints that cache prompts, so that what is not in a cache is a loss. */
+/** Counts only endpoints that cache prompts, so that every miss costs money. */
 function countCache(
   metrics: Metrics,
   slug: string,
@@ -195,7 +195,7 @@ function countAttempts(metrics: Metrics, exchange: Exchange): void {
   }
 }
 
-/** Larger counts are no counts; sums of this many still fit in 63 bits for some million records. */
+/** Larger counts are not plausible; sums of this many still fit in 63 bits for some million records. */
 const COUNT_MAX = 1e12
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
@@ -280,10 +280,10 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
   return reason === 'length' || reason === 'content_filter' ? 'incomplete' : 'completed'
 }
 
-/** A provider's text as every database can keep it. */
+/** Makes a provider's text storable in every database. */
 function cutForeign(text: string): string {
   return ORDINARY_TEXT.test(text) ? text : boundedText(text)
 }
 
-/** A text that every database keeps as it is. */
+/** A text that every database stores unchanged. */
 const ORDINARY_TEXT = /^[\x20-\x7e]{0,256}$/

@@ -16,10 +16,10 @@ import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
 
 /** Tokens that a stream reserves at a time. */
 const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
-/** More is reserved when so many are left: the counters may be in another thread, or on another machine. */
+/** More is reserved when this many tokens are left: the counters may be in another thread, or on another machine. */
 const AHEAD_TOKENS = PIECE_TOKENS / 2
 const QUARTERS = 4
-/** A cap for a model whose own is unknown: most can write this much, and refuse a request for more than they can. */
+/** Cap for a model whose own limit is unknown: most can write this much, and refuse requests for more than they can. */
 const SAFE_CAP_TOKENS = 4_096
 
 /**
@@ -79,17 +79,17 @@ function offerOf(
   }
 }
 
-/** As `atFactor`, but with fractions: a reservation is about right, and its parts are many. */
+/** Like `atFactor`, but with fractions: a reservation is approximate, and it has many parts. */
 function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
   return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
 }
 
 /** The terms of one model call under a spending limit. */
 export interface CallTerms {
-  /** The cap to send; null: what the caller asked for stays. */
+  /** The cap to send; null: the caller's value stays. */
   readonly cap: number | null
   readonly meter: Meter
-  /** The reservation of the exchange at its beginning. */
+  /** The initial reservation of the exchange. */
   readonly reserved: PicoUsd
 }
 
@@ -139,13 +139,13 @@ function capOf(
 export class Meter {
   readonly #allowance: Allowance
   readonly #offer: Offer
-  /** By earlier calls of the exchange. */
+  /** Amount spent by earlier calls of the exchange. */
   readonly #spent: number
-  /** Tokens after which the provider itself ends the reply; infinite where it was not told to. */
+  /** Tokens after which the provider itself ends the reply; infinite if it was not told to. */
   readonly #cap: number
   #covered: number
   #state: 'free' | 'asking' | 'refused' = 'free'
-  /** Quarters of tokens from which `reach` has to be called. */
+  /** Quarters of tokens at which `reach` has to be called next. */
   nextAt: number
 
   constructor(allowance: Allowance, offer: Offer, spent: number, most: number, capped: boolean) {
@@ -157,14 +157,17 @@ export class Meter {
     this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
   }
 
-  /** True while more was asked for, and once it was refused: what is left has to be watched delta by delta. */
+  /**
+   * True while more has been requested, and after a refusal: the remaining amount then has to be checked delta by
+   * delta.
+   */
   get isShort(): boolean {
     return this.#state !== 'free'
   }
 
   /**
-   * `quarters`: what was said so far. `wait`: nothing more may be read until `go` is called; `stop`: the reply has to
-   * end here.
+   * `quarters`: output so far. `wait`: nothing more may be read until `go` is called; `stop`: the reply has to end
+   * here.
    */
   reach(quarters: number, go: () => void): 'go' | 'wait' | 'stop' {
     const tokens = Math.ceil(quarters / QUARTERS)

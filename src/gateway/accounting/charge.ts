@@ -179,15 +179,15 @@ export function chargedTier({
 /** The figures of a finished model call, whether it succeeded or not. */
 export interface CallFigures extends Said {
   readonly finish: Finish | null
-  /** Bytes of the request that was sent; 0: none was. */
+  /** Bytes of the request that was sent; 0 if none was. */
   readonly sentBytes: number
-  /** The gateway ended it, so what the provider reported may not be all. */
+  /** The gateway ended it, so the provider's report may be incomplete. */
   readonly isCut: boolean
-  /** It was not read when it ended, because its reader was slow. */
+  /** It was not being read when it ended, because its reader was slow. */
   readonly isStalled: boolean
-  /** Its reader was slow once. */
+  /** Its reader was slow at some point. */
   readonly wasPaused: boolean
-  /** Most of its output that came at once, in quarters of tokens. */
+  /** The largest piece of its output that arrived at once, in quarters of tokens. */
   readonly pieceQuarters: number
 }
 
@@ -235,8 +235,8 @@ export function noteImplausible(
 }
 
 /**
- * A reply that its provider broke costs nothing, unless it broke because it was not read. What was ended on this side
- * is billed by its provider all the same, as soon as it was sent.
+ * A reply that its provider broke is free, unless it broke because it was not read. A reply that ended on this side is
+ * billed by its provider all the same, once it was sent.
  */
 function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
   if (attempt.isRefused) return true

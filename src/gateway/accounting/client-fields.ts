@@ -5,7 +5,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AppFields, TraceFields } from '../../storage/usage.ts'
 
 const TEXT_MAX_CHARS = 256
-/** Fields of a trace, and characters of a name of one. */
+/** Maximum number of fields in a trace, and maximum length of a field name. */
 const FIELDS_MAX = 16
 const NAME = /^[\w.-]{1,64}$/
 
@@ -46,7 +46,7 @@ export function appOf(client: ClientFacts): AppFields | undefined {
   }
 }
 
-/** The page without its query, where links carry secrets. */
+/** The page without its query, because links may carry secrets there. */
 function pageOf(referer: string | undefined): string | undefined {
   if (referer === undefined || !/^https?:/i.test(referer)) return undefined
   const url = URL.parse(referer)

@@ -10,18 +10,18 @@ import { imagesIn } from './charge.ts'
 import { attachmentTokens } from './estimate.ts'
 import { type FetchingEndpoint, fetchedTokens } from './fetched.ts'
 
-/** A prompt may have so many tokens for each of our estimate: a price for long prompts may hold for it. */
+/** A provider may count up to this many tokens per estimated token, so a price for long prompts may apply. */
 const LENGTH_MARGIN = 4 / 3
 
 /** The highest prices of one request at one endpoint. */
 export interface DearestPrices {
-  /** All of its input, its images and the fee of each request. */
+  /** All of its input, its images and the fee per request. */
   readonly input: PicoUsd
-  /** All that its provider may fetch beside that: images and files behind links, and what it searches. */
+  /** Everything else that its provider may fetch: images and files behind links, and search results. */
   readonly fetched: PicoUsd
-  /** For each token of text that is read. */
+  /** Per token of text that is read. */
   readonly perInputToken: PicoUsd
-  /** For each token that is written: thinking cannot be told from text before it is there. */
+  /** Per token that is written: thinking cannot be told apart from text in advance. */
   readonly perOutputToken: PicoUsd
 }
 
@@ -65,7 +65,7 @@ function writesForAnHour({ inputCacheWrite1h, overrides }: Pricing): boolean {
   return inputCacheWrite1h != null || (overrides ?? []).some(({ inputCacheWrite1h: price }) => price != null)
 }
 
-/** True if any cache mark asks for an hour, wherever it stands: tools and native fields have marks too. */
+/** True if any cache mark asks for an hour, anywhere: tools and native fields have marks too. */
 function marksAnHour(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (Array.isArray(value)) return value.some(marksAnHour)
@@ -73,23 +73,23 @@ function marksAnHour(value: unknown): boolean {
 }
 
 interface Audio {
-  /** Tokens of it in the estimate of the input. */
+  /** Its tokens in the estimate of the input. */
   readonly counted: number
-  /** Tokens that it may have. */
+  /** The most tokens that it may have. */
   readonly heard: number
 }
 
 const SILENCE: Audio = { counted: 0, heard: 0 }
-/** A codec for voices takes so many characters of base64 for what counts as a token. */
+/** Voice codecs use about this many base64 characters per counted token. */
 const VOICE_CHARS_PER_TOKEN = 32
-/** Sound without a codec takes at least so many. */
+/** Audio without a codec uses at least this many. */
 const WAV_CHARS_PER_TOKEN = 256
 const WAV = /^(?:data:audio\/(?:x-)?wav[^,]{0,80};base64,)?UklGR/i
 const WAV_HEAD_CHARS = 128
-/** Files of these kinds are not heard. */
+/** Files of these kinds contain no audio. */
 const SILENT = /^(?:data:(?:image|text|application)\/|JVBERi0|iVBORw0KGgo|\/9j\/|R0lGOD)/i
 
-/** The audio of parts, and all that may be audio: videos, and files whose kind is not known. */
+/** The audio of parts, and everything that may be audio: videos, and files of unknown type. */
 function audioIn(value: unknown): Audio {
   if (typeof value !== 'object' || value === null) return SILENCE
   if (Array.isArray(value)) {

@@ -14,7 +14,7 @@ import { dearestPrices } from './dearest.ts'
 import { estimateInput } from './estimate.ts'
 import { plausibleUsage, type UsageEstimates } from './plausible.ts'
 
-/** Tokens of the inputs: those given as ids are counted, others estimated. */
+/** Tokens of the inputs: token ids are counted, texts estimated. */
 function embeddingTokens(input: readonly EmbeddingItem[]): number {
   let ids = 0
   const contents: unknown[] = []

@@ -9,14 +9,14 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isShownTool } from '../../protocol/tools.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 
-/** An estimate counts quarters of tokens: what a Latin letter is worth. */
+/** Estimates count quarters of tokens: the weight of one Latin letter. */
 const QUARTERS = 4
-/** The least for an attachment; for one behind a link it is all that is known. */
+/** Minimum for an attachment; for one behind a link, nothing else is known. */
 const ATTACHMENT_QUARTERS = 1_000 * QUARTERS
 const ATTACHMENTS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
 /**
- * Attachments that are no text, as data URLs or by the first bytes of their base64, and how many of its characters are
- * worth a token. Providers scale images down, read sound by the second, and PDFs as pages of text and image.
+ * Attachments that are not text, recognized by their data URL or the first bytes of their base64, and the number of
+ * characters per token. Providers scale images down, read sound by the second, and PDFs as pages of text and image.
  */
 const MEDIA: readonly {
   readonly url: RegExp
@@ -36,11 +36,11 @@ const MEDIA: readonly {
   { url: /^data:application\/pdf[^,]{0,80};base64,/i, base64: /^JVBERi0/, charactersPerToken: 32 },
 ]
 const MEDIA_HEAD_MAX_CHARS = 128
-/** In these all is text, whatever it is called: declarations, and maps whose keys are the caller's. */
+/** Everything in these is text, whatever its field name: declarations, and maps whose keys the caller chooses. */
 const ALL_TEXT = new Set(['tools', 'attributes', 'env', 'environment'])
-/** Of a number in a schema, sign and punctuation included. */
+/** For a number in a schema, including sign and punctuation. */
 const NUMBER_QUARTERS = 8
-/** Of what a model may write where nobody says: a long answer. */
+/** Output limit of a model if none is known: a long answer. */
 const OUTPUT_TOKENS_MAX = 65_536
 
 /** The part of a model call's reply that the gateway saw. */
@@ -49,7 +49,7 @@ export interface Said {
   readonly usage: Usage | null
   /** Quarters of tokens in text, reasoning and arguments. */
   readonly outputQuarters: number
-  /** Its thinking came as text, so that it is in `outputQuarters`. */
+  /** Its thinking came as text, so it is part of `outputQuarters`. */
   readonly isThoughtSeen: boolean
 }
 
@@ -101,7 +101,7 @@ export function reasoningBudget(
   return Math.floor(most * EFFORT_SHARES[effort])
 }
 
-/** Of which an effort takes its share where the caller sets no limit: what answers with reasoning mostly stay below. */
+/** The basis for the share of an effort if the caller sets no limit: most answers with reasoning stay below it. */
 const REASONED_OUTPUT_TOKENS = 8_192
 
 /** True if the request turns reasoning off. */
@@ -154,7 +154,7 @@ export function isInputBelow(
   return left >= 0
 }
 
-/** Tokens that are left after a value: no character has more than one. Stops when none are left. */
+/** The tokens left after a value: no character has more than one. Stops when none are left. */
 function roomAfter(value: unknown, room: number): number {
   if (typeof value === 'string') return room - value.length
   if (typeof value !== 'object' || value === null) return room - NUMBER_QUARTERS / QUARTERS
@@ -177,9 +177,9 @@ export function estimateInput(values: readonly unknown[]): number {
 }
 
 /**
- * Every value counts, because one that is left out may be the longest; what is looked at is bounded with the depth and
- * the parts of a body, and takes a fraction of what parsing it took. `allText`: attachments are none, and names are
- * read as well. `countsMedia`: attachments that are no text count too.
+ * Every value counts, because an omitted one may be the longest; the work is bounded by the depth and the number of
+ * parts of a body, and takes a fraction of the parsing time. `allText`: nothing is an attachment, and names count as
+ * well. `countsMedia`: attachments that are not text count too.
  */
 function quartersOf(value: unknown, allText: boolean, countsMedia = true): number {
   if (typeof value === 'string') return quartersIn(value)
@@ -218,13 +218,13 @@ function attachmentQuarters(attachment: string): number {
 // The weight of a text, in quarters of tokens. A token has about four Latin letters; a character of Chinese, Japanese
 // or Korean, or an emoji, takes one token or more. Hot path.
 
-/** A character of the scripts that have a token each. */
+/** A character of the scripts in which each character is a token. */
 const WIDE_QUARTERS = 4
-/** The first of them; below are alphabets. */
+/** The first such character; alphabets are below it. */
 const WIDE = 0x2e80
-/** So many characters of a long text are looked at, evenly spread: any more would hold the event loop up. */
+/** Number of evenly spread characters of a long text that are examined: more would block the event loop. */
 const LOOKS_MAX = 65_536
-/** A search costs more than a loop over a short text, and a tenth of one over a long text. */
+/** Below this length a loop is faster than a search; for a long text a search takes a tenth of the time. */
 const SHORT = 16
 const WIDE_ANYWHERE = /[\u2e80-\uffff]/
 

@@ -10,17 +10,17 @@ import { placeOf } from '../calls/tool-calls.ts'
 
 export type FetchingEndpoint = Pick<Endpoint, 'contextLength' | 'format' | 'provider'>
 
-/** An image in full detail has no more at any provider of today. */
+/** No current provider counts more for an image in full detail. */
 const IMAGE_TOKENS = 5_000
-/** The longest context of a model whose row does not say. */
+/** Assumed context of a model whose row states none. */
 const CONTEXT_TOKENS = 1_000_000
 
-/** Providers show a model no more of what they have searched for one request. */
+/** Providers show a model no more search results than this per request. */
 const SEARCHED_TOKENS = 128_000
-/** Tools in the spelling of providers, which run them themselves and read what they find. */
+/** Tools in providers' own spellings, which providers run and whose results they read. */
 const SEARCHING =
   /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
-/** Fields by which a provider searches, or asks servers, without a tool. */
+/** Fields that make a provider search, or call other servers, without a tool. */
 const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search', 'mcp_servers'] as const
 
 /** Tokens that links and searches may add to the estimated input: a file may fill the context. */
@@ -71,7 +71,7 @@ function hosts(endpoint: FetchingEndpoint, type: string): boolean {
   return placeOf(endpoint, FORMATS[textFormat(endpoint)]).hosts(type)
 }
 
-/** Another shell is that of the client. */
+/** Any other shell runs at the client. */
 function runsInContainer(tool: object): boolean {
   const { environment } = tool as { readonly environment?: { readonly type?: unknown } | null }
   return typeof environment?.type === 'string' && environment.type.startsWith('container')
@@ -110,7 +110,7 @@ function linksIn(value: unknown): Links {
   }
 }
 
-/** Data URLs bring their bytes, and Gemini's `gs:` addresses are links too. */
+/** Data URLs contain their bytes, so they are not links; Gemini's `gs:` addresses are. */
 function isLink(address: unknown): boolean {
   return typeof address === 'string' && /^(?!data:)[a-z][a-z0-9+.-]*:/i.test(address)
 }

@@ -9,17 +9,17 @@ import { hasSearchFields } from './fetched.ts'
 
 /** Allowance for text that providers add: templates, their own instructions, and those of tools. */
 const TEMPLATE_TOKENS = 4_096
-/** Of input that a provider may fetch itself: pages that it searches, and files behind links. */
+/** For input that a provider may fetch itself: search results, and files behind links. */
 const FETCHED_TOKENS = 2_000_000
-/** Of output, where the catalogue does not say: more than any model of today writes. */
+/** Output limit if the catalogue states none: more than any current model writes. */
 const OUTPUT_TOKENS = 262_144
-/** A character that needs more tokens than this is in no vocabulary. */
+/** No vocabulary needs more tokens than this for a character. */
 const TOKENS_PER_CHARACTER = 4
-/** Searches of one reply. */
+/** Maximum number of searches in one reply. */
 const SEARCHES = 1_000
 
 export interface Observed {
-  /** Quarters of tokens, at least one for each character. */
+  /** Quarters of tokens, at least one per character. */
   readonly outputQuarters: number
   readonly sentBytes: number
   readonly isThoughtSeen: boolean
@@ -74,13 +74,13 @@ export function plausibleUsage(
 export interface UsageEstimates {
   /** The best known usage of a call. */
   estimate(prompt: ResponsesRequest, said: Said, endpoint: Endpoint): Usage
-  /** The usage itself where it can be, or else the nearest that can. */
+  /** The usage itself if it is plausible, otherwise the nearest plausible one. */
   plausible(usage: Usage, prompt: ResponsesRequest, observed: Observed, endpoint: Endpoint): Usage
 }
 
 export const TEXT_ESTIMATES: UsageEstimates = { estimate: estimateUsage, plausible: plausibleUsage }
 
-/** Tokens beside the bytes of the request that its provider may have read. */
+/** Tokens that the provider may have read in addition to the bytes of the request. */
 function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): number {
   const searches = webSearchRequests > 0 || hasToolsBeyond(request) || hasSearchFields(request)
   if (searches || hasLink(request.input)) return FETCHED_TOKENS
@@ -88,7 +88,7 @@ function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): numbe
   return inputTokensOf(request)
 }
 
-/** True for tools that somebody else than the client may run, also those that an item adds. */
+/** True for tools that may run anywhere but at the client, including tools that an item adds. */
 function hasToolsBeyond({ tools, input }: ResponsesRequest): boolean {
   const isOther = ({ type }: { readonly type: string }): boolean => type !== 'function'
   if (tools?.some(isOther) === true) return true

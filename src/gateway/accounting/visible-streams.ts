@@ -10,30 +10,33 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { isThoughtless, type Said } from './estimate.ts'
 
-/** Replies in a row that an endpoint has to show. */
+/** Consecutive replies that an endpoint must have shown. */
 const REPLIES = 20
-/** They have to come from so many keys: one key alone could choose what its replies show. */
+/** They must come from this many keys, because a single key could choose what its replies show. */
 const KEYS = 2
-/** Keys that are kept of one endpoint and effort. */
+/** Keys kept per endpoint and effort. */
 const KEYS_MAX = 8
-/** Digits of a key's hash that are kept. */
+/** Digits of a key hash that are kept. */
 const HASH_CHARS = 8
 const QUARTERS = 4
-/** A shorter text comes in so few pieces that they say nothing. */
+/** A shorter text arrives in too few pieces to prove anything. */
 const TEXT_MIN_TOKENS = 64
-/** Of a text, in one piece. */
+/** Largest share of a text in one piece. */
 const PIECE_SHARE = 1 / 4
-/** The provider's count may be this many times our estimate of the text, and so much more for templates of calls. */
+/** The provider's count may be this many times our estimate of the text, plus an allowance for templates of calls. */
 const COUNT_RATIO = 2
 const TEMPLATE_TOKENS = 64
 
 /** The replies of one endpoint to requests of one effort. */
 interface Shown {
-  /** Good replies since the last other one. */
+  /** Consecutive visible replies since the last other one. */
   good: number
-  /** There was another one: the endpoint's row is not believed until enough good ones have followed. */
+  /**
+   * True after a reply with hidden output: the endpoint's row is not trusted until enough visible replies have
+   * followed.
+   */
   hasHidden: boolean
-  /** Short hash of a key, and the number of its last good reply; the oldest first. */
+  /** By short hash of a key: the number of its last visible reply, oldest first. */
   readonly keys: Map<string, number>
 }
 
@@ -41,16 +44,16 @@ interface Shown {
 export interface ShownReply extends Said {
   /** The gateway ended it. */
   readonly isCut: boolean
-  /** Its reader was slow once. */
+  /** Its reader was slow at some point. */
   readonly wasPaused: boolean
-  /** Most of its output that came at once, in quarters of tokens. */
+  /** The largest piece of its output that arrived at once, in quarters of tokens. */
   readonly pieceQuarters: number
 }
 
 export class VisibleStreams {
-  /** Bounded by the catalogue: what an endpoint has shown goes with it. By effort. */
+  /** By effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
   readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
-  /** Keys whose streams rely on what was shown. */
+  /** Keys whose streams rely on observed replies. */
   readonly #relying = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: 1 })
 
   /** True if a stream of this endpoint may reserve piece by piece, because its row or its replies say so. */
@@ -58,19 +61,19 @@ export class VisibleStreams {
     return this.isPromised(endpoint, request) || this.isShown(endpoint, request)
   }
 
-  /** The endpoints on which an exchange of this key may rely; `leave` when it ends. */
+  /** The endpoints that an exchange of this key may rely on; call `leave` when the exchange ends. */
   trustOf(keyHash: string): StreamTrust {
     return new KeyTrust(this, keyHash, this.#relying)
   }
 
-  /** Its row says so, and it has shown nothing else. */
+  /** Its row says so, and no reply has contradicted it. */
   isPromised(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     return (
       endpoint.thinks === false && this.#shown.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
     )
   }
 
-  /** It has shown it. */
+  /** Its replies have proved it. */
   isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     const shown = this.#shown.get(endpoint)?.get(effortOf(reasoning))
     if (shown === undefined || shown.good < REPLIES) return false
@@ -79,7 +82,7 @@ export class VisibleStreams {
     return keys >= KEYS || endpoint.thinks === false
   }
 
-  /** Notes a whole streamed reply to a request on a key of the service. */
+  /** Notes a complete streamed reply to a request on a key of the service. */
   note(
     endpoint: Endpoint,
     { reasoning }: Pick<ResponsesRequest, 'reasoning'>,
@@ -124,14 +127,14 @@ export class VisibleStreams {
 }
 
 /**
- * The endpoints on which one exchange may rely. An endpoint may have shown short replies to easy prompts, and think
- * about others: two keys can teach it, and a third one would have many streams that are reserved for a small part.
+ * The endpoints that one exchange may rely on. An endpoint may show everything in short replies to easy prompts, and
+ * think on others: two keys could teach it, and a third could then open many streams that reserve only a small part.
  */
 class KeyTrust implements StreamTrust {
   readonly #streams: VisibleStreams
   readonly #keyHash: string
   readonly #relying: HeldShare
-  /** Null: nobody has asked yet. */
+  /** Null if it was not asked yet. */
   #mayRely: boolean | null = null
 
   constructor(streams: VisibleStreams, keyHash: string, relying: HeldShare) {
@@ -153,7 +156,7 @@ class KeyTrust implements StreamTrust {
   }
 }
 
-/** True if the provider counts more than anybody saw. */
+/** True if the provider counts more tokens than were visible. */
 function hidesTokens({ usage, isThoughtSeen, outputQuarters }: ShownReply): boolean {
   if (usage === null) return false
   if (usage.reasoningTokens > 0 && !isThoughtSeen) return true

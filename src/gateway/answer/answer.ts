@@ -36,29 +36,29 @@ export interface AnswerSource {
 }
 
 export class Answer {
-  /** For the reads of a provider, which are held and relayed there without a call of this class in between. */
+  /** For reads from a provider, which are held and relayed there without a call of this class in between. */
   readonly sink: Sink
   readonly #held: Held
   readonly #response: ResponseResource
   readonly #assembler: Assembler
-  /** Holds the running turn back; null: its events leave at once. */
+  /** Holds the running turn back; null: its events are sent at once. */
   #draft: Draft | null = null
   /** Number of the next event. */
   next = 0
-  /** The client sees what is written at once. */
+  /** True if the client sees written events at once. */
   readonly live: boolean
-  /** The opening events were made and not dropped again. Written here alone. */
+  /** True if the opening events were written and not dropped again. Written only here. */
   begun = false
-  /** Somebody reads its items when it is over, so texts are not kept elsewhere. */
+  /** True if its items are read at the end, so texts are not kept elsewhere. */
   isRead = false
   #begunBefore = false
   #turnSeen = false
-  /** Events reach the client another way; see `overhear`. */
+  /** True if events reach the client in another way; see `overhear`. */
   #silent = false
   /** Called with each event, for the relay. */
   #listener: ((event: StreamEvent) => void) | null = null
   #source: AnswerSource | null = null
-  /** Finished items of our own that wait for the model to begin, and those that the running turn has shown. */
+  /** Finished items of our own that wait for the model to begin, and those already shown in the running turn. */
   #waitingItems: HostedStart[] = []
   #shownItems: HostedStart[] = []
   #inTurn = false
@@ -91,12 +91,12 @@ export class Answer {
     if (sink.live) sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
   }
 
-  /** True once the client has seen something: from then on a failure goes into the stream. */
+  /** True once the client has seen something: from then on, failures are sent in the stream. */
   get committed(): boolean {
     return this.live && this.next > 0
   }
 
-  /** True once the client has seen something of the running turn, which then cannot be dropped. */
+  /** True once the client has seen something of the running turn, which can then no longer be dropped. */
   get turnSeen(): boolean {
     return this.#turnSeen
   }
@@ -106,12 +106,12 @@ export class Answer {
     return this.#assembler.output
   }
 
-  /** The dialect whose frames `relay` takes as bytes; null while every event has to be written. */
+  /** The dialect whose frames `relay` accepts as bytes; null while every event has to be written. */
   get relays(): Sink['relays'] {
     return this.#draft === null ? this.sink.relays : null
   }
 
-  /** Begins a model call. `held`: nothing of it leaves before `pass`. */
+  /** Begins a model call. `held`: none of its events are sent before `pass`. */
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
     this.#draft = held && this.live ? new Draft(this.#held) : null
@@ -134,29 +134,29 @@ export class Answer {
     if (!this.begun) this.next = 0
   }
 
-  /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
+  /** Adds these annotations to the first text of the answer. Call it before the turn has any content. */
   annotate(annotations: readonly Annotation[]): void {
     this.#assembler.annotate(annotations)
   }
 
-  /** Results of a search that later texts may cite; gives their numbers. `ofWhole`: as `CitableResults` says. */
+  /** Results of a search that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     return this.#assembler.cite(results, ofWhole)
   }
 
-  /** True if texts are searched for citations: then every text has to be read. */
+  /** True if texts are searched for citations, so that every text has to be read. */
   get cites(): boolean {
     return this.#assembler.cites
   }
 
-  /** Gives the next text of the answer these annotations. */
+  /** Adds these annotations to the next text of the answer. */
   note(annotations: readonly Annotation[]): void {
     this.#assembler.note(annotations)
   }
 
   /**
    * Writes the opening events. `model`: catalogue id of the model that answers; `provider`: display name of its
-   * provider; `debug`: facts that the caller asked for; `read`: input that it reported already.
+   * provider; `debug`: facts that the caller requested; `read`: input that the provider has already reported.
    */
   begin(
     model: string,
@@ -174,7 +174,7 @@ export class Answer {
     this.#deliver({ type: 'response.in_progress', sequence_number: 0, response: { ...this.#response } })
   }
 
-  /** Tells by how many tokens the prompt was cut. */
+  /** Reports how many tokens were cut from the prompt. */
   cut(tokens: number): void {
     this.sink.cut?.(tokens)
   }
@@ -187,19 +187,19 @@ export class Answer {
     this.#assembler.take(delta)
   }
 
-  /** Adds a message that the model has said. Only for readers who see no events, and where nothing cites results. */
+  /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
   message({ id, phase, status, text, json }: WholeMessage): void {
     const said = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
     this.#assembler.message({ id, phase, status, text: said })
   }
 
-  /** Adds a finished item of our own: now between two turns, else before the first word of the model. */
+  /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */
   show(item: HostedStart): void {
     this.#waitingItems.push(item)
     if (this.begun && !this.#inTurn) this.showWaiting()
   }
 
-  /** Adds the items that wait. Call it when the model begins to say something. */
+  /** Adds the waiting items. Call it when the model's content begins. */
   showWaiting(): void {
     if (this.#waitingItems.length === 0) return
     const items = this.#waitingItems
@@ -208,20 +208,20 @@ export class Answer {
     this.#assembler.show(items)
   }
 
-  /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
+  /** Closes open items as the model ended them. Returns the model's items of the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.#inTurn = false
     this.#listener = null
     return this.#assembler.closeTurn(reason)
   }
 
-  /** Other items for the running turn. Only for readers who see no events. */
+  /** Replaces the items of the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
     this.#assembler.replaceTurn(output)
   }
 
   /**
-   * Lets a turn go that was held back, no faster than the reader takes it. Rejects with the reason of the signal.
+   * Releases a turn that was held back, no faster than the reader accepts it. Rejects with the reason of the signal.
    */
   async pass(signal: RequestSignal): Promise<void> {
     signal.throwIfAborted()
@@ -240,12 +240,12 @@ export class Answer {
     return this.#assembler.addItem(item)
   }
 
-  /** Ends an item that `addItem` has begun. */
+  /** Ends an item that `addItem` began. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     return this.#assembler.endItem(builder, fields, status)
   }
 
-  /** Leaves an item that `addItem` has begun open: a later answer ends it. */
+  /** Leaves an item that `addItem` began open: a later answer ends it. */
   leaveItem(builder: ItemBuilder): void {
     this.#assembler.leaveItem(builder)
   }
@@ -257,7 +257,7 @@ export class Answer {
     this.sink.end()
   }
 
-  /** Ends the response with a failure, and the sink; what was said so far is kept, its open items marked incomplete. */
+  /** Ends the response with a failure, and the sink; earlier output is kept, and open items are marked incomplete. */
   fail(error: GatewayError, ending: Ending): void {
     this.sink.hold()
     // To a reader, a context that overflows in mid-reply is a reply that stopped for length.
@@ -266,17 +266,17 @@ export class Answer {
     this.sink.end()
   }
 
-  /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
+  /** Lets later events be sent together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void {
     if (this.#draft === null) this.sink.hold()
   }
 
-  /** Writes the held events. False: the reader is slow. */
+  /** Writes the held events. False if the reader is slow. */
   flush(): boolean {
     return this.#draft !== null || this.sink.flush()
   }
 
-  /** Sets the source to pause while the reader is slow; null: there is none. */
+  /** Sets the source to pause while the reader is slow; null if there is none. */
   follow(source: AnswerSource | null): void {
     this.#source = source
   }
@@ -292,7 +292,7 @@ export class Answer {
   }
 
   /**
-   * Counts `count` events that reached the client as bytes. `tell` hands in their texts, in any pieces; nothing is
+   * Counts `count` events that reached the client as bytes. `tell` supplies their texts, in any pieces; nothing is
    * written for them.
    */
   overhear(count: number, tell: () => void): void {
@@ -325,7 +325,7 @@ export class Answer {
     }
   }
 
-  /** In a stream as events before the last one, else in the reply. */
+  /** Sends the remaining facts: in a stream as events before the last one, otherwise in the reply. */
   #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
     if (this.live) this.#debug(debug.rest())
     else {
@@ -341,7 +341,7 @@ export class Answer {
     this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(ended, error) })
   }
 
-  /** Numbers the event as it leaves: what is dropped before never had a number. */
+  /** Numbers the event when it is sent: dropped events never had a number. */
   #write(event: StreamEvent): boolean {
     event.sequence_number = this.next++
     if (this.live) this.#turnSeen = true

@@ -36,31 +36,31 @@ export class Assembler {
   readonly #open = new OpenItems()
   /** Open items of our own. */
   #own: readonly ItemBuilder[] = NONE
-  /** Items of all turns by output index, each in its first form until it is done. Written here alone. */
+  /** Items of all turns by output index, each in its first form until it is done. Written only here. */
   output: OutputItem[] = shortList()
-  /** Output index at which the running turn begins, and at which the model's own items of it begin. */
+  /** Output indexes at which the running turn begins, and at which the model's own items in it begin. */
   #turnFrom = 0
   #saidFrom = 0
-  /** Annotations that go with the first text and were not said by the model. */
+  /** Annotations for the first text that the model did not write. */
   #notes: readonly Annotation[] = []
-  /** The notes have gone with a text. */
+  /** True once the notes were added to a text. */
   #noted = false
   #notedBefore = false
-  /** Annotations of tools; those from `#toldFrom` on wait for the next text. */
+  /** Annotations from tools; those from `#toldFrom` on wait for the next text. */
   readonly #found: Annotation[] = []
   #toldFrom = 0
   #toldBefore = 0
-  /** Texts are searched for citations. Written here alone. */
+  /** True if texts are searched for citations. Written only here. */
   cites = false
-  /** Null: no result of a search may be cited. */
+  /** Null if no search result may be cited. */
   #citable: CitableResults | null = null
 
-  /** `emit`: null where nobody reads the events; then none is made. */
+  /** `emit` is null if nobody reads events; none are then created. */
   constructor(emit: EmitEvent | null) {
     this.#emit = emit
   }
 
-  /** A new model call: its decoder counts items from the start again. */
+  /** Begins a model call: its decoder counts items from the start again. */
   openTurn(): void {
     if (!this.#open.isEmpty) this.#open.clear()
     this.#turnFrom = this.output.length
@@ -80,17 +80,17 @@ export class Assembler {
     this.#citable?.dropTurn()
   }
 
-  /** Gives the first text of the answer these annotations. Call it before the turn says anything. */
+  /** Adds these annotations to the first text of the answer. Call it before the turn has any content. */
   annotate(annotations: readonly Annotation[]): void {
     this.#notes = annotations
   }
 
-  /** Gives the next text these annotations. */
+  /** Adds these annotations to the next text. */
   note(annotations: readonly Annotation[]): void {
     this.#found.push(...annotations)
   }
 
-  /** Results that later texts may cite; gives their numbers. `ofWhole`: as `CitableResults` says. */
+  /** Results that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     this.cites = true
     this.#citable ??= new CitableResults()
@@ -132,7 +132,7 @@ export class Assembler {
     }
   }
 
-  /** Adds a message that the model has said. */
+  /** Adds a message of the model. */
   message({ id, phase, status, text }: Omit<WholeMessage, 'json'>): void {
     const item: MessageItem = {
       id: id ?? itemId('msg'),
@@ -145,18 +145,18 @@ export class Assembler {
     this.output.push(item)
   }
 
-  /** Closes what is open, as the model ended it. Returns the items that the model said in the turn. */
+  /** Closes open items as the model ended them. Returns the model's items of the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
     return this.output.slice(this.#saidFrom)
   }
 
-  /** Other items for the running turn. Only for readers who see no events. */
+  /** Replaces the items of the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
     this.output = [...this.output.slice(0, this.#saidFrom), ...output]
   }
 
-  /** Closes what is open. Only the last item can have been cut off: the model itself left those before it behind. */
+  /** Closes open items. Only the last item can be cut off: the model itself completed the ones before it. */
   closeAll(lastStatus: ClosingStatus): void {
     if (this.#open.isEmpty && this.#own.length === 0) return
     const keys = this.#open.keys()
@@ -166,7 +166,7 @@ export class Assembler {
     for (const builder of this.#own) this.endItem(builder, null, lastStatus)
   }
 
-  /** Adds finished items of our own before the model says anything in the turn. */
+  /** Adds finished items of our own before the model's first content in the turn. */
   show(items: readonly HostedStart[]): void {
     for (const item of items)
       this.endItem(this.addItem({ ...item, status: 'in_progress' }), item, 'completed')
@@ -181,7 +181,7 @@ export class Assembler {
     return builder
   }
 
-  /** Ends an item that `addItem` has begun. */
+  /** Ends an item that `addItem` began. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
     const item = builder.close(fields, status)
     this.leaveItem(builder)
@@ -195,7 +195,7 @@ export class Assembler {
     return item
   }
 
-  /** Leaves an item of our own open: nothing of this answer ends it. */
+  /** Leaves an item of our own open: nothing in this answer ends it. */
   leaveItem(builder: ItemBuilder): void {
     this.#own = this.#own.filter(one => one !== builder)
   }
@@ -239,9 +239,9 @@ export class Assembler {
 class OpenItems {
   #lastKey = -1
   #last: ItemBuilder | null = null
-  /** Those that were opened before the last one, in their order. */
+  /** Items that were opened before the last one, in order. */
   #earlier: Map<number, ItemBuilder> | null = null
-  /** Written here alone. */
+  /** Written only here. */
   isEmpty = true
 
   add(key: number, item: ItemBuilder): void {
@@ -264,7 +264,7 @@ class OpenItems {
     this.isEmpty = this.#last === null && (this.#earlier === null || this.#earlier.size === 0)
   }
 
-  /** In the order in which they were opened. */
+  /** In order of opening. */
   keys(): readonly number[] {
     const earlier = this.#earlier === null ? [] : [...this.#earlier.keys()]
     return this.#last === null ? earlier : [...earlier, this.#lastKey]

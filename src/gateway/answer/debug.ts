@@ -3,14 +3,14 @@ import type { Clock } from '../../clock.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/response.ts'
 
-/** Times of one request: more than its attempts have, unless tools ask the model again and again. */
+/** Times of one request: more than its attempts need, unless tools call the model again and again. */
 const TIMES_MAX = 256
 
 /** Collects the debug facts of one exchange. */
 export class DebugNotes {
   /** Bodies for providers, one for each attempt of the first turn. */
   readonly bodies: Readonly<Record<string, unknown>>[] = []
-  /** Null: nobody asks. */
+  /** Null if they were not requested. */
   readonly #times: DebugTimings[] | null
   #told = 0
 
@@ -18,7 +18,7 @@ export class DebugNotes {
     this.#times = request.debug?.timings === true ? [] : null
   }
 
-  /** Notes that something has happened now. */
+  /** Notes an event that happened now. */
   note(event: DebugTimings['event'], clock: Clock, startedMs: number): void {
     if (this.#times === null || this.#times.length === TIMES_MAX) return
     const start_ms = Math.round((clock.monotonicMs() - startedMs) * 1000) / 1000
@@ -33,14 +33,17 @@ export class DebugNotes {
     return [...bodies, ...this.rest()]
   }
 
-  /** Times that nobody was told of. */
+  /** Times that were not sent yet. */
   rest(): readonly DebugFacts[] {
     const rest = this.#times?.slice(this.#told) ?? []
     this.#told += rest.length
     return rest.map(timings => ({ timings }))
   }
 
-  /** For a whole reply. The body for the provider is for results of batches alone. Undefined: nobody asks. */
+  /**
+   * For a whole reply. The body sent to the provider is included only in batch results. Undefined if nothing was
+   * requested.
+   */
   whole(isBatched: boolean): DebugReport | undefined {
     const body = isBatched ? this.bodies.at(-1) : undefined
     if (body === undefined && this.#times === null) return undefined

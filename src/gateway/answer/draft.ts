@@ -7,11 +7,11 @@ import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { RequestSignal } from '../../signal.ts'
 
-/** As much as a JSON reply with images may have, whose reader sees it whole just the same. */
+/** As much as a JSON reply with images may have; its reader also gets it only as a whole. */
 const DRAFT_MAX_BYTES = 64 * 1024 * 1024
-/** Memory of an event beside its texts. */
+/** Memory of an event in addition to its texts. */
 const EVENT_BYTES = 256
-/** Less than this is not told to the request's count. */
+/** Smaller amounts are not reported to the request's count. */
 const TOLD_BYTES = 64 * 1024
 
 export class Draft {
@@ -26,7 +26,7 @@ export class Draft {
     this.#maxBytes = maxBytes
   }
 
-  /** @throws GatewayError `provider_unavailable` for a reply that is too large, `overloaded` when there is no room. */
+  /** @throws GatewayError `provider_unavailable` for a reply that is too large, `overloaded` if there is no room. */
   add(event: StreamEvent): void {
     this.#bytes += weigh(event)
     if (this.#bytes > this.#maxBytes) {
@@ -40,7 +40,7 @@ export class Draft {
     if (this.#bytes - this.#told >= TOLD_BYTES && !this.#tell(this.#bytes)) throw overloaded()
   }
 
-  /** All events, which the draft then no longer holds. */
+  /** Removes all events from the draft and returns them. */
   take(): readonly StreamEvent[] {
     const events = this.#events
     this.#events = []
@@ -56,7 +56,7 @@ export class Draft {
   }
 }
 
-/** Bytes of memory, roughly. Whole texts in later events are those of the deltas; hosted items bring their own. */
+/** Approximate bytes of memory. Whole texts in later events are those of the deltas; hosted items bring their own. */
 function weigh(event: StreamEvent): number {
   let bytes = EVENT_BYTES
   if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length

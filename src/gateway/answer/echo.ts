@@ -61,7 +61,7 @@ export function echoRequest(
   }
 }
 
-/** Function tools show all their fields, so that strict clients find what they require. Secrets are not repeated. */
+/** Function tools show all their fields, because strict clients require them. Secrets are not repeated. */
 function echoTool(tool: Tool): Tool {
   if (tool.type !== 'function') return withoutSecrets(tool)
   return {
@@ -88,23 +88,23 @@ export interface Ending {
   readonly usage: ResponseUsage | null
   readonly serviceTier: string | null
   readonly metadata: GatewayMetadata | null
-  /** Catalogue id of the model that answered last; absent: the first one. */
+  /** Catalogue id of the model that answered last; absent: the first model. */
   readonly model?: string
   /** Display name of the provider that answered last. */
   readonly provider?: string
-  /** The provider's own word for the end. */
+  /** The provider's own word for the finish reason. */
   readonly nativeFinish?: string | null
   /** The stop sequence that the provider found. */
   readonly stopSequence?: string | null
-  /** Absent: the caller asks for nothing. */
+  /** Absent if the caller requested none. */
   readonly debug?: DebugNotes
-  /** The answer is the result of a line of a batch. */
+  /** True if the answer is the result of a batch line. */
   readonly isBatched?: boolean
   /** Fields of plugins. */
   readonly fields?: Partial<ResponseResource>
 }
 
-/** Canonical error type to the closed list of `response.error.code`; everything else is `server_error`. */
+/** Maps canonical error types to the closed list of `response.error.code`; all others become `server_error`. */
 const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
   rate_limit_exceeded: 'rate_limit_exceeded',
   context_length_exceeded: 'context_length_exceeded',

@@ -30,7 +30,10 @@ const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
   ['obfuscation', 'padding'],
 ])
 
-/** One frame is proof enough: all its members are those of the event, so the next one can differ in its slots only. */
+/**
+ * A single frame is proof enough: all its members are those of the event, so the next frame can differ only in its
+ * slots.
+ */
 function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | null {
   const places = last.type === event ? placesIn(data) : null
   if (places === null) return null
@@ -48,7 +51,7 @@ function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | 
   return template === null ? null : { pattern, template, ahead, isProven: true }
 }
 
-/** The frame has the members of the event, but for padding and the number. */
+/** True if the frame has the members of the event, except for padding and the number. */
 function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boolean {
   const keys = Object.keys(frame)
   return (
@@ -64,15 +67,18 @@ function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boole
   )
 }
 
-/** What a provider's frame with a delta is made of, by the dialect that it speaks. */
+/** The parts of a provider's delta frame, by the provider's API. */
 interface Source {
   /** Members that may hold the text. */
   readonly texts: ReadonlySet<string>
-  /** Members that differ from frame to frame and say nothing. */
+  /** Members that differ from frame to frame but carry no content. */
   readonly slots: ReadonlyMap<string, 'number' | 'padding'>
-  /** True: the member says the same in every frame of a kind, or nothing. Frames with any other member are decoded. */
+  /**
+   * True if the member is the same in every frame of a kind, or carries no content. Frames with other members are
+   * decoded.
+   */
   isInert(path: string, place: Place, json: string): boolean
-  /** True: it hides the length of its texts by blanks before the last brace. */
+  /** True if it hides the length of its texts with blanks before the last brace. */
   readonly hasBlanks: boolean
 }
 
@@ -88,8 +94,8 @@ const CHAT_TEXTS: ReadonlySet<string> = new Set([
 ])
 const CHAT_CHOICE = 'choices.'
 /**
- * Other members of a choice that say the same in every frame, or nothing. Any other one may add to the answer once in
- * each frame (annotations, log probabilities), or make the effect of a text depend on it (the name of a call).
+ * Other members of a choice that are the same in every frame, or carry no content. Any other one may add to the answer
+ * once in each frame (annotations, log probabilities), or make the effect of a text depend on it (the name of a call).
  */
 const CHAT_INERT: ReadonlySet<string> = new Set([
   'choices.0.index',
@@ -157,8 +163,8 @@ const WRITTEN: Readonly<Record<Streamed, ReadonlySet<string>>> = {
 }
 
 /**
- * A frame is a lesson once the frame before it has taught the same: the first one of an answer may have its role, and
- * the first one of a part may open items.
+ * A frame is a lesson once the previous frame has taught the same: the first frame of an answer may contain its role,
+ * and the first frame of a part may open items.
  */
 function learnPair(
   source: Source,
@@ -196,7 +202,7 @@ function learnPair(
   return { pattern: new FramePattern(event, data, slots, false), template, ahead, isProven: false }
 }
 
-/** The frame is of the kind of the lesson, and the dialect wrote the template around its text and nothing else. */
+/** True if the frame is of the lesson's kind, and the dialect wrote only the template around its text. */
 function confirms(
   { event, data, events, last, written }: DecodedFrame,
   delta: string,
@@ -217,8 +223,8 @@ const MESSAGES_MEMBERS: ReadonlyMap<unknown, string> = new Map([
 
 /**
  * One frame is proof enough: all its members are those of our frame, and the block that it belongs to stays open as
- * long as frames of this kind follow one another. The frame that begins a block makes more than one of ours and teaches
- * nothing. The provider hides the length of its texts by blanks before the last brace.
+ * long as frames of this kind follow one another. The frame that begins a block produces more than one of ours and
+ * teaches nothing. The provider hides the length of its texts with blanks before the last brace.
  */
 function learnMessages({ event, data, events, last, written }: DecodedFrame): Lesson | null {
   const delta = 'delta' in last ? last.delta : null
@@ -240,7 +246,7 @@ function learnMessages({ event, data, events, last, written }: DecodedFrame): Le
   return template === null ? null : { pattern, template, ahead: 0, isProven: true }
 }
 
-/** Both frames say the text, and nothing else but the number of the block. */
+/** True if both frames contain the text and, apart from the number of the block, nothing else. */
 function isSameDelta(frame: Members, ours: Members, member: string, text: string): boolean {
   const told = frame['delta'] as Members
   const say = ours['delta'] as Members | undefined

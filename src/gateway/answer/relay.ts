@@ -22,7 +22,7 @@ export interface RelayedAnswer {
   /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void
   readonly sink: Pick<Sink, 'relay'>
-  /** Counts `count` relayed events; `tell` passes their texts. */
+  /** Counts `count` relayed events; `tell` supplies their texts. */
   overhear(count: number, tell: () => void): void
 }
 
@@ -30,7 +30,7 @@ export interface RelayedAnswer {
 export interface DecodedFrame {
   readonly event: string
   readonly data: string
-  /** How many events it made, and the last of them. */
+  /** The number of events it produced, and the last of them. */
   readonly events: number
   readonly last: StreamEvent
   /** The frame that the dialect wrote for the last event. */
@@ -40,9 +40,9 @@ export interface DecodedFrame {
 /** How frames of one kind are relayed. */
 export interface Lesson {
   readonly pattern: FramePattern
-  /** Null: a frame leaves as it came. */
+  /** Null: a frame is sent unchanged. */
   readonly template: FrameTemplate | null
-  /** How far the provider's event numbers are ahead of ours; 0 where frames have no number. */
+  /** The difference between the provider's event numbers and ours; 0 for frames without a number. */
   readonly ahead: number
   /** False: one more frame has to confirm it. */
   readonly isProven: boolean
@@ -55,25 +55,25 @@ export interface RelayDeps {
   readonly parser: SseParser
   readonly answer: RelayedAnswer
   readonly learn: LearnFrame
-  /** The general way of one frame. It has to make each event before it returns. */
+  /** Decodes one frame. It must produce each event before it returns. */
   readonly decode: (event: string, data: string) => void
 }
 
-/** After so many lessons without a relayed frame the rest of the reply takes the general way. */
+/** After this many lessons without a relayed frame, the rest of the reply is decoded. */
 const LESSONS_MAX = 32
 /**
- * More texts than this are passed to the general way before the next one is collected. Each open stream holds the
- * bytes: some hundred deltas at once are few enough for thousands of streams.
+ * If there are more texts than this, they are passed to the decoder before the next one is collected. Each open stream
+ * holds the bytes: some hundred deltas at a time are few enough for thousands of streams.
  */
 const UNTOLD_MAX_BYTES = 1024
-/** All of it at once: each step to a larger buffer would take some microseconds. */
+/** Allocated at once: growing a buffer step by step would take some microseconds each time. */
 const START_BYTES = UNTOLD_MAX_BYTES
-/** Of the one buffer of our frames: more than a read of the socket makes. */
+/** Kept size of the single buffer for our frames: more than one read of the socket produces. */
 const OURS_KEPT_BYTES = 128 * 1024
 /** Up to this length a loop beats the native copy. */
 const SHORT_BYTES = 32
 
-/** Of a safe integer. */
+/** Digits of a safe integer. */
 const NUMBER_MAX_DIGITS = 16
 
 const LF = 10
@@ -89,15 +89,15 @@ export class Relay {
   /** Events of the frame that is being decoded, and the last of them. */
   #events = 0
   #latest: StreamEvent | null = null
-  /** True where the next byte begins a frame. */
+  /** True if the next byte begins a frame. */
   #atBorder: boolean
-  /** Relayed frames that the general way does not know yet, and their texts. */
+  /** Relayed frames that decoder and answer do not know about yet. */
   #passed = 0
-  /** All relayed frames. */
+  /** Number of all relayed frames. */
   #relayed = 0
-  /** Texts that were relayed and that the general way does not know yet. */
+  /** Relayed texts that decoder and answer do not know about yet. */
   readonly untold = new ByteList(UNTOLD_MAX_BYTES)
-  /** True if the last read held something for the general way. */
+  /** True if the last read contained something that was decoded. */
   hasDecoded = false
 
   readonly #listener = (event: StreamEvent): void => {
@@ -111,7 +111,7 @@ export class Relay {
     this.listen()
   }
 
-  /** Watches the events of the answer. Call it again where another relay of the same answer was made since. */
+  /** Listens to the events of the answer. Call it again if another relay of the same answer was created since. */
   listen(): void {
     this.#deps.answer.listen(this.#listener)
   }
@@ -165,7 +165,7 @@ export class Relay {
     this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
   }
 
-  /** Relays the frames from `at` that match; returns where they end. */
+  /** Relays the matching frames from `at` on; returns where they end. */
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
     const untold = this.untold
     if (template !== null) ours.clear()
@@ -187,7 +187,7 @@ export class Relay {
     return end
   }
 
-  /** Decodes up to the end of the frame, or everything if nothing will be relayed; returns how far that was. */
+  /** Decodes up to the end of the frame, or everything if nothing will be relayed; returns how far it got. */
   #read(chunk: Buffer, from: number): number {
     const { parser } = this.#deps
     const { length } = chunk
@@ -217,13 +217,16 @@ export class FrameTemplate {
   readonly #pieces: FramePieces
   readonly #slots: readonly ('delta' | 'number')[]
 
-  /** `slots`: places in `data`, in their order. */
+  /** `slots`: places in `data`, in order. */
   constructor(head: string, data: string, slots: readonly (Place & { readonly slot: 'delta' | 'number' })[]) {
     this.#pieces = piecesOf(`${head}${data}\n\n`, slots, head.length)
     this.#slots = slots.map(({ slot }) => slot)
   }
 
-  /** Appends the frame for the text that `pattern` has just matched in `chunk`. One call, for it runs per delta. */
+  /**
+   * Appends the frame for the text that `pattern` has just matched in `chunk`. A single call, because it runs per
+   * delta.
+   */
   write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
     const { bytes: fixed, start, ends } = this.#pieces
     const slots = this.#slots
@@ -253,7 +256,7 @@ export class FrameTemplate {
     to.length = at
   }
 
-  /** The frame for a text, as it is in JSON. */
+  /** The frame for a text in its JSON form. */
   frame(delta: string, number: number): string {
     const pieces = textsOf(this.#pieces)
     return pieces
@@ -267,10 +270,10 @@ export class FrameTemplate {
 
 /** Bytes that are appended piece by piece and taken all at once. */
 class ByteList {
-  /** A larger buffer is let go of when its bytes are taken. */
+  /** A larger buffer is released when its bytes are taken. */
   readonly #keptBytes: number
   #bytes: Buffer = EMPTY
-  /** Whoever writes into `room` says here how far. */
+  /** Code that writes into `room` updates this. */
   length = 0
 
   constructor(keptBytes: number) {
@@ -289,7 +292,7 @@ class ByteList {
     this.length = length
   }
 
-  /** The memory, with space for `more` bytes behind `length`. */
+  /** The memory, with space for `more` bytes after `length`. */
   room(more: number): Buffer {
     if (this.length + more > this.#bytes.length) this.#grow(this.length + more)
     return this.#bytes
@@ -302,7 +305,7 @@ class ByteList {
     return bytes
   }
 
-  /** Lets go of a buffer that one long text has made large. */
+  /** Releases a buffer that one long text has enlarged. */
   clear(): void {
     this.length = 0
     if (this.#bytes.length > this.#keptBytes) this.#bytes = EMPTY
@@ -318,7 +321,7 @@ class ByteList {
 }
 
 /**
- * Our frames, where they differ from those of the provider. One buffer for all relays of the thread: frames are taken
- * and sent before others are added.
+ * Our frames, if they differ from the provider's. One buffer for all relays of the thread: frames are taken and sent
+ * before others are added.
  */
 const ours = new ByteList(OURS_KEPT_BYTES)

@@ -9,39 +9,39 @@ import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../pro
 
 export interface Sink {
   /**
-   * True when what is written is seen at once, so that the first content commits the answer. False when nothing
-   * leaves before the end; then only the terminal event is written, and a draft may be dropped until then.
+   * True if writes are seen at once, so that the first content commits the answer. False if nothing is sent before the
+   * end; then only the terminal event is written, and a draft may be dropped until then.
    */
   readonly live: boolean
-  /** The dialect whose frames `relay` takes as bytes; null where every event has to be written. */
+  /** The dialect whose frames `relay` accepts as bytes; null if every event has to be written. */
   readonly relays: DialectName | null
-  /** True: its clients act upon a prompt that is too long where the stream tells it after the opening events. */
+  /** True if its clients react to a prompt that is too long even if the stream reports it after the opening events. */
   readonly tellsOverflow?: boolean
-  /** Takes the number of tokens that the prompt was cut by, before the first event that leaves. */
+  /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
   cut?(tokens: number): void
-  /** Takes one event. False: the reader is slow, write no more until drained (the event itself was taken). */
+  /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
-   * Takes `events` whole frames of an event stream as bytes, valid during the call only; the answer is `write`'s.
-   * Never called where `relays` is null.
+   * Takes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
+   * `write`. Never called if `relays` is null.
    */
   relay(frames: Buffer, events: number): boolean
-  /** The frames of the last event written; absent where `relays` is null. */
+  /** The frames of the last written event; absent if `relays` is null. */
   readonly lastFrames?: string
   /**
-   * Takes an event that the client has got in relayed frames, possibly several as one: nothing is written for it.
-   * Absent where `relays` is null.
+   * Takes an event that the client received in relayed frames, possibly several merged into one: nothing is written for
+   * it. Absent if `relays` is null.
    */
   overhear?(event: StreamEvent): void
-  /** Keeps the only text of a reply, as JSON, and gives what stands for it; absent or null: it is not kept. */
+  /** Stores the only text of a reply, as JSON, and returns its placeholder; absent or null if it is not stored. */
   keep?(json: string): string | null
-  /** Events written from here on may leave together: at the latest with `flush`, in the same turn of the loop. */
+  /** Lets later events be sent together: at the latest with `flush`, in the same turn of the loop. */
   hold(): void
   /** Writes the held events. False as for `write`, which returns true meanwhile. */
   flush(): boolean
-  /** Sets what to call each time writing may go on after a false. One callback; a later call replaces it. */
+  /** Sets the function to call each time writing may continue after a false. One callback; a later call replaces it. */
   onDrain(resume: () => void): void
-  /** All events are written, the terminal one included. */
+  /** Called after all events, including the terminal one. */
   end(): void
 }
 
@@ -50,9 +50,9 @@ export class FinalSink implements Sink {
   readonly live: boolean
   readonly relays = null
   response: ResponseResource | null = null
-  /** Tokens that the prompt was cut by. */
+  /** Tokens that were cut from the prompt. */
   removedTokens = 0
-  /** Of a reply that failed too. */
+  /** Also set for a failed reply. */
   usage: ResponseUsage | null = null
   readonly #listener: ((event: StreamEvent) => void) | null
 
@@ -95,16 +95,16 @@ export class FinalSink implements Sink {
   }
 }
 
-/** Stands for a kept text in a document. Nobody else knows it. */
+/** Placeholder for a kept text in a document. No client can know it. */
 const KEPT = randomUUID()
 
 /** A sink for one JSON document, which writes a provider's text as the JSON it already is. */
 export class DocumentSink extends FinalSink {
   readonly #keeps: boolean
-  /** Without its quotes. */
+  /** Without the quotes. */
   #kept: string | null = null
 
-  /** @param keeps false: somebody else reads the document before it leaves */
+  /** @param keeps false if something else reads the document before it is sent */
   constructor(keeps: boolean) {
     super()
     this.#keeps = keeps
@@ -116,7 +116,7 @@ export class DocumentSink extends FinalSink {
     return KEPT
   }
 
-  /** The JSON of a document that was made from the response. */
+  /** The JSON of a document that was built from the response. */
   json(document: unknown): string {
     const json = JSON.stringify(document)
     const kept = this.#kept
@@ -145,7 +145,7 @@ export type ExchangeSummary = Pick<
   | 'cost'
   | 'endUser'
 > & {
-  /** For its explanation; absent where there was none. */
+  /** For its explanation; absent if there was none. */
   readonly exchange?: Exchange
 }
 
@@ -157,14 +157,14 @@ export interface Charged {
 
 /** The end of an exchange, for the HTTP or WebSocket code that has to answer. */
 export type Outcome =
-  /** Everything was said through the sink, a failure after the commit point included. */
+  /** Everything was sent through the sink, including a failure after the commit point. */
   (
     | {
         readonly answered: true
-        /** Why nothing was delivered although the model answered. */
+        /** The reason that nothing was delivered although the model answered. */
         readonly refused?: GatewayError
       }
-    /** Nothing was written to the sink; the front end answers with the envelope. */
+    /** Nothing was written to the sink; the caller of the gateway answers with the error envelope. */
     | {
         readonly answered: false
         readonly error: GatewayError

@@ -11,11 +11,11 @@ import type { AttemptTarget } from './attempt-target.ts'
 
 /** Bounds on reading an abandoned reply. */
 export interface ReadingBounds {
-  /** Only once the model has said something: before that, nothing is about to end. */
+  /** True to read on only once the model has produced content: before that, no end is near. */
   readonly needsContent: boolean
-  /** The reply is closed when more content comes. */
+  /** True to close the reply when more content arrives. */
   readonly endsAtContent: boolean
-  /** Counts towards the number of replies that a thread may read on. */
+  /** True if it counts towards the number of replies that a thread may read on. */
   readonly bounded: boolean
   readonly maxBytes: number
   readonly maxMs: number
@@ -37,12 +37,14 @@ export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   },
 }
 
-/** For one thread, and for one key of it; beyond it the gateway closes the upstream and estimates the tokens. */
+/**
+ * Limits of one thread, and of one key in it; beyond them, the gateway closes the upstream and estimates the tokens.
+ */
 const ABANDONED_MAX = { total: 64, perKey: 16 }
 
 export class AbandonedReplies {
   readonly #running = new Set<() => void>()
-  /** Key hashes of those that count towards the number. */
+  /** Key hashes of the replies that count towards the limit. */
   readonly #bounded = new Map<() => void, string>()
   readonly #places = new HeldShare(ABANDONED_MAX)
 
@@ -50,7 +52,7 @@ export class AbandonedReplies {
     return this.#running.size
   }
 
-  /** Has a reply read on whose caller has left; null: it is closed, with `giveUp`. */
+  /** Continues reading a reply whose caller has left; null if it is closed, with `giveUp`. */
   take(
     name: AbortPolicy,
     hasSaid: boolean,
@@ -65,7 +67,7 @@ export class AbandonedReplies {
       : null
   }
 
-  /** True if there was room for one more; `end` closes it early. `keyHash`: null for one that takes no place. */
+  /** True if there was room for one more; `end` closes it early. `keyHash`: null for a reply that takes no place. */
   enter(end: () => void, keyHash: string | null): boolean {
     if (keyHash !== null) {
       if (this.#places.take(keyHash, 1) !== 'taken') return false
@@ -82,7 +84,7 @@ export class AbandonedReplies {
     this.#bounded.delete(end)
   }
 
-  /** Closes all, because the thread stops. */
+  /** Closes all replies, because the thread is stopping. */
   endAll(): void {
     for (const end of [...this.#running]) end()
   }
@@ -104,18 +106,18 @@ export class AbandonedReply {
     this.#timer = clock.after(policy.maxMs, giveUp)
   }
 
-  /** The target that takes what still comes. */
+  /** The target that receives the rest of the reply. */
   targetOf(target: AttemptTarget): AttemptTarget {
     return this.#policy.endsAtContent ? new LeftTarget(target, this.#giveUp) : target
   }
 
-  /** Takes a read. False: it is more than there may be. */
+  /** Counts a read. False if it exceeds the limit. */
   read(bytes: number): boolean {
     this.#bytesLeft -= bytes
     return this.#bytesLeft >= 0
   }
 
-  /** The reply has ended. */
+  /** Called when the reply has ended. */
   end(): void {
     this.#timer.cancel()
     this.#replies.leave(this.#giveUp)

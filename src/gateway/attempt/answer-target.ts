@@ -30,7 +30,7 @@ export interface AnswerTargetDeps {
   > & {
     firstTokenMs: number | null
   }
-  /** Seals summaries that providers make; absent: they leave as they are. */
+  /** Seals summaries that providers make; absent: they are sent unchanged. */
   readonly summaries?: SummarySeal | undefined
   readonly answer: Answer
   /** The outcome of the reply. */
@@ -38,9 +38,9 @@ export interface AnswerTargetDeps {
   readonly record: AttemptRecord
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** Tools of the client that go out in another form; null: none. */
+  /** The client's tools that are sent in another form; null: none. */
   readonly fitted: FittedRequest | null
-  /** Learns which frames may pass unread; null: none may. */
+  /** Learns which frames may be relayed; null: none may. */
   readonly learn: LearnFrame | null
 }
 
@@ -51,7 +51,7 @@ export class AnswerTarget implements AttemptTarget {
   readonly #calls: ToolCalls | null
   readonly #client: ClientCalls | null
   #hasContent = false
-  /** Null until the reply has something that may be sealed. */
+  /** Null until the reply contains something that may be sealed. */
   #seals: SealMarks | null = null
 
   constructor(deps: AnswerTargetDeps) {
@@ -73,7 +73,7 @@ export class AnswerTarget implements AttemptTarget {
     if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
   }
 
-  /** No guard looks at the reply, and no tool of the gateway or of the client's is called. */
+  /** Called only if no guard reads the reply, and no tool of the gateway or the client is called. */
   message(message: WholeMessage): void {
     if (!this.#hasContent) this.#begin()
     this.#answer.message(message)
@@ -99,7 +99,7 @@ export class AnswerTarget implements AttemptTarget {
     return this.#answer.committed
   }
 
-  /** Takes the calls that have waited for server tools. */
+  /** Emits the calls that waited for server tools. */
   release(): void {
     for (const delta of this.#calls?.release() ?? []) {
       if (this.#client?.take(delta) !== true) this.#answer.take(delta)

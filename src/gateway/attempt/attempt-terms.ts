@@ -18,10 +18,10 @@ export interface AttemptDeps {
 
 /** The way an attempt's reply is read, and its observers. */
 export interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
-  /** True: messages of a whole reply may come to the target as such. */
+  /** True if messages of a whole reply may be passed to the target as such. */
   readonly takesMessages?: boolean
-  /** Takes the times of the attempt; null: nobody asks. */
+  /** Receives the times of the attempt; null if they were not requested. */
   readonly debug: DebugNotes | null
-  /** Watches what the reply comes to; null: no limit of money holds for the caller. */
+  /** Tracks the cost of the reply; null if the caller has no spending limit. */
   readonly meter: Meter | null
 }

@@ -26,32 +26,32 @@ import { harmless } from './provider-request.ts'
 import { finishOf, ReplyFigures } from './reply-figures.ts'
 import { ErrorReply, LONG_REQUEST_CHARS, ReplyReading } from './reply-reading.ts'
 
-/** After the finish the provider gets this long to end its body, so that the connection can be used again. */
+/** Time that the provider gets after the finish to end its body, so that the connection can be reused. */
 const TRAILING_MS = 1_000
 
 export class Attempt implements UpstreamHandler, MeteredReply {
   readonly figures = new ReplyFigures()
   readonly reader: ReplyReading
-  /** The model has said all; guardrails may still be looking at it. */
+  /** The model has finished; guardrails may still be checking the output. */
   isSaid = false
-  /** The outcome is known. */
+  /** True once the outcome is known. */
   isOver = false
   readonly #deps: AttemptDeps
   readonly #exchange: Exchange
   readonly #record: AttemptRecord
   readonly #debug: DebugNotes | null
-  /** Null: no limit of money holds. */
+  /** Null if there is no spending limit. */
   readonly #metered: MeteredDeltas | null
   readonly #reply = Promise.withResolvers<Finish>()
   #target: AttemptTarget | null = null
   #call: UpstreamCall | null = null
   #sentMs = 0
-  /** Takes the time of the first bytes of the body; null: nobody asks, or they have come. */
+  /** Receives the time of the first bytes of the body; null if that is not needed, or they have arrived. */
   #awaited: AttemptNotes | null = null
   #ended = false
-  /** The reader is slow, and has not taken all that was read. */
+  /** True while the reader is slow, and has not taken everything that was read. */
   #paused = false
-  /** Null while the caller is there. */
+  /** Null while the caller is connected. */
   #abandoned: AbandonedReply | null = null
   #trailing: Timer | null = null
 
@@ -93,7 +93,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     return this.#reply.promise
   }
 
-  /** The target takes what comes from here on. */
+  /** Replaces the target for everything that follows. */
   lead(target: AttemptTarget): void {
     this.#target = target
     this.reader.relays = true
@@ -131,7 +131,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#reply.reject(error)
   }
 
-  /** Ends the attempt because the caller must not have what the provider said. */
+  /** Ends the attempt because the caller must not get the provider's output. */
   refuse(error: GatewayError): void {
     if (!this.isOver) this.#record.isRefused = this.#record.status !== null
     this.fail(error)
@@ -242,7 +242,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (!this.isOver && !this.isSaid) this.fail(cutShort())
   }
 
-  /** Has a read decoded or relayed, counts what the reply holds, and ends one that says more than it may. */
+  /** Decodes or relays a read, counts the bytes that the reply holds, and ends a reply that exceeds its bounds. */
   #read(chunk: Buffer, isLast: boolean): void {
     const { figures, reader } = this
     const { bounds } = reader
@@ -263,7 +263,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
 
-  /** Without its caller an attempt may read on, as the provider's row says. */
+  /** Without its caller, an attempt may read on, as the provider's row says. */
   readonly #onAbort = (): void => {
     const { code } = this.#exchange.signal.reason as GatewayError
     if (code === 'client_closed' && !this.isOver) {
@@ -280,7 +280,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     }
   }
 
-  /** The outcome is known: lets go of what could still change it. */
+  /** Called once the outcome is known: releases everything that could still change it. */
   #leave(): void {
     this.#exchange.signal.removeEventListener('abort', this.#onAbort)
     this.#trailing?.cancel()

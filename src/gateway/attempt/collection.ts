@@ -42,7 +42,7 @@ export function collecting<Deps extends ModelCallDeps>(
 
 const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze(Object.create(null))
 
-/** Gives every call the stored reply: whole, after the running code. */
+/** Returns the stored reply to every call: whole, and after the running code. */
 class StoredTransport implements Transport {
   readonly #reply: StoredReply
 

@@ -33,19 +33,19 @@ export interface ModelReply {
 /** An attempt that produced no reply. */
 export interface Unanswered {
   readonly asked: RouteCandidate
-  /** Null: the endpoint was not asked. */
+  /** Null if the endpoint was not called. */
   readonly error: GatewayError | null
-  /** Nobody else may be asked. */
+  /** True if no other candidate may be called. */
   readonly isLast?: boolean
-  /** The other attempt of a race brought content first. */
+  /** True if the other attempt of a race delivered content first. */
   readonly isOutrun?: true
-  /** Another resource of the same key may be asked. */
+  /** True if another resource of the same key may be called. */
   readonly hasAnother?: true
 }
 
 export type Result = ModelReply | Unanswered
 
-/** True if the second attempt of a race counts more than the first one, which has failed or was outrun. */
+/** True if the second attempt of a race takes precedence over the first, which has failed or was overtaken. */
 function hasEnded(second: Result): boolean {
   return isReply(second) || (second.error !== null && second.isOutrun !== true)
 }
@@ -65,7 +65,7 @@ export interface HedgedCall {
   readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'ranking' | 'signal'>
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
-  /** It has a place in the retry budget. */
+  /** True if it has a place in the retry budget. */
   isRetrying: boolean
   soFar(): CallProgress
   endRetry(): void
@@ -98,7 +98,7 @@ export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null
   return race
 }
 
-/** Asks the next healthy endpoint of the same model, if the retry budget allows it. */
+/** Calls the next healthy endpoint of the same model, if the retry budget allows it. */
 function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Result> | null {
   const { clock, metrics, retries, routing } = call.deps
   const { caller, candidates, signal } = call.exchange
@@ -143,11 +143,11 @@ export type RacingAttempt = Pick<Attempt, 'lead' | 'fail'>
 
 export interface RaceDeps<Ended = Result> {
   readonly clock: Clock
-  /** Silence of the first attempt after which the second one begins. */
+  /** The time of silence of the first attempt after which the second one begins. */
   readonly afterMs: number
-  /** Runs the second attempt; null: there is nobody to ask. */
+  /** Runs the second attempt; null if there is no endpoint to call. */
   readonly begin: () => Promise<Ended> | null
-  /** Called when one of the two has brought content. */
+  /** Called when one of the two has delivered content. */
   readonly onWon: (winner: AttemptRecord) => void
 }
 
@@ -163,24 +163,24 @@ export class Race<Ended = Result> {
     this.#deps = deps
   }
 
-  /** True once the first attempt runs. */
+  /** True once the first attempt is running. */
   get isRunning(): boolean {
     return this.#runners.size > 0
   }
 
-  /** True if the attempt runs, or has run. */
+  /** True if the attempt is running, or has run. */
   hasEntered(record: AttemptRecord): boolean {
     return this.#runners.has(record)
   }
 
-  /** True once one of the two has brought content, or the first one has ended: nobody may begin any more. */
+  /** True once one of the two has delivered content, or the first one has ended: no other attempt may begin. */
   get isDecided(): boolean {
     return this.#winner !== null || this.#isOver
   }
 
   /**
-   * Lets an attempt run; the first one starts the timer. Returns the receiver of its reply. `open`: makes the one that
-   * takes its place when it has won.
+   * Admits an attempt to the race; the first one starts the timer. Returns the receiver of its reply. `open` creates
+   * the target that replaces it if it wins.
    */
   enter(record: AttemptRecord, attempt: RacingAttempt, open: () => AttemptTarget): AttemptTarget {
     this.#runners.set(record, attempt)
@@ -193,7 +193,7 @@ export class Race<Ended = Result> {
     return new RacingTarget(attempt, () => this.#claim(record), open)
   }
 
-  /** The first attempt has ended. Waits for the second one; null: there was none. */
+  /** Called when the first attempt has ended. Waits for the second one; null if there was none. */
   async end(): Promise<Ended | null> {
     this.#timer?.cancel()
     // A second attempt that is still being prepared is asked if the first one has failed, and else not waited for.
@@ -203,7 +203,7 @@ export class Race<Ended = Result> {
     return second
   }
 
-  /** False: the other one was faster. */
+  /** False if the other attempt was faster. */
   #claim(record: AttemptRecord): boolean {
     if (this.#winner !== null) return this.#winner === record
     this.#winner = record
@@ -218,7 +218,7 @@ export class Race<Ended = Result> {
   }
 }
 
-/** The end of an attempt that was slower than another one. It is not reported to the client. */
+/** The error of an attempt that was slower than the other one. It is not reported to the client. */
 function outrun(): GatewayError {
   return new GatewayError('client_closed', 'Another endpoint answered first', {
     metadata: { reason: 'outrun' },
@@ -227,7 +227,7 @@ function outrun(): GatewayError {
 
 /** Receives the reply of one of two attempts. Nothing reaches the answer before the first content. */
 class RacingTarget implements AttemptTarget {
-  /** Nothing leaves for now. */
+  /** Nothing is sent for now. */
   readonly sink = null
   readonly #attempt: RacingAttempt
   readonly #claim: () => boolean
@@ -255,7 +255,7 @@ class RacingTarget implements AttemptTarget {
     // Nothing is held.
   }
 
-  /** The target that takes the place of this one; null: the other attempt was faster. */
+  /** The target that replaces this one; null if the other attempt was faster. */
   #won(): AttemptTarget | null {
     if (!this.#claim()) return null
     const target = this.#open()

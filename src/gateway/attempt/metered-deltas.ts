@@ -11,23 +11,23 @@ import type { ReplyReading } from './reply-reading.ts'
 export interface MeteredReply {
   readonly figures: ReplyFigures
   readonly reader: ReplyReading
-  /** The model has said all, or may say no more. */
+  /** True if the model has finished, or may write no more. */
   readonly isSaid: boolean
   readonly isOver: boolean
   take(delta: Delta): void
-  /** Reads no more, until `goOn`. */
+  /** Pauses reading, until `goOn`. */
   halt(): void
   goOn(): void
-  /** Does the work as if the provider had sent something now. */
+  /** Runs the work as if the provider had just sent something. */
   turn(work: () => void): void
-  /** Ends the reply as one that has met its output limit. */
+  /** Ends the reply as if it had reached its output limit. */
   endHere(): void
-  /** The provider has ended its reply. */
+  /** Called when the provider has ended its reply. */
   conclude(): void
 }
 
 export class MeteredDeltas {
-  /** Deltas go no further until the counters have answered. */
+  /** True while deltas wait for an answer of the counters. */
   isHeld = false
   readonly #meter: Meter
   readonly #reply: MeteredReply
@@ -35,7 +35,7 @@ export class MeteredDeltas {
   #watchFrom: number
   /** Deltas buffered while held; at most what one read brings. */
   #heldBack: Delta[] = []
-  /** The provider has ended its reply meanwhile. */
+  /** True if the provider has ended its reply meanwhile. */
   #endsLater = false
 
   constructor(meter: Meter, reply: MeteredReply) {
@@ -57,12 +57,12 @@ export class MeteredDeltas {
     }
   }
 
-  /** A relay has passed on a read; `quarters`: output so far. */
+  /** Called when a relay has passed on a read; `quarters`: output so far. */
   passed(quarters: number): void {
     if (quarters >= this.#watchFrom && this.#reply.reader.relays) this.#reach()
   }
 
-  /** The provider has ended its reply. True: what it said is still held back. */
+  /** Called when the provider has ended its reply. True if output is still held back. */
   ended(): boolean {
     this.#endsLater = this.isHeld
     return this.isHeld
@@ -84,7 +84,7 @@ export class MeteredDeltas {
     if (this.#meter.isShort) reader.endRelay()
   }
 
-  /** The counters have answered. */
+  /** Called when the counters have answered. */
   readonly #goOn = (): void => {
     const reply = this.#reply
     if (reply.isOver || reply.figures.isCut) return

@@ -48,10 +48,10 @@ import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
-  /** Opens keys; a promise only when one is not at hand. Fails with a GatewayError. */
+  /** Opens keys; a promise only if a key is not in memory. Fails with a GatewayError. */
   readonly providerKeys: ProviderKeys
   readonly requests: Pick<ProviderRequests, 'encode' | 'address' | 'endUserOf'>
-  /** Null: what comes says nothing about the health of endpoints now. Absent: as routing has it. */
+  /** Null: outcomes say nothing about the health of endpoints now. Absent: routing's health is used. */
   readonly health?: null
   readonly routing: Routing
   readonly retries: RetryBudget
@@ -60,7 +60,7 @@ export interface ModelCallDeps extends AttemptDeps {
 
 const NOBODY: readonly never[] = []
 
-/** Goes on with the reply of a model call; null: there is none. */
+/** Continues with the reply of a model call; null if there is none. */
 type Onward<Then> = (reply: ModelReply | null) => Then | Promise<Then>
 
 /** Tries candidates for one model call. `Terms`: the request of one attempt and its settings. */
@@ -69,15 +69,15 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 {
   readonly deps: Deps
   readonly exchange: Each
-  /** It has a place in the retry budget. */
+  /** True if it has a place in the retry budget. */
   isRetrying = false
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
-  /** Undefined: those of text. */
+  /** Undefined: estimates for text. */
   protected readonly estimates: UsageEstimates | undefined
-  /** Candidates that were passed over without an attempt. */
+  /** Candidates that were skipped without an attempt. */
   #passed: readonly RouteCandidate[] = NOBODY
-  /** Those of them that must not be asked now. */
+  /** Skipped candidates that must not be called now. */
   #waiting: readonly Waiting[] = NOBODY
 
   constructor(deps: Deps, exchange: Each, estimates?: UsageEstimates) {
@@ -87,41 +87,41 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     this.from = exchange.attempts.length
   }
 
-  /** True if two attempts of it may run at once. Asked only where the settings allow it. */
+  /** True if two attempts may run at once. Called only if the settings allow it. */
   protected hedges(): boolean {
     return false
   }
 
-  /** True if the client has seen some of it, so that nobody else may be asked. */
+  /** True if the client has seen some of the reply, so that no other candidate may be called. */
   protected abstract isSeen(): boolean
-  /** Drops what a failed attempt has brought. */
+  /** Drops the output of a failed attempt. */
   protected abstract drop(): void
   /**
-   * Prepares an attempt at a candidate whose key is open. Null: the limits of the caller leave nothing for it. A
-   * promise only where something has to be awaited.
+   * Prepares an attempt at a candidate whose key is open. Null if the caller's limits leave nothing for it. A promise
+   * only if it has to wait.
    */
   protected abstract prepare(candidate: RouteCandidate): Terms | null | Promise<Terms | null>
   /** @throws GatewayError `unprocessable` */
   protected abstract encode(record: AttemptRecord, terms: Terms): WireRequest
-  /** True if a batch service has taken the call. Asked only of the lines of batches. */
+  /** True if a batch service has taken the call. Called only for batch lines. */
   protected submits(_record: AttemptRecord, _terms: Terms, _wire: WireRequest): boolean {
     return false
   }
   protected abstract open(record: AttemptRecord, terms: Terms): Attempt
-  /** Makes the receiver of the reply: when the attempt runs or, in a race, when it has won. */
+  /** Creates the receiver of the reply: when the attempt runs or, in a race, when it has won. */
   protected abstract target(attempt: Attempt, record: AttemptRecord, terms: Terms): AttemptTarget
 
   /**
-   * Asks the candidates, this one first, and gives `onward` the reply; null: the limits of the caller leave nothing for
-   * it, and nobody was asked; or a batch service has taken the call, as the exchange says then. Rejects with the last
-   * failure when no candidate is left, at once when the client has seen some of the reply, and as `onward`.
+   * Calls the candidates, starting with this one, and passes the reply to `onward`. Null if the caller's limits leave
+   * nothing, or if a batch service has taken the call, as the exchange then shows. Rejects with the last failure when
+   * no candidate is left, immediately if the client has seen some of the reply, and as `onward` does.
    */
   ask<Then>(first: RouteCandidate | undefined, onward: Onward<Then>): Promise<Then> {
     this.deps.retries.enter()
     return this.#askFrom(first, onward)
   }
 
-  /** Callbacks, for they are smaller than an async function that waits as long as the stream is open. */
+  /** Uses callbacks, because they need less memory than an async function that waits as long as the stream is open. */
   #askFrom<Then>(candidate: RouteCandidate | undefined, onward: Onward<Then>): Promise<Then> {
     if (candidate === undefined) return this.#askedAll(onward)
     const race = this.deps.routing.hedgeAfterMs === null || !this.hedges() ? null : raceOf(this, candidate)
@@ -158,7 +158,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return this.#askFrom(next, onward)
   }
 
-  /** The candidate to try after this one, if there is one. @throws its failure, where nobody else may be asked */
+  /** The next candidate to try, if there is one. @throws the failure, if no other candidate may be called */
   #next({ asked, error, isLast, hasAnother }: Unanswered): RouteCandidate | undefined {
     if (error === null) return isLast === true ? undefined : this.#passOver(asked)
     if (error.code === 'client_closed' || this.isSeen()) throw error
@@ -171,7 +171,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return this.#run<Result>(candidate, race, result => result)
   }
 
-  /** Runs an attempt to its end, and gives `ended` its result. Rejects as that does. */
+  /** Runs an attempt to its end, and passes its result to `ended`. Rejects as `ended` does. */
   #run<Then>(
     candidate: RouteCandidate,
     race: Race | null,
@@ -286,7 +286,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
 
-  /** The candidate is not asked. */
+  /** Skips a candidate. */
   #leave(asked: RouteCandidate, record: AttemptRecord): Unanswered {
     const { attempts, bill, spans } = this.exchange
     if (record.span !== undefined) spans?.drop(record.span)
@@ -295,7 +295,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return { asked, error: null, isLast: bill.closed !== null }
   }
 
-  /** False: the endpoint must not be asked now. */
+  /** False if the endpoint must not be called now. */
   #begin(candidate: RouteCandidate, record: AttemptRecord): boolean {
     if (this.deps.health === null) return true
     const { health } = this.deps.routing
@@ -324,7 +324,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return nextCandidate(candidates, this.soFar(), isPaidAlike)
   }
 
-  /** No other candidate is asked if the caller has left or the request was ended here. */
+  /** Returns no candidate if the caller has left or the request was ended here. */
   #after(candidate: RouteCandidate, error: GatewayError): RouteCandidate | undefined {
     const { candidates, ranking, signal } = this.exchange
     if (!ranking.fallbacks || signal.aborted) return undefined
@@ -336,7 +336,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return this.isRetrying ? next : undefined
   }
 
-  /** A second attempt that is answered is a request like any other, however long its answer is. */
+  /** A second attempt that has been answered is a request like any other, however long its answer is. */
   endRetry(): void {
     if (!this.isRetrying) return
     this.isRetrying = false

@@ -51,7 +51,7 @@ export function cutShort(): GatewayError {
   return unavailable('The provider ended the reply before it was complete')
 }
 
-/** Failures that a provider had a part in, whoever found them. */
+/** Failures in which a provider was involved, even if the gateway detected them. */
 const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'provider_unavailable',
   'upstream_timeout',
@@ -75,7 +75,7 @@ function unavailable(message: string, cause?: unknown): GatewayError {
   return new GatewayError('provider_unavailable', message, cause === undefined ? {} : { cause })
 }
 
-/** Resources of one key that a call asks. */
+/** Maximum number of resources of one key that a call tries. */
 const RESOURCES_MAX = 4
 
 /**

@@ -35,11 +35,11 @@ export interface ProviderKeys {
 
 export interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
-  /** Keyed hash under which a provider may know the end user. */
+  /** Keyed hash by which a provider may identify the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string
-  /** Of providers whose row says nothing. Absent: off. */
+  /** For providers whose row does not set it. Absent: off. */
   readonly promptCaching?: PromptCaching
-  /** Keyed hash in place of a `prompt_cache_key`, which may have any text in it. */
+  /** Keyed hash instead of a `prompt_cache_key`, which may contain any text. */
   readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
 
@@ -48,7 +48,7 @@ export class ProviderRequests {
   readonly #deps: ProviderRequestDeps
   /** Headers with the shared key, by endpoint. */
   readonly #headers = new WeakMap<Endpoint, UpstreamRequest['headers']>()
-  /** By endpoint and path, of which each format has two at most. */
+  /** By endpoint and path; each format has at most two paths. */
   readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()
 
   constructor(deps: ProviderRequestDeps) {
@@ -85,21 +85,21 @@ export class ProviderRequests {
     return raw === null ? wire : { ...wire, raw }
   }
 
-  /** The account of a BYOK credential is the caller's, who may know the key there. */
+  /** The account of a BYOK credential belongs to the caller, so the key may be sent there unhashed. */
   #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
     const key = request.prompt_cache_key
     if (key == null || credential !== null) return request
     return { ...request, prompt_cache_key: this.#deps.hashCacheKey(caller.organizationId, key) }
   }
 
-  /** The name under which providers may know the end user; null where the caller names none. */
+  /** The name by which providers may identify the end user; null if the caller names none. */
   endUserOf({ request, caller }: Exchange): string | null {
     const user = request.safety_identifier ?? request.user ?? null
     return user === null ? null : this.#deps.hashEndUser(caller.organizationId, user)
   }
 
   /**
-   * The request as it is sent; a promise only where it has to be signed.
+   * The request as it is sent; a promise only if it has to be signed.
    * @param heldBytes memory that the exchange holds
    * @param parent the `traceparent` header; undefined: none
    * @param state the `tracestate` header beside it, for rows that propagate it; null or undefined: none
@@ -161,7 +161,7 @@ export class ProviderRequests {
   }
 }
 
-/** Another call of the API than the usual one, whose address the deployment has. */
+/** The URL of a different API call than the usual one, if the deployment has one. */
 function deploymentUrl(address: string, path: string, { format }: Endpoint): URL {
   const url = new URL(address)
   const usual = API_OF_FORMAT[format].deploymentPath
@@ -169,7 +169,7 @@ function deploymentUrl(address: string, path: string, { format }: Endpoint): URL
   return url
 }
 
-/** The prompt as this provider may see it: without what others have sealed. */
+/** The prompt as this provider may see it: without data sealed by others. */
 function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
   const { input } = prompt
   if (typeof input === 'string' || !holdsSealed(input)) return prompt
@@ -182,8 +182,8 @@ function betasOf(request: ResponsesRequest): readonly string[] {
 }
 
 /**
- * The request in the service tier of the endpoint, whose prices are charged. Where the row knows no tiers, the caller
- * chooses one only if the provider bills the caller.
+ * The request in the service tier of the endpoint, whose prices are charged. If the row has no tiers, the caller may
+ * choose one only if the provider bills the caller.
  */
 function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptRecord): ResponsesRequest {
   const asked = request.service_tier
@@ -218,7 +218,7 @@ export function keyOwner({ credential }: Pick<AttemptRecord, 'credential'>): str
     : `the workspace's own key ${credential.name ?? credential.label}`
 }
 
-/** An attempt with a BYOK credential must never leave with the shared key. */
+/** An attempt with a BYOK credential must never be sent with the shared key. */
 function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Record<string, string> {
   const { auth, apiKey } = endpoint.provider
   if (providerKey === null) {
@@ -230,7 +230,7 @@ function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Recor
   return { ...headers, ...authHeaders(scheme ?? usual, text) }
 }
 
-/** Adds the headers of a signature, and keeps it from the replies. */
+/** Adds the headers of a signature, and keeps the signature out of replies. */
 async function signed(
   attempt: AttemptRecord,
   key: OutgoingKey,

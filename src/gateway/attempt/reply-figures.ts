@@ -23,7 +23,10 @@ export class ReplyFigures implements CallFigures {
   pieceQuarters = 0
   /** Output before the last read, in quarters of tokens. */
   quartersBefore = 0
-  /** Monotonic milliseconds of the read that is told now: what it brings came then. 0: it is told later. */
+  /**
+   * Monotonic milliseconds of the read that is being processed: its deltas arrived then. 0 for deltas that are
+   * processed later.
+   */
   readMs = 0
 
   said(text: string): void {
@@ -31,7 +34,7 @@ export class ReplyFigures implements CallFigures {
     this.outputCharacters += text.length
   }
 
-  /** Counts what the model has said. False: it is more than text. */
+  /** Counts output of the model. False if it is more than text. */
   say(delta: Content): boolean {
     if (!('text' in delta)) return false
     this.said(delta.text)
@@ -43,7 +46,7 @@ export class ReplyFigures implements CallFigures {
 /** The figures of an attempt that did not begin. */
 export const NOTHING_SAID: CallFigures = new ReplyFigures()
 
-/** The tiers of the interface. Another word could be any text, which nobody has scanned. */
+/** The tiers of the interface. Any other word could be arbitrary text, which was not scanned. */
 const TIERS: ReadonlySet<string> = new Set([
   'auto',
   'default',
@@ -58,7 +61,7 @@ const TIERS: ReadonlySet<string> = new Set([
   'provisioned',
 ])
 
-/** Words of providers that no key is in. */
+/** Providers' usual words, which cannot contain a key. */
 const USUAL_ENDS: ReadonlySet<string> = new Set([
   'completed',
   'end_turn',

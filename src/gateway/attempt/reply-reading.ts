@@ -26,7 +26,7 @@ import type { Relay } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { refusalIn } from './provider-failure.ts'
 
-/** An error page is only read for its message. */
+/** An error page is read only for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
 
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
@@ -34,9 +34,9 @@ const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
 /** The way a reply is read. */
 export interface ReadingTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
-  /** Collects a reply of one document; null: as text. */
+  /** Collects a reply that is one document; null: as text. */
   readonly body: ReplyBody | null
-  /** Takes messages of a whole reply as such; null: as their deltas. */
+  /** Takes messages of a whole reply as such; null: their deltas are used. */
   readonly takeMessage: ((message: WholeMessage) => void) | null
   readonly clock: Clock
 }
@@ -45,7 +45,7 @@ export class ReplyReading {
   readonly bounds: ReplyBounds
   /** Null: frames are decoded. */
   relay: Relay | null = null
-  /** False: every frame has to be decoded from here on. */
+  /** False if every frame has to be decoded from here on. */
   relays = true
   readonly #terms: ReadingTerms
   readonly #record: AttemptRecord
@@ -57,7 +57,7 @@ export class ReplyReading {
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
   #head: UpstreamHead | null = null
 
-  /** `take` gets the deltas. */
+  /** `take` receives the deltas. */
   constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
     const { format, body, takeMessage } = terms
     this.#terms = terms
@@ -86,9 +86,9 @@ export class ReplyReading {
   }
 
   /**
-   * Takes a read. False: the reader of the answer is slow. `target`: may take a relay. `stays`: it is the last one, and
-   * its bytes stay until the end.
-   * @throws whatever decoding throws; and the refusal that an error reply tells, once it is too long to be read on
+   * Takes a read. False if the reader of the answer is slow. `target` may accept a relay. `stays`: it is the last read,
+   * and its bytes stay valid until the end.
+   * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
   push(chunk: Buffer, target: AttemptTarget | null, stays: boolean): boolean {
     if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
@@ -103,7 +103,7 @@ export class ReplyReading {
     return true
   }
 
-  /** The provider has ended its reply. @throws as `push` */
+  /** Called when the provider has ended its reply. @throws as `push` */
   end(): void {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
@@ -125,7 +125,7 @@ export class ReplyReading {
     this.relay = null
   }
 
-  /** The attempt has failed: what was relayed is told, and nothing is kept. */
+  /** Called when the attempt has failed: relayed texts are passed on, and nothing is kept. */
   drop(log: Pick<Log, 'fault'>): void {
     try {
       this.relay?.settle()
@@ -142,7 +142,7 @@ export class ReplyReading {
       : new SseParser(this.#frame, frameBytes)
   }
 
-  /** No dialect of clients has another framing. */
+  /** No client dialect has another framing. */
   #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
     const decode = this.#decode
     if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
@@ -174,7 +174,7 @@ export class ErrorReply {
   }
 }
 
-/** Providers answer a streaming request with plain JSON now and then, whatever their content type says. */
+/** Providers sometimes answer a streaming request with plain JSON, whatever their content type says. */
 function kindOf(chunk: Buffer): 'undecided' | 'frames' | 'document' {
   for (const byte of chunk) {
     if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
@@ -183,23 +183,26 @@ function kindOf(chunk: Buffer): 'undecided' | 'frames' | 'document' {
   return 'undecided'
 }
 
-/** A whole JSON reply of text: some four times the longest that a model writes, escapes included. */
+/** Limit of a whole JSON reply of text: some four times the longest that models write, including escapes. */
 const JSON_MAX_BYTES = 4 * 1024 * 1024
-/** With log probabilities, of which every token has twenty. */
+/** Limit with log probabilities, of which each token has twenty. */
 const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
-/** With drawn images inside. */
+/** Limit with generated images inside. */
 const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
-/** An event with a drawn image holds all of it: a few megabytes of base64. */
+/** An event with a generated image contains all of it: a few megabytes of base64. */
 const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
-/** Characters that a token may have: words of code and of markup reach ten, runs of blanks and dashes more. */
+/** Characters that a token may have: words in code and markup reach ten, runs of blanks and dashes more. */
 const TOKEN_MAX_CHARS = 16
-/** Characters that any reply may have: limits of a few tokens are not exact, and the shortest cap has to be far off. */
+/**
+ * Characters that any reply may have: limits of a few tokens are not exact, so even the smallest bound must be
+ * generous.
+ */
 const TEXT_MIN_CHARS = 1024 * 1024
-/** Characters that a reply may have where nobody says how many tokens: as many as the longest known limit gives. */
+/** Characters that a reply may have if no token limit is known: as many as the largest known limit gives. */
 const TEXT_MAX_CHARS = 4 * 1024 * 1024
 
-/** Shorter frames and replies need no check: they cannot nest deeper than any stack allows. */
+/** Shorter frames and replies need no check: they cannot be nested too deeply for any stack. */
 const SHORT_FRAME_CHARS = 2048
 
 const PLAIN_BOUNDS: JsonBounds = {
@@ -213,11 +216,11 @@ const LOGPROBS_BOUNDS: JsonBounds = {
   commas: LOGPROBS_MAX_COMMAS,
 }
 
-/** Said text: two bytes a character, in the answer and once more where a decoder needs it again. */
+/** Memory per character of output: two bytes in the answer, and two more if a decoder needs it again. */
 const CHAR_BYTES = 4
-/** A frame with more than text in it, as objects. */
+/** Memory per byte of a frame that contains more than text, as objects. */
 const RICH_BYTES = 3
-/** Less than this is not told to the request's count: most replies never are. */
+/** Smaller amounts are not reported to the request's count; most replies never reach this. */
 const TOLD_BYTES = 16 * 1024
 /** From this length on, the encoded text of a request counts as held until the provider has answered. */
 export const LONG_REQUEST_CHARS = 16 * 1024
@@ -226,16 +229,16 @@ export const LONG_REQUEST_CHARS = 16 * 1024
 export class ReplyBounds {
   readonly frameBytes: number
   readonly jsonBytes: number
-  /** Characters that the model may say in a stream. */
+  /** Characters that the model may write in a stream. */
   readonly textChars: number
-  /** The frame that is being decoded has brought more than text. */
+  /** True if the current frame contained more than text. */
   isRich = false
   readonly #json: JsonBounds
   readonly #held: Held
-  /** Bytes that are counted with the request at present. */
+  /** Bytes currently counted with the request. */
   #told = 0
   #requestBytes = 0
-  /** Of frames with more than text, and of a parsed reply. */
+  /** Bytes of frames with more than text, and of a parsed reply. */
   #richBytes = 0
 
   constructor(exchange: Exchange, endpoint: Endpoint) {
@@ -263,7 +266,7 @@ export class ReplyBounds {
     throw overloaded()
   }
 
-  /** The request has been sent. */
+  /** Called when the request has been sent. */
   answered(): void {
     if (this.#requestBytes === 0) return
     this.#tell(this.#told - this.#requestBytes)
@@ -271,7 +274,7 @@ export class ReplyBounds {
   }
 
   /**
-   * Call before a frame is parsed that is not short.
+   * Call it before parsing a frame that is not short.
    * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
    */
   checkFrame(data: string): void {
@@ -279,7 +282,8 @@ export class ReplyBounds {
   }
 
   /**
-   * Call before a whole reply is parsed that is not short. `keptBytes`: of the document and of what was cut out of it.
+   * Call it before parsing a whole reply that is not short. `keptBytes`: those of the document and of the parts cut out
+   * of it.
    * @throws GatewayError as `checkFrame`, or `overloaded`
    */
   checkBody(bytes: Buffer, keptBytes: number): void {
@@ -288,13 +292,13 @@ export class ReplyBounds {
     this.#tell(keptBytes + this.#richBytes)
   }
 
-  /** A frame brought more than text, of which the answer may keep all. */
+  /** Counts a frame with more than text, of which the answer may keep everything. */
   addRich(data: string): void {
     this.#richBytes += RICH_BYTES * data.length
   }
 
   /**
-   * Counts what the reply holds: bytes that wait for the rest of their frame or body, and characters that were said.
+   * Counts the memory of the reply: bytes that wait for the rest of their frame or body, and characters of output.
    * @throws GatewayError `overloaded`
    */
   count(waitingBytes: number, saidChars: number): void {
@@ -302,7 +306,7 @@ export class ReplyBounds {
     if (Math.abs(bytes - this.#told) >= TOLD_BYTES) this.#tell(bytes)
   }
 
-  /** Nothing of the reply is kept. */
+  /** Releases everything that the reply holds. */
   drop(): void {
     this.#requestBytes = 0
     this.#richBytes = 0

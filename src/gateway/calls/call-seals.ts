@@ -14,25 +14,25 @@ import { isPending } from '../../ready.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they issued. */
 export const SIGNING: FormatName = 'google-gemini'
-/** A client may let its user think. */
+/** Long, because a client may wait for its user. */
 const KEPT_MS = 3_600_000
-/** Longer ones are dropped: they have some hundred to some thousand characters. */
+/** Longer signatures are dropped: they usually have some hundred to some thousand characters. */
 const SEAL_MAX_CHARS = 8_192
-/** Calls of one prompt that are looked up, the last ones: only those of the running turn are demanded. */
+/** Maximum number of calls looked up per prompt, the last ones: only those of the running turn are required. */
 const CALLS_MAX = 64
 
 type Fields = Readonly<Record<string, unknown>>
 
 export class CallSeals {
   readonly #pins: Pins
-  /** Prompts that have what is known. */
+  /** Prompts whose known signatures have been restored. */
   readonly #done = new WeakSet<object>()
 
   constructor(pins: Pins) {
     this.#pins = pins
   }
 
-  /** Keeps the signatures of the calls in a reply. */
+  /** Stores the signatures of the calls in a reply. */
   keep({ caller }: Exchange, output: readonly OutputItem[]): void {
     for (const item of output as readonly Fields[]) {
       const { type, call_id, signature } = item
@@ -42,7 +42,7 @@ export class CallSeals {
     }
   }
 
-  /** Puts kept signatures into the prompt, once. Null: there is nothing to wait for. */
+  /** Restores stored signatures in the prompt, once. Null if there is nothing to wait for. */
   recall(exchange: Exchange): Promise<void> | null {
     const { input } = exchange.prompt
     if (typeof input === 'string' || this.#done.has(input)) return null
@@ -82,14 +82,14 @@ export class CallSeals {
   }
 }
 
-/** The id of a call without a signature; null for all else. */
+/** The id of a call without a signature; null for anything else. */
 function unsignedCall({ type, call_id, signature, native }: Fields): string | null {
   if (type !== 'function_call' || typeof call_id !== 'string') return null
   const isSigned = (typeof signature === 'string' && signature !== '') || native != null
   return isSigned ? null : call_id
 }
 
-/** Has the workspace, so that no two share a signature. */
+/** Includes the workspace, so that workspaces never share a signature. */
 function keyOf({ organizationId, workspaceId }: Caller, callId: string): string {
   return hash('sha256', JSON.stringify(['call seal', organizationId, workspaceId, callId]), 'base64')
 }

@@ -21,9 +21,9 @@ export interface FittedRequest {
   readonly custom: ReadonlySet<string>
   /** Tools of namespaces by the names that the model sees. */
   readonly namespaced: ReadonlyMap<string, NamespacedName>
-  /** Where the caller has each tool; null: where it is. */
+  /** The caller's paths of the tools; null if they are unchanged. */
   readonly toolPaths: readonly string[] | null
-  /** Null: the model has no computer, or the format has items for its calls. */
+  /** Null if the model has no computer, or the format has items for its calls. */
   readonly computer: ComputerUse | null
 }
 
@@ -73,7 +73,7 @@ export class ClientCalls {
   readonly #computer: ComputerCalls | null
   readonly #tell: (delta: Content) => void
 
-  /** `tell` gets what is told in another form. */
+  /** `tell` receives the deltas that are emitted in another form. */
   constructor({ custom, namespaced, computer }: FittedRequest, tell: (delta: Content) => void) {
     this.#namespaced = namespaced
     this.#tell = delta => tell(this.#named(delta))
@@ -81,7 +81,7 @@ export class ClientCalls {
     this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#tell)
   }
 
-  /** True when the delta was told in another form. */
+  /** True if the delta was emitted in another form. */
   take(delta: Content): boolean {
     if (this.#computer?.take(delta) === true || this.#custom?.take(delta) === true) return true
     if (this.#named(delta) === delta) return false
@@ -120,7 +120,7 @@ export class ComputerCalls {
     this.#tell = tell
   }
 
-  /** True when the delta belongs to a call of the computer. */
+  /** True if the delta belongs to a call of the computer. */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || delta.start.name !== this.#tool.name) return false
@@ -216,7 +216,10 @@ export class CustomCalls {
     this.#tell = tell
   }
 
-  /** True when the delta belongs to a call of a custom tool: it is told in its own form, the input at the end. */
+  /**
+   * True if the delta belongs to a call of a custom tool: that call is emitted in its own form, with the input at the
+   * end.
+   */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || !this.#names.has(delta.start.name)) return false
@@ -238,7 +241,7 @@ export class CustomCalls {
   }
 }
 
-/** The text argument; what is no such document is told as it is. */
+/** The text argument; anything else is returned unchanged. */
 function inputOf(said: string): string {
   try {
     const value: unknown = JSON.parse(said)

@@ -13,7 +13,7 @@ type Effort = Extract<InputItem, { type: 'configuration_update' }>['reasoning'][
 /** A request without control items. */
 export interface SettledRequest {
   readonly prompt: ResponsesRequest
-  /** Where the caller has each of its tools, for errors. */
+  /** The caller's paths of the tools, for errors. */
   readonly toolPaths: readonly string[]
 }
 
@@ -70,7 +70,7 @@ function isControl(item: InputItem): item is Control {
   return item.type === 'additional_tools' || item.type === 'configuration_update'
 }
 
-/** The effort takes the place of a budget and of a switch, which say the same in other words. */
+/** The effort replaces a budget and a switch, which express the same in other words. */
 function withEffort(
   reasoning: ResponsesRequest['reasoning'],
   effort: Effort,

@@ -18,11 +18,11 @@ export interface Flattened {
   readonly prompt: ResponsesRequest
   /** By the names that the model sees. */
   readonly names: ReadonlyMap<string, NamespacedName>
-  /** Where the caller has each tool of the flat list. */
+  /** The caller's path of each tool in the flat list. */
   readonly toolPlaces: readonly string[]
 }
 
-/** The longest name that all providers take. */
+/** The longest name that all providers accept. */
 const NAME_MAX_CHARS = 64
 const HASH_CHARS = 8
 const FOREIGN = /[^a-zA-Z0-9_-]/g
@@ -69,13 +69,13 @@ function plainName(tool: Tool): readonly string[] {
   return typeof name === 'string' ? [name] : []
 }
 
-/** The model knows of the namespace only what its tools say. */
+/** The description of a tool includes that of its namespace, because the model sees nothing else of it. */
 function described({ description: about }: Namespace, { description }: Namespace['tools'][number]) {
   const text = [about, description ?? ''].filter(each => each !== '').join('\n\n')
   return text === '' ? {} : { description: text }
 }
 
-/** The names of one request, each made once. */
+/** The names of one request, each created once. */
 class FlatNames {
   readonly all = new Map<string, NamespacedName>()
   readonly #taken: ReadonlySet<string>
@@ -132,7 +132,7 @@ function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): C
   return (flat ?? choice) as Choice
 }
 
-/** A named tool, or all of a named namespace, by the names that the model sees. */
+/** A named tool, or all tools of a named namespace, by the names that the model sees. */
 function flatNamed(named: Named, tools: readonly Tool[], names: FlatNames): Record<string, unknown>[] {
   const { type, name, namespace, ...rest } = named
   const spaces = tools.filter(isNamespace)

@@ -39,7 +39,7 @@ export interface Declared {
   readonly prompt: ResponsesRequest
   /** By the name that the model sees. */
   readonly functions: ReadonlyMap<string, DeclaredFunction>
-  /** The caller has declared no function: the model mistakes another name. */
+  /** True if the caller declared no function, so that an unknown name is a mistake of the model. */
   readonly takesUnknown: boolean
 }
 
@@ -64,7 +64,7 @@ function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boo
   return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
 }
 
-/** Tools that work on another tool of the request. */
+/** Tools that observe another tool of the request. */
 function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
   return [...tools.values()].filter(server => server.watches?.(tool) === true)
 }
@@ -145,7 +145,7 @@ export class ServerTools {
     }
   }
 
-  /** Calls that an earlier answer has left open. */
+  /** Calls that an earlier answer left open. */
   get resumed(): readonly PendingCall[] {
     return this.#open.flatMap(({ server, session }) =>
       (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
@@ -157,7 +157,7 @@ export class ServerTools {
     )
   }
 
-  /** Tells the caller of a tool that nobody here can run, once. */
+  /** Informs the caller, once, of a tool that no one here can run. */
   #leaveOut({ pipeline }: ToolExchange, { tool: { type }, missing }: MissingDeclaration): void {
     if (this.#leftOut.has(type)) return
     this.#leftOut.add(type)
@@ -169,7 +169,7 @@ export class ServerTools {
     })
   }
 
-  /** The prompt of the next turn. `off`: the model may call no tool any more. */
+  /** The prompt of the next turn. `off`: the model may call no more tools. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
@@ -213,7 +213,7 @@ export class ServerTools {
 
   /**
    * Runs the calls that an earlier answer asked for, e.g. approved ones, one after the other. Their items wait until
-   * the model begins, so that another endpoint may still be tried. Resolves with the items that the model gets.
+   * the model begins, so that another endpoint can still be tried. Resolves with the items for the model.
    */
   async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
     const { answer, bill } = exchange
@@ -254,7 +254,7 @@ export class ServerTools {
   }
 }
 
-/** Shows what sessions bring beside the items of their calls. */
+/** Shows output of sessions other than the items of their calls. */
 function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
@@ -270,7 +270,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
   }
 }
 
-/** Another tool of the request as sessions let the model see it; null: not yet. */
+/** Another tool of the request, as sessions let the model see it; null if not yet. */
 function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
   let shown: Tool | null = tool
   for (const { session } of open) {
@@ -290,7 +290,7 @@ function nameOf(tool: Tool): string {
   return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
 }
 
-/** The name, with a suffix where it is taken. `used`: the last suffix of each name, so that no search begins anew. */
+/** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
 function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, number>): string {
   let count = used.get(name) ?? 1
   let free = count === 1 ? name : `${name}_${count}`
@@ -313,7 +313,7 @@ export function createDeclarationGuard() {
     guarded(passed, declarations, exchange)
 }
 
-/** The declarations after the guardrails of the caller. */
+/** The declarations, as the caller's guardrails leave them. */
 async function guarded(
   passedOf: Map<string, string>,
   declarations: readonly ToolDeclaration[],
@@ -335,7 +335,7 @@ async function guarded(
   })
 }
 
-/** Descriptions and schemas as a guardrail has rewritten them; none where that left no JSON. */
+/** Descriptions and schemas as rewritten by a guardrail; none if the result is not JSON. */
 function rewrittenOf(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
   try {
     return JSON.parse(text) as ReturnType<typeof rewrittenOf>

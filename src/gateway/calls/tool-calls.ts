@@ -37,7 +37,7 @@ export function placeOf(
 
 /** A call of a server tool as the model made it. */
 export interface PendingCall {
-  /** Null: there is no function of this name. */
+  /** Null if there is no function of this name. */
   readonly declared: DeclaredFunction | null
   readonly callId: string
   /** JSON, as the model wrote it. */
@@ -48,9 +48,9 @@ export interface PendingCall {
 
 /** The rules for unknown calls and for calls that the client runs. */
 export interface ToolCallTerms {
-  /** The caller has no functions: a name that nobody has declared is a mistake of the model. */
+  /** True if the caller has no functions, so that an undeclared name is a mistake of the model. */
   readonly takesUnknown?: boolean
-  /** Calls for the client wait for the server tools that the model has called before. */
+  /** True if calls for the client wait for the server tools that the model called before them. */
   readonly holds?: boolean
 }
 
@@ -58,7 +58,7 @@ export class ToolCalls {
   readonly #declared: ReadonlyMap<string, DeclaredFunction>
   readonly #terms: ToolCallTerms
   readonly #open = new Map<number, PendingCall>()
-  /** In the order in which the model made them. */
+  /** In the order of the model's calls. */
   readonly pending: PendingCall[] = []
   readonly #held: Content[] = []
   readonly #heldItems = new Set<number>()
@@ -69,18 +69,18 @@ export class ToolCalls {
     this.#terms = terms
   }
 
-  /** Calls for the client that wait. */
+  /** True if calls for the client are waiting. */
   get hasHeld(): boolean {
     return this.#held.length > 0
   }
 
-  /** The deltas of these calls, which then no longer wait. */
+  /** Releases the waiting calls, and returns their deltas. */
   release(): readonly Content[] {
     this.#heldItems.clear()
     return this.#held.splice(0)
   }
 
-  /** True when the delta belongs to a call of a server tool, or to one that waits. */
+  /** True if the delta belongs to a server-tool call, or to a call that waits. */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
       const { type } = delta.start
@@ -110,7 +110,7 @@ export class ToolCalls {
     return true
   }
 
-  /** Has a call for the client wait, where it comes after one of a server tool: items keep the order of the model. */
+  /** Holds a call for the client if it comes after a server-tool call: items keep the model's order. */
   #hold(delta: Content & { readonly item: number }): boolean {
     if (this.#terms.holds !== true || this.pending.length === 0) return false
     this.#heldItems.add(delta.item)
@@ -133,14 +133,14 @@ export function callItem({ callId, arguments: said, start, fields }: PendingCall
   } as OutputItem & InputItem
 }
 
-/** Bounds a request whose own conditions never hold. */
+/** Limit for a request whose own conditions never apply. */
 const CONDITIONED_CALLS_MAX = 4 * TOOL_STEPS_MAX
 
 /** A turn with server-tool calls, as the stop conditions see it. */
 export interface ToolTurn {
   readonly bill: Bill
   readonly finish: Finish
-  /** Names and types of the tools that it called. */
+  /** Names and types of the tools that were called. */
   readonly called: readonly string[]
 }
 
@@ -153,14 +153,14 @@ export class ToolBudget {
     this.#conditions = conditions
   }
 
-  /** True when one more call may run. */
+  /** True if one more call may run. */
   takeCall(): boolean {
     if (this.#callsLeft <= 0) return false
     this.#callsLeft--
     return true
   }
 
-  /** True when the next turn has to be the last, without tools. Asked after the calls of a turn have run. */
+  /** True if the next turn must be the last, without tools. Call it after the calls of a turn have run. */
   isSpent(turn: ToolTurn): boolean {
     return this.#callsLeft <= 0 || this.#conditions.some(condition => holds(condition, turn))
   }

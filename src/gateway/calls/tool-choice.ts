@@ -39,7 +39,7 @@ export function functionChoice(
   }
 }
 
-/** True unless the choice names an MCP server, or a tool of one, that is another one. */
+/** False if the choice names another MCP server, or a tool of another one. */
 function isChosen(choice: Readonly<Record<string, unknown>>, { tool, name }: DeclaredFunction): boolean {
   if (choice['type'] !== 'mcp') return true
   if (choice['server_label'] !== undefined && choice['server_label'] !== tool['server_label']) return false
@@ -48,7 +48,7 @@ function isChosen(choice: Readonly<Record<string, unknown>>, { tool, name }: Dec
 
 type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
 
-/** The same choice with server tools by the names of their functions; after the first turn nothing is required. */
+/** The same choice with server tools replaced by their functions; after the first turn nothing is required. */
 function allowedFunctions(
   choice: AllowedTools,
   first: boolean,
@@ -74,7 +74,7 @@ function allowedFunctions(
   return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }
 
-/** The functions of each server tool, by all that an entry may say of them: the MCP server, its tool, both, nothing. */
+/** The functions of each server tool, by everything an entry may name: the MCP server, its tool, both, or nothing. */
 function meantFunctions(
   functions: ReadonlyMap<string, DeclaredFunction>,
 ): ReadonlyMap<ServerTool, ReadonlyMap<string, readonly string[]>> {

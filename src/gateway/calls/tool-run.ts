@@ -36,13 +36,13 @@ export interface ToolExchange extends Exchange {
   readonly guarding: Guarding | null
 }
 
-/** One call of a tool may take so long, unless the tool says otherwise. */
+/** Time limit of one call, unless the tool sets its own. */
 const RUN_MAX_MS = 60_000
-/** Calls of one turn that run at the same time. */
+/** Calls of one turn that run concurrently. */
 const PARALLEL_MAX = 8
 /** The text that the model gets for a call that does not run. */
 export const BUDGET_SPENT = 'The limit of tool calls of this request is reached'
-/** Characters of an unknown name that the model is told. */
+/** Characters of an unknown name that are shown to the model. */
 const NAME_MAX_CHARS = 64
 /** Characters of a result that the model gets. */
 const RESULT_MAX_CHARS = 200_000
@@ -55,7 +55,7 @@ export interface OpenTool {
 export class ToolRunner {
   readonly budget: ToolBudget
   readonly #deps: ToolRunDeps
-  /** Of the answer's metadata; null as long as no call has run. */
+  /** Stage of the answer's metadata; null until a call has run. */
   #stage: (PipelineStage & { data: { mode: 'sdk'; tools: string[] } }) | null = null
 
   constructor(deps: ToolRunDeps, budget: ToolBudget) {
@@ -64,9 +64,9 @@ export class ToolRunner {
   }
 
   /**
-   * Runs the calls of a turn, some at a time, and shows each as an item of the answer. Resolves with the items that
-   * the model gets: each call and its result. Rejects with the reason of the signal, or of the guardrail that refuses
-   * a result; calls that still run then say nothing any more.
+   * Runs the calls of a turn, several at a time, and shows each as an item of the answer. Resolves with the items for
+   * the model: each call and its result. Rejects with the reason of the signal, or of the guardrail that refuses a
+   * result; calls still running then have no further effect.
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
@@ -98,7 +98,7 @@ export class ToolRunner {
     return { items: [...items, ...results], said, endsTurn }
   }
 
-  /** The result as the model gets it: cut, counted with the request, and as guardrails leave it. */
+  /** The result for the model: truncated, counted with the request, and checked by guardrails. */
   async told(exchange: ToolExchange, whole: string): Promise<string> {
     const result = cutResult(whole)
     holdResult(exchange, result)
@@ -106,7 +106,7 @@ export class ToolRunner {
     return guard === null ? result : await guard.text(exchange, result)
   }
 
-  /** Null when the exchange ended before the call did. */
+  /** Null if the exchange ended before the call did. */
   async #runOne(
     pending: PendingCall,
     exchange: ToolExchange,
@@ -161,7 +161,7 @@ export class ToolRunner {
     return outcome
   }
 
-  /** A name that nobody has declared: the model is told, and the call counts. */
+  /** Handles an undeclared name: the model is told, and the call counts. */
   #refuseUnknown({ start }: PendingCall, { bill }: ToolExchange): ToolOutcome {
     bill.addToolCall(false)
     const isLeft = this.budget.takeCall()
@@ -172,8 +172,8 @@ export class ToolRunner {
   }
 
   /**
-   * Leaves a call to the client: as an item that stays open or, where the dialect has none, as a call of a function by
-   * the name that the model knows. Nobody has run it.
+   * Leaves a call to the client: as an item that stays open or, if the dialect has none, as a function call by the name
+   * that the model knows. The gateway has not run it.
    */
   async #leave(
     { callId, start, arguments: said }: PendingCall,
@@ -259,7 +259,7 @@ export class ToolRunner {
   }
 }
 
-/** Puts the fee of a call on the bill. False: the limits of the caller do not allow it. */
+/** Adds the fee of a call to the bill. False if the caller's limits do not allow it. */
 async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUsd): Promise<boolean> {
   bill.holdFee(fee)
   const isOwn = attempts.at(-1)?.isByok === true
@@ -287,9 +287,9 @@ export function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0
 export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]
-  /** Items that show what other models said. */
+  /** Items with the output of other models. */
   readonly said: readonly OutputItem[]
-  /** A tool leaves the next step to the client. */
+  /** True if a tool leaves the next step to the client. */
   readonly endsTurn: boolean
 }
 
@@ -300,14 +300,14 @@ class ToolTimeout extends GatewayError {
   }
 }
 
-/** `ran`: true, or why it did not. */
+/** `ran`: true, or the reason that it did not run. */
 type RanOutcome = ToolOutcome & { readonly ran: true | 'timeout' | 'failed' | 'none' }
 
 function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOutcome {
   return { item: {}, result: JSON.stringify({ error: message }), ran }
 }
 
-/** Null when it is no JSON object. A call without arguments has none. */
+/** Null if it is not a JSON object. A call without arguments has an empty one. */
 function argumentsOf(text: string): Record<string, unknown> | null {
   if (text.trim() === '') return {}
   try {
@@ -331,7 +331,7 @@ function holdResult({ held }: Pick<Exchange, 'held'>, result: string): void {
   if (!held.hold(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
 }
 
-/** Rejects with the reason of the signal as soon as it fires, whatever is still running. */
+/** Rejects with the reason of the signal as soon as it fires, even if work is still running. */
 function untilAborted<T>(signal: RequestSignal, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason as GatewayError)

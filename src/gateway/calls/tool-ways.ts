@@ -24,17 +24,17 @@ export interface ToolWay {
   readonly path: string
 }
 
-/** Plugins that lead to a tool. */
+/** Plugins that use a tool. */
 const PLUGIN_TOOLS: ReadonlyMap<string, string> = new Map([
   ['web', 'web_search'],
   ['web-fetch', 'web_fetch'],
   ['fusion', 'fusion'],
 ])
-/** Fields of the request by which a provider searches. */
+/** Request fields that make a provider search. */
 const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search'] as const
 const ONLINE = /:online(?::|$)/
 const FUSION = /^(?:gateway|openrouter)\/fusion(?:-flash)?(?::|$)/
-/** Tools of providers that no tool of the gateway serves in this spelling; the date at their end is left out. */
+/** Provider tools that no gateway tool serves under this name; the date suffix is omitted. */
 const FAMILIES: ReadonlyMap<string, string> = new Map([
   ['web_search', 'web_search'],
   ['web_fetch', 'web_fetch'],
@@ -117,13 +117,13 @@ function addTools(list: readonly unknown[], path: string, tools: ToolWaysDeps['t
   }
 }
 
-/** Tools that a tool gives to the models it asks. */
+/** Tools that a tool gives to the models it calls. */
 function addInner(settings: unknown, path: string, tools: ToolWaysDeps['tools'], add: Add): void {
   const inner = (settings as { readonly tools?: unknown } | null | undefined)?.tools
   if (Array.isArray(inner)) addTools(inner, `${path}.tools`, tools, add)
 }
 
-/** The server tool behind a type of any dialect; null: there is none. */
+/** The server tool for a type of any dialect; null if there is none. */
 function toolNameOf(type: string, tools: ToolWaysDeps['tools']): string | null {
   const name = serverToolName(type)
   if (name !== null) return name

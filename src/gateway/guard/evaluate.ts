@@ -163,7 +163,7 @@ class InlineEvaluator implements WindowEvaluator {
   }
 }
 
-/** Evaluates built-in detectors on this thread and the users' patterns, which may be many and large, in the pool. */
+/** Evaluates built-in detectors on this thread, and user-defined patterns, which may be many and large, in the pool. */
 class SplitEvaluator implements WindowEvaluator {
   readonly #tasks: GuardTasks
   readonly #rules: GuardRules
@@ -205,7 +205,10 @@ class SplitEvaluator implements WindowEvaluator {
     return found.flatMap(each => this.#toWholeText(each, window))
   }
 
-  /** The finding at its place in the whole text and the whole rule set; empty if an earlier window had it. */
+  /**
+   * The finding with its position in the whole text and its number in the whole rule set; empty if an earlier window
+   * had it.
+   */
   #toWholeText(finding: Finding, { base, from, until }: Window): readonly Finding[] {
     const rule = finding.rule + this.#rules.builtin.set.builtins.length
     const end = finding.end + base
@@ -232,7 +235,7 @@ export interface ScannedTexts {
   readonly texts: readonly string[]
 }
 
-/** Estimated microseconds that scans may take of one event-loop turn. A whole answer can have hundreds of windows. */
+/** Estimated microseconds that scans may take per event-loop turn. A whole answer can have hundreds of windows. */
 const TURN_MAX_MICROS = 1_000
 
 export class WindowScan {
@@ -252,12 +255,12 @@ export class WindowScan {
     this.#spentMicros = 0
   }
 
-  /** Cancels running scans: their results are not needed any more. */
+  /** Cancels running scans, whose results are no longer needed. */
   abort(): void {
     this.#abort.abort()
   }
 
-  /** `before`: the end of the text that the client has read directly before this one. */
+  /** `before`: the end of the text that the client read directly before this one. */
   begin(before = ''): TextScan {
     const evaluator = windowEvaluator(this.#tasks, this.#rules)
     return { window: new TextWindow(evaluator.scanner, this.#rules.size, before), evaluator }

@@ -53,13 +53,15 @@ export interface Guarding {
 
 export interface Guard {
   /**
-   * Checks the request; null if no guardrail applies. Returns a promise only if something has to be awaited.
+   * Checks the request; null if no guardrail applies. Returns a promise only if it has to wait.
    * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` if it cannot be checked.
    */
   request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
-  /** As `request`, for one that was checked before its provider got it; only its reply is still to be checked. */
+  /**
+   * Like `request`, for a request that was checked before its provider got it; only its reply remains to be checked.
+   */
   storedReply(exchange: Exchange): Guarding | null | Promise<Guarding | null>
-  /** The restrictions on every request of the caller; null: none. */
+  /** The restrictions on every request of the caller; null if there are none. */
   restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
 }
 
@@ -134,7 +136,7 @@ function guardReply(
   }
 }
 
-/** The task pool for the texts of one key: keys take turns, and a full pool slows their callers down. */
+/** The task pool for the texts of one key: keys take turns, and a full pool slows down their callers. */
 function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
   return {
     run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENCE_MS, key: keyHash, ...options }),
@@ -157,7 +159,7 @@ export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolic
   }
 }
 
-/** Null if one of the model's endpoints is allowed, on the service's own keys; otherwise the first restriction. */
+/** Null if the service's own keys may be used at one of the model's endpoints; otherwise the first restriction. */
 function modelExcludedBy(
   restrictions: Restrictions,
   catalog: Pick<Catalog, 'model'>,
@@ -182,8 +184,8 @@ export interface InputGuard {
    */
   prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void>
   /**
-   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` wrote it:
-   * `other` unless given, as for a system message. Throws or rejects as `Guard.request` does.
+   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` is its
+   * author: `other` by default, as for a system message. Throws or rejects like `Guard.request`.
    */
   text(exchange: Exchange, text: string, who?: Author): string | Promise<string>
 }
@@ -202,7 +204,7 @@ class RequestGuard implements InputGuard {
     this.#metrics = metrics
   }
 
-  /** As `prompt`, for a request that nothing has checked yet. */
+  /** Like `prompt`, for a request that has not been checked yet. */
   wholePrompt(exchange: Exchange): void | Promise<void> {
     return this.#checkPrompt(exchange, textsOf(exchange.prompt))
   }
@@ -216,7 +218,7 @@ class RequestGuard implements InputGuard {
     return whenReady(this.#check(exchange, [{ text, who }]), ([findings = []]) => redact(text, findings))
   }
 
-  /** `texts` are those of the prompt, in their order; what needs no check is empty. */
+  /** `texts` are those of the prompt, in order; texts that need no check are empty. */
   #checkPrompt(exchange: Exchange, texts: readonly RequestText[]): void | Promise<void> {
     return whenReady(this.#check(exchange, texts), findings => {
       if (!findings.some(each => each.some(({ action }) => action === 'redact'))) return
@@ -243,7 +245,7 @@ class RequestGuard implements InputGuard {
     return findings
   }
 
-  /** Not everything could be evaluated: the request goes on only if every guardrail fails open. */
+  /** Called if not everything could be evaluated: the request continues only if every guardrail fails open. */
   #passUnchecked(exchange: Exchange, cause: unknown): void {
     exchange.signal.throwIfAborted()
     const refusing = this.#rules.owners.find(({ failMode }) => failMode === 'closed')
@@ -265,7 +267,7 @@ export interface TextToCheck {
 export interface CheckedText {
   /** The strictest; null: nothing was found. */
   readonly action: Action | null
-  /** The text with all that is to be redacted replaced. */
+  /** The text, with everything that must be redacted replaced. */
   readonly redacted: string
   readonly findings: readonly Finding[]
 }

@@ -7,13 +7,13 @@ import type { Content } from '../answer/answer.ts'
 export interface QueuedDelta {
   readonly kind: 'delta'
   readonly delta: Content
-  /** True if its text is in a window already. */
+  /** True if its text is already in a window. */
   isAdded: boolean
 }
 export type Queued = QueuedDelta | { readonly kind: 'end'; readonly done: () => void }
 
 export interface QueueOwner {
-  /** Runs work that had to be awaited, as if the provider had sent it now. */
+  /** Runs work that had to wait, as if the provider had just sent it. */
   turn(work: () => void): void
   /** Pauses the provider, until `resume`. */
   pause(): void
@@ -25,7 +25,7 @@ const QUEUE_MAX_CHARS = 64 * 1024
 
 export class ReplyQueue {
   readonly #owner: QueueOwner
-  /** False: a scan has to be awaited, and the entry processed again. */
+  /** False if a scan has to finish first, and the entry must be processed again. */
   readonly #process: (entry: Queued) => boolean
   #entries: Queued[] = []
   #chars = 0
@@ -57,7 +57,7 @@ export class ReplyQueue {
     this.#entries = [...(current === undefined ? [] : [current]), ...entries, ...rest]
   }
 
-  /** Waits for the promise, passes its value to `use`, and goes on with the entry that is being processed. */
+  /** Waits for the promise, passes its value to `use`, and continues with the entry that is being processed. */
   wait<T>(promise: Promise<T>, use: (value: T) => void): void {
     this.#isWaiting = true
     const goOn = (takeValue: () => T): void => {
@@ -77,7 +77,7 @@ export class ReplyQueue {
     )
   }
 
-  /** Processes nothing more. */
+  /** Stops processing. */
   stop(): void {
     this.#isStopped = true
   }

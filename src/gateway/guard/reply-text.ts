@@ -28,13 +28,13 @@ export class ReplyText {
   readonly scan: TextScan
   readonly name: string
   readonly item: number
-  /** True if the text goes on after another one: then the window does not hold its beginning. */
+  /** True if the text continues after another one: the window then does not contain its beginning. */
   readonly #isResumed: boolean
-  /** The last delta that came: the model for those that leave. */
+  /** The last delta that arrived: the template for those that are sent. */
   #last: TextDelta
   /** In the order of their ends. */
   #logprobs: PlacedLogprobs[] = []
-  /** With the length of the text when each came. */
+  /** With the length of the text when each annotation arrived. */
   readonly #annotations: { readonly at: number; readonly delta: Content }[] = []
 
   constructor(scan: TextScan, first: TextDelta, isResumed: boolean) {
@@ -45,7 +45,7 @@ export class ReplyText {
     this.#last = first
   }
 
-  /** True if it is a part of the text of the answer. */
+  /** True if it is part of the text of the answer. */
   get isSaid(): boolean {
     return this.#last.kind === 'text'
   }
@@ -56,7 +56,9 @@ export class ReplyText {
     this.scan.window.add(delta.text)
   }
 
-  /** Keeps the annotation until the text before it leaves; false if no text is held, so that it may leave at once. */
+  /**
+   * Keeps the annotation until the text before it is sent; false if no text is held, so that it can be sent at once.
+   */
   holdAnnotation(delta: Content): boolean {
     const { window } = this.scan
     if (window.heldBytes === 0) return false
@@ -64,7 +66,7 @@ export class ReplyText {
     return true
   }
 
-  /** The deltas that may leave after the scan of a window, redacted. */
+  /** The deltas that may be sent after the scan of a window, redacted. */
   release(window: Window, findings: WindowFindings): readonly Content[] {
     const text = this.scan.window.release(window, findings)
     const end = this.scan.window.released
@@ -73,7 +75,7 @@ export class ReplyText {
     return this.#annotations.length === 0 ? deltas : [...deltas, ...this.#takeAnnotations(end)]
   }
 
-  /** The deltas that leave after the last window. */
+  /** The deltas that are sent after the last window. */
   releaseRest(): readonly Content[] {
     // Log probabilities may come when all of the text has left.
     const logprobs = this.#takeLogprobs(Number.POSITIVE_INFINITY)
@@ -86,8 +88,8 @@ export class ReplyText {
   }
 
   /**
-   * If the tokens do not spell the text, their log probabilities stay together and count for all of the text so far:
-   * some providers send those of a whole part at its end.
+   * If the tokens do not spell the text, their log probabilities stay together and apply to all of the text so far:
+   * some providers send the log probabilities of a whole part at its end.
    */
   #addLogprobs(text: string, logprobs: readonly Logprob[]): void {
     if (logprobs.length === 0) return
@@ -104,7 +106,7 @@ export class ReplyText {
     else if (!this.#isResumed) this.#logprobs.push({ start: 0, end: from + text.length, logprobs })
   }
 
-  /** Takes those of the text up to `end`, without those of redacted text, which they would disclose. */
+  /** Takes the log probabilities of the text up to `end`, except those of redacted text, which they would disclose. */
   #takeLogprobs(end: number): readonly Logprob[] | null {
     const first = this.#logprobs.findIndex(placed => placed.end > end)
     const leaving = this.#logprobs.splice(0, first < 0 ? this.#logprobs.length : first)
@@ -122,7 +124,7 @@ export class ReplyText {
 
 export type ItemFields = Readonly<Record<string, unknown>>
 
-/** Server tools: items of them are `gateway:` or `openrouter:` and the name. */
+/** Server tools, whose items are named `gateway:` or `openrouter:` and the tool's name. */
 const SERVER_TOOLS = [
   'web_search',
   'web_fetch',
@@ -140,8 +142,8 @@ const SERVER_TOOLS = [
 ]
 
 /**
- * Items of tools that a provider or the gateway ran, and sealed ones. Any other item, also one of an unknown kind, asks
- * the client to do something: the model wrote that, so it is text.
+ * Items of tools that a provider or the gateway ran, and sealed items. Any other item, even of an unknown kind, asks
+ * the client to do something: the model wrote it, so it is text.
  */
 const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
   ...DONE_BY_PROVIDER,
@@ -157,7 +159,7 @@ export function isRunByProvider(type: string): boolean {
   return RUN_BY_PROVIDER.has(type)
 }
 
-/** Fields of an item or an annotation that are no text. A signature must stay as it is. */
+/** Fields of an item or an annotation that are not text. A signature must not change. */
 const NO_TEXT: ReadonlySet<string> = new Set([
   'type',
   'id',
@@ -177,7 +179,7 @@ const NO_TEXT: ReadonlySet<string> = new Set([
   'signature',
   'encrypted_content',
 ])
-/** Fields of nested objects that are no text. */
+/** Fields of nested objects that are not text. */
 const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'hash'])
 /** The model chose the keys below these fields, so every string there is text. */
 const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])

@@ -38,7 +38,7 @@ export interface ReplyGuarding {
 
 /** The attempt, as the guard sees it. */
 export interface GuardedAttempt extends QueueOwner {
-  /** Ends the attempt, because the caller must not have what the provider said. */
+  /** Ends the attempt, because the caller must not get the provider's output. */
   refuse(error: GatewayError): void
 }
 
@@ -63,17 +63,17 @@ export class OutputGuard implements AttemptTarget {
   readonly #target: GuardedTarget
   /** By item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
-  /** The end of the text so far, which clients read as one: that of all items together. */
+  /** The end of the text so far, over all items, because clients read it as one text. */
   #said = ''
   /** Texts that have begun, by item and name. */
   readonly #begunTexts = new Set<string>()
   /** By item that has begun: its type. */
   readonly #itemTypes = new Map<number, string>()
-  /** Openings of items without content: they leave with the first delta that does. */
+  /** Openings of items without content: they are sent with the item's first delta that is sent. */
   readonly #openings: Content[] = []
-  /** An item that the client is to run: it leaves when it is whole. */
+  /** An item that the client will execute: it is sent when it is complete. */
   #withheld: HostedOpening | null = null
-  /** Deltas of items that began after the withheld one; they keep their order. */
+  /** Deltas of items that began after the withheld one, in order. */
   readonly #behindWithheld: Queued[] = []
   /** Fields of the first queued delta, once they have been redacted. */
   #redactedFields: ItemFields | null = null
@@ -96,7 +96,7 @@ export class OutputGuard implements AttemptTarget {
     this.#target = target
   }
 
-  /** A read begins: in each turn of the event loop there is some time for scans. */
+  /** Called when a read begins: each turn of the event loop has a time budget for scans. */
   hold(): void {
     this.#scan.resetBudget()
     this.#target.sink?.hold()
@@ -122,7 +122,10 @@ export class OutputGuard implements AttemptTarget {
     this.#stop()
   }
 
-  /** False: a scan has to be awaited, and the delta processed again. So for all methods that return a boolean. */
+  /**
+   * False if a scan has to finish first, and the delta must be processed again. The same applies to all methods that
+   * return a boolean.
+   */
   #process(queued: QueuedDelta): boolean {
     const { delta } = queued
     if (this.#withheld !== null && this.#withheld.item !== delta.item && !this.#itemTypes.has(delta.item)) {
@@ -207,7 +210,7 @@ export class OutputGuard implements AttemptTarget {
     return true
   }
 
-  /** The fields, redacted; null: a scan has to be awaited, and the delta processed again. */
+  /** The fields, redacted; null if a scan has to finish first, and the delta must be processed again. */
   #redact(fields: ItemFields): ItemFields | null {
     const redacted = this.#redactedFields
     this.#redactedFields = null

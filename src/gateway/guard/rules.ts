@@ -23,15 +23,15 @@ export interface RuleOwner {
   readonly guardrailId: string
   readonly name: string
   readonly scope: GuardrailScope
-  /** `open`: requests and replies go on if the guardrail cannot be evaluated. */
+  /** `open`: requests and replies continue if the guardrail cannot be evaluated. */
   readonly failMode: 'open' | 'closed'
 }
 
 export interface GuardRules {
   readonly all: CompiledRules
-  /** The built-in detectors alone. */
+  /** Only the built-in detectors. */
   readonly builtin: CompiledRules
-  /** The patterns of users alone. */
+  /** Only user-defined patterns. */
   readonly custom: CompiledRules
   /** By the number of the rule in `all`. */
   readonly sources: readonly RuleSource[]

@@ -12,15 +12,15 @@ import type { RouteCandidate } from './candidate.ts'
 
 /** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */
 const ATTEMPTS_MAX = 10
-/** Shared endpoints of one model that a model call may ask. If three fail, the model most likely fails everywhere. */
+/** Shared endpoints of one model that a model call may try. If three fail, the model most likely fails everywhere. */
 const SHARED_MAX = 3
 
 export interface CallProgress {
   /** Attempts of the model call. */
   readonly attempts: readonly Candidate[]
-  /** Candidates that the call skipped, because they must not be asked now. */
+  /** Candidates that the call skipped, because they must not be called now. */
   readonly passed: readonly Candidate[]
-  /** An earlier turn of the exchange was charged. */
+  /** True if an earlier turn of the exchange was charged. */
   readonly hasCharge: boolean
 }
 
@@ -98,12 +98,12 @@ export function verdictOf(
   return said === 'named' ? (namesThings(request) ? 'none' : 'failed') : said
 }
 
-/** How OpenAI refuses one request that is larger than the limit of a minute: smaller ones are served. */
+/** OpenAI's error for a single request above the limit per minute: smaller requests are served. */
 const TOO_LARGE = /^Request too large\b/i
 
 const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
 
-/** True for a request that may name more than its model: a stored prompt, a file, an item, a store of a tool. */
+/** True for a request that may name more than its model: a stored prompt, a file, an item, a tool's store. */
 function namesThings(request: ResponsesRequest): boolean {
   const { prompt, tools, input } = request
   if (prompt != null || tools?.some(({ type }) => type !== 'function') === true) return true
@@ -129,7 +129,7 @@ export function askedWaitMs({ error }: AttemptRecord): number {
 export interface ReplySpeed {
   readonly usage: { readonly outputTokens: number } | null
   readonly outputQuarters: number
-  /** Its reader was slow once. */
+  /** Its reader was slow at some point. */
   readonly wasPaused: boolean
 }
 
@@ -160,7 +160,7 @@ export function noteHealth(
   else health.ended(verdictOf(record, prompt), nowMs, askedWaitMs(record))
 }
 
-/** Greatest share of the running model calls that may be at a second or later attempt. */
+/** Largest share of the running model calls that may be at a second or later attempt. */
 const RETRIES_SHARE = 0.2
 /** This many are always allowed. */
 const RETRIES_MIN = 3
@@ -170,7 +170,7 @@ export class RetryBudget {
   #active = 0
   #retrying = 0
 
-  /** A model call begins. */
+  /** Called when a model call begins. */
   enter(): void {
     this.#active++
   }
@@ -180,12 +180,12 @@ export class RetryBudget {
     if (isRetrying) this.release()
   }
 
-  /** Gives a place back. */
+  /** Returns a place. */
   release(): void {
     this.#retrying--
   }
 
-  /** Takes a place for a second attempt. False: there is none. */
+  /** Takes a place for a second attempt. False if there is none. */
   take(): boolean {
     if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
     this.#retrying++

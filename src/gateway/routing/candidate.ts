@@ -56,17 +56,20 @@ function reasonOf(error: GatewayError | null): { reason?: unknown } {
 const KEPT_MAX = 64
 
 export class Exclusions {
-  /** Filters that left a candidate out, for the error of a request that nobody may serve. */
+  /** Filters that left a candidate out, for the error of a request that no endpoint may serve. */
   readonly reasons = new Set<string>()
   readonly list: Exclusion[] = []
 
-  /** A filter leaves the candidate out. */
+  /** Notes that a filter leaves out the candidate. */
   add(candidate: RouteCandidate, by: string): void {
     this.reasons.add(by)
     this.#note(candidate, by)
   }
 
-  /** Own credentials are for other models, API keys or users, so that they are no candidates at all. */
+  /**
+   * Notes own credentials that are restricted to other models, API keys or users, so that they are not candidates at
+   * all.
+   */
   restrict(endpoint: Endpoint, credentials: readonly Credential[]): void {
     for (const credential of credentials) this.#note({ endpoint, credential }, 'credential_restricted')
   }
@@ -75,7 +78,7 @@ export class Exclusions {
     if (this.list.length < KEPT_MAX) this.list.push({ endpoint, credential, by })
   }
 
-  /** Others fit better than these candidates, which would have served too. */
+  /** Notes candidates that would have served too, but fit less well than others. */
   prefer(
     by: string,
     fits: (candidate: RouteCandidate) => boolean,
@@ -88,7 +91,7 @@ export class Exclusions {
     }
   }
 
-  /** Candidates are listed anew. */
+  /** Called when candidates are listed again. */
   clear(): void {
     this.reasons.clear()
     this.list.length = 0

@@ -22,12 +22,12 @@ export interface Wish {
   readonly preferences: Preferences
   /** Null: data may go anywhere. */
   readonly dataRegion: DataRegion | null
-  /** True: limits of money hold for the caller. */
+  /** True if the caller has spending limits. */
   readonly isLimited: boolean
-  /** True: the name of the model asks for endpoints that cost nothing. */
+  /** True if the name of the model asks for endpoints that cost nothing. */
   readonly isFree: boolean
   readonly tiers: TierWish
-  /** Tokens of a request, about. Default: prices of short prompts count. */
+  /** Approximate tokens of a request. Default: prices of short prompts apply. */
   readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
 }
 
@@ -112,7 +112,10 @@ const FILTERS: readonly Filter[] = [
   },
 ]
 
-/** An unknown price cannot be compared with a limit. Own credentials pass, because the provider bills their owner. */
+/**
+ * An unknown price cannot be compared with a limit. Own credentials are allowed, because the provider bills their
+ * owner.
+ */
 const KNOWN_PRICE: Filter = {
   excludedBy: UNKNOWN_PRICE,
   applies: ({ isLimited }) => isLimited,
@@ -213,13 +216,13 @@ function costsNothing(prices: TokenPrices): boolean {
 // Request parts that only some formats can express (formats/special.ts).
 
 export interface SpecialFilter extends Filter {
-  /** For the caller, if no endpoint is left. */
+  /** Message for the caller if no endpoint is left. */
   readonly message: string
 }
 
 const RESPONSES_ONLY = 'only providers that speak the Responses format can be sent it'
 
-/** The way out, for each. */
+/** The advice for each part. */
 const ADVICE: Readonly<Record<Special, string>> = {
   prompt:
     'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',

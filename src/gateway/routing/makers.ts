@@ -16,15 +16,15 @@ export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | '
   return hash('sha256', `${endpoint.provider.slug}\n${id}`, 'base64url').slice(0, TAG_LENGTH)
 }
 
-/** Seals the content of a provider's own summary. */
+/** Seals a provider's own summary. */
 type SealSummary = (summary: CompactedBy & { readonly content: string }) => string
 
 export class SealMarks {
   readonly #record: AttemptRecord
-  /** The client may keep nothing of a thought but its seal. */
+  /** True if the client may keep only the seal of a thought. */
   readonly #sealsThoughts: boolean
   readonly #thoughts = new Set<number>()
-  /** Seals summaries that providers make; null: the client gets them as its provider's API has them. */
+  /** Seals summaries that providers make; null: the client gets them in the form of its provider's API. */
   readonly #seal: SealSummary | null
   #summary = -1
 
@@ -64,7 +64,7 @@ export class SealMarks {
     return { ...delta, fields: isWhole ? { ...told, [SEALED_BY]: { maker, signature } } : told }
   }
 
-  /** A summary that a provider has made: nobody but the workspace can send it, and nobody but the provider reads it. */
+  /** Seals a provider's own summary, so that only the workspace can send it and only the provider can read it. */
   #sealed(
     delta: Extract<Delta, { kind: 'close' }>,
     { native: _, ...fields }: Readonly<Record<string, unknown>>,

@@ -9,13 +9,13 @@ export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
 /** The model that a name resolves to, and the settings that its variants add. */
 export interface NamedModel {
   readonly model: Model
-  /** The order that a variant asks for; null: none. */
+  /** The sort order that a variant asks for; null if none. */
   readonly sort: SortBy | null
-  /** The service tier that a variant admits; null: none. */
+  /** The service tier that a variant admits; null if none. */
   readonly tier: 'priority' | 'flex' | null
-  /** True: only endpoints that cost nothing. */
+  /** True if only endpoints that cost nothing may serve. */
   readonly isFree: boolean
-  /** True: reasoning is turned on. */
+  /** True if reasoning is turned on. */
   readonly isThinking: boolean
   readonly kind: 'plain' | 'alias' | 'latest'
 }
@@ -36,7 +36,7 @@ const WISHES: Readonly<Record<Variant, Wish>> = {
 const WISH_OF: ReadonlyMap<string, Wish> = new Map(Object.entries(WISHES))
 
 const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
-/** The most variants of one name. */
+/** Maximum number of variants in a name. */
 const VARIANTS_MAX = 4
 
 /**
@@ -75,7 +75,7 @@ function exactly(name: string, catalog: Catalog, mode: string | null | undefined
   return latest === null ? null : { model: inMode(latest, catalog, mode), ...PLAIN, kind: 'latest' }
 }
 
-/** With the mode `pro`, the model whose id ends in `-pro`, if the catalogue has it. */
+/** The model whose id ends in `-pro`, for the mode `pro`, if the catalogue has it. */
 function inMode(model: Model, catalog: Catalog, mode: string | null | undefined): Model {
   return mode === 'pro' ? (catalog.model(`${model.id}-pro`) ?? model) : model
 }

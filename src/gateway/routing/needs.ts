@@ -11,17 +11,20 @@ import type { ModelCandidates } from './shared-candidates.ts'
 
 /** Functions that measure a request. */
 export interface Measures {
-  /** Tokens of the input, about. Absent: lengths are not compared. */
+  /** Approximate tokens of the input. Absent: lengths are not compared. */
   readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
-  /** Tokens that the input has at least. Default: `inputTokens`. */
+  /** Minimum tokens of the input. Default: `inputTokens`. */
   readonly leastTokens?: ((request: ResponsesRequest) => number) | undefined
-  /** True if `inputTokens` is surely not above the number; next to no work. Default: `inputTokens` is compared. */
+  /**
+   * True if `inputTokens` is certain to be at most this number; costs next to nothing. Default: `inputTokens` is
+   * compared.
+   */
   readonly isInputBelow?: ((request: ResponsesRequest, tokens: number) => boolean) | undefined
 }
 
 /** The plugins of a request that can make it fit an endpoint. */
 export interface FittingPlugins {
-  /** `cut`: a plugin makes it fit this endpoint. */
+  /** `cut`: a plugin makes the prompt fit this endpoint. */
   fitting(endpoint: Endpoint, prompt: ResponsesRequest): 'whole' | 'cut' | 'refused'
   /** True if a plugin turns this part of the input into text. */
   reads(part: object): boolean
@@ -51,13 +54,13 @@ export class Needs {
   #modalities: readonly string[] | null = null
   #tokens: number | null = null
   #least: number | null = null
-  /** Endpoints for which the prompt is cut are admitted. */
+  /** True once endpoints are admitted for which the prompt is cut. */
   #cuts = false
   #couldCut = false
   /** The longest context that was too short, in tokens. */
   longestRefused = 0
 
-  /** `isCapped`: limits of money hold for the caller, so that its output is capped to what the endpoint can write. */
+  /** `isCapped`: the caller has spending limits, so its output is capped to what the endpoint can write. */
   constructor(
     request: ResponsesRequest,
     measures: Measures,
@@ -70,12 +73,12 @@ export class Needs {
     this.#isCapped = isCapped
   }
 
-  /** Tokens of output that the caller asks for; 0: it does not say. */
+  /** Output tokens that the caller requests; 0 if unspecified. */
   get output(): number {
     return this.#request.max_output_tokens ?? 0
   }
 
-  /** Kinds of input beside text that no plugin turns into text. */
+  /** Kinds of input other than text that no plugin turns into text. */
   get modalities(): readonly string[] {
     this.#modalities ??= modalitiesIn(this.#request, this.#plugins)
     return this.#modalities
@@ -99,8 +102,8 @@ export class Needs {
   }
 
   /**
-   * True once, where an endpoint was left out because the prompt would be cut for it: from then on such endpoints are
-   * admitted. Asked when none is left that takes the whole prompt.
+   * True once, if an endpoint was left out because the prompt would be cut for it; from then on such endpoints are
+   * admitted. Called when no endpoint is left that accepts the whole prompt.
    */
   admitCuts(): boolean {
     if (this.#cuts) return false
@@ -108,7 +111,7 @@ export class Needs {
     return this.#cuts
   }
 
-  /** True if the endpoint probably takes the whole request. */
+  /** True if the endpoint can probably take the whole request. */
   fits({ contextLength, maxOutputTokens }: Endpoint): boolean {
     const { inputTokens } = this.#measures
     if (maxOutputTokens !== null && this.output > maxOutputTokens) return false
@@ -165,7 +168,7 @@ interface Part {
   readonly type?: string
 }
 
-/** The parts of a message, and those of the output of a tool. */
+/** The parts of a message, and those of a tool's output. */
 function* partsOf(item: object): Generator<readonly Part[]> {
   const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
   if (Array.isArray(content)) yield content as readonly Part[]

@@ -16,31 +16,31 @@ import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { conversationOf, hasAnswer, keyOf, pinOf, savesByCache } from './sticky.ts'
 
-/** Providers keep what is marked for so long after its last use, where nobody asks for more. */
+/** Time that providers keep a marked prompt after its last use, unless a longer time was requested. */
 const CACHED_MS = 300_000
-/** Kept longer than caches, so that a miss after a pause can be explained. */
+/** Longer than caches keep prompts, so that a miss after a pause can be explained. */
 const KEPT_MS = 7_200_000
-/** Conversations that share a name, such as those of subagents. */
+/** Prompts kept for conversations that share a name, such as those of subagents. */
 const PROMPTS_MAX = 3
-/** Letters of a hash: 72 bits. */
+/** Characters of a hash: 72 bits. */
 const HASH_CHARS = 12
 
-/** Formats of providers that cache only what is marked. */
+/** Formats of providers that cache only marked prompts. */
 const MARKED: ReadonlySet<FormatName> = new Set<FormatName>(['anthropic-messages', 'bedrock-converse'])
 
-/** One prompt that was sent, by the hashes of its parts. */
+/** One prompt that was sent, as hashes of its parts. */
 interface SentPrompt {
   readonly endpoint: string
   readonly atMs: number
   readonly cachedTokens: number
   readonly tools: string
   readonly system: string
-  /** Items after the system prompt, and the hash of them. */
+  /** Number of items after the system prompt, and their hash. */
   readonly items: number
   readonly hash: string
 }
 
-/** The prompt of now, with hashes of the beginnings that earlier ones had. */
+/** The current prompt, with hashes of the beginnings that have the length of earlier prompts. */
 interface Hashed {
   readonly tools: string
   readonly system: string
@@ -53,11 +53,11 @@ interface Hashed {
 export interface PrefixesDeps {
   readonly pins: Pins
   readonly clock: Clock
-  /** Of providers whose row says nothing. */
+  /** For providers whose row does not set it. */
   readonly promptCaching: PromptCaching
 }
 
-/** The exchange as it is remembered. */
+/** The parts of an exchange that are remembered. */
 interface RememberedExchange extends Pick<Exchange, 'batch' | 'caller' | 'client' | 'parent' | 'request'> {
   readonly candidates: readonly RouteCandidate[]
 }
@@ -69,7 +69,7 @@ export class Prefixes {
     this.#deps = deps
   }
 
-  /** Prompts that the conversation has sent before; null: it is not remembered. */
+  /** Prompts that the conversation sent before; null if it is not remembered. */
   of(exchange: RememberedExchange): Prefix | null {
     const { batch, caller, candidates, client, parent, request } = exchange
     const [first] = candidates
@@ -100,7 +100,7 @@ function needsMarks(endpoint: Endpoint): boolean {
 
 /** The prompts of one conversation, for one exchange. */
 export class Prefix implements PromptPrefix {
-  /** Null: none that is known. */
+  /** Null if none is known. */
   miss: CacheMiss | null = null
   readonly #deps: PrefixesDeps
   readonly #request: ResponsesRequest
@@ -121,19 +121,19 @@ export class Prefix implements PromptPrefix {
     if (!isPending(pin)) this.#found(pin)
   }
 
-  /** Resolves once it is known; null: it is, or nothing at this endpoint depends on it. */
+  /** Resolves once it is known; null if it is, or if nothing at this endpoint depends on it. */
   waiting(endpoint: Endpoint): Promise<void> | null {
     return this.#looked !== null && needsMarks(endpoint) ? this.#looked : null
   }
 
-  /** True if the prompt begins with one that was sent so shortly before that a cache may have it. */
+  /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
   readonly isSeen = (): boolean => {
     if (this.#sent.length === 0) return false
     const sent = this.#earlier(this.#now())
     return sent !== null && this.#deps.clock.nowMs() - sent.atMs < CACHED_MS
   }
 
-  /** Notes the first model call of the exchange. `usage`: as the provider reported it. */
+  /** Notes the first model call of the exchange. `usage`: as reported by the provider. */
   note(candidate: RouteCandidate, usage: Usage | null): void {
     if (this.#isNoted || usage === null || usage.inputTokens === 0) return
     this.#isNoted = true
@@ -163,7 +163,7 @@ export class Prefix implements PromptPrefix {
     return this.#hashed
   }
 
-  /** The longest prompt of before with which the one of now begins. */
+  /** The longest earlier prompt with which the current one begins. */
   #earlier({ tools, system, beginnings }: Hashed): SentPrompt | null {
     let longest: SentPrompt | null = null
     for (const one of this.#sent) {
@@ -188,7 +188,7 @@ function reasonOf(
   return atMs - last.atMs >= CACHED_MS ? 'time' : 'other'
 }
 
-/** `counts`: numbers of items whose beginning is wanted. One pass. */
+/** `counts`: numbers of items whose beginnings are needed. One pass. */
 function hashed({ tools, instructions, input }: ResponsesRequest, counts: ReadonlySet<number>): Hashed {
   const items: readonly unknown[] = typeof input === 'string' ? [input] : input
   let from = 0
@@ -214,7 +214,7 @@ function isSystem(item: unknown): boolean {
   return role === 'system' || role === 'developer'
 }
 
-/** Marks move from call to call, and are no part of what is cached. Within a text their quotes would be escaped. */
+/** Marks move from call to call, and are not part of what is cached. Within a text, their quotes would be escaped. */
 const MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
 
 function unmarked(value: unknown): string {
@@ -242,7 +242,7 @@ function written(prompts: readonly SentPrompt[]): string {
   )
 }
 
-/** Other versions may have written it. */
+/** Another version may have written it. */
 function read(pin: string): readonly SentPrompt[] {
   let rows: unknown
   try {

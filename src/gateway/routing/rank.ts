@@ -50,13 +50,13 @@ export { type Stay, Stickiness } from './sticky.ts'
 export interface RoutingOptions extends Measures {
   readonly clock: Clock
   readonly health: EndpointHealth
-  /** From 0 to 1, 1 excluded. */
+  /** From 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number
-  /** True: requests without preferences are distributed by price. False: they keep the order of the catalogue. */
+  /** True: requests without preferences are distributed by price. False: the order of the catalogue is kept. */
   readonly balances: boolean
-  /** Tokens of a request, about. */
+  /** Approximate tokens of a request. */
   readonly inputTokens: (request: ResponsesRequest) => number
-  /** Silence of an endpoint after which a second one is asked too. Default null: never. */
+  /** Silence of an endpoint after which a second one is called too. Default null: never. */
   readonly hedgeAfterMs?: number | null
 }
 
@@ -79,7 +79,7 @@ export class Routing {
   }
 
   /**
-   * @param caller null: nobody in particular
+   * @param caller null: no particular caller
    * @param nowMs monotonic
    */
   terms(caller: HealthCaller | null, nowMs = this.#options.clock.monotonicMs()): RankTerms {
@@ -99,11 +99,11 @@ export interface RankDeps {
 
 export interface Ranking extends RankingNotes {
   readonly candidates: readonly RouteCandidate[]
-  /** A failure may move on to the next candidate. */
+  /** True if a failure may move on to the next candidate. */
   readonly fallbacks: boolean
-  /** The model that the request names first, as it was understood. */
+  /** The model that the request names first, as resolved. */
   readonly named: NamedModel
-  /** Pins the candidate that succeeds; null: nothing is pinned. */
+  /** Pins the candidate that succeeds; null if nothing is pinned. */
   readonly stay: Stay | null
 }
 
@@ -168,15 +168,15 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
 /** The part of the candidates of plain requests for one model that does not depend on their bytes. */
 export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
   readonly named: NamedModel
-  /** In their order, each not ranked. */
+  /** In order; the candidates of each are not ranked. */
   readonly groups: readonly Group[]
-  /** A request of so many tokens fits all of them; infinite: any does. */
+  /** A request with up to this many tokens fits all of them; infinite if any request does. */
   readonly leastContext: number
-  /** An answer of so many tokens fits all of them; infinite: any does. */
+  /** An answer with up to this many tokens fits all of them; infinite if any answer does. */
   readonly leastOutput: number
-  /** Counts requests of a route with one candidate; null: it has several, of which each request chooses. */
+  /** Counts requests of a route with a single candidate; null if there are several, of which each request chooses. */
   readonly only: Count | null
-  /** The user that a request names may change the candidates, because there are own keys. */
+  /** True if the user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
 }
 
@@ -258,8 +258,8 @@ function ratherThan([first]: Candidates, [ranked]: Candidates): RouteCandidate |
 }
 
 /**
- * The candidates with the one first that can read what was sealed last in the conversation, among those of its model
- * and kind; nothing changes where the caller sets the order.
+ * Moves the candidate to the front that can read the data sealed last in the conversation, within its model and kind;
+ * changes nothing if the caller sets the order.
  */
 function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequest): Candidates {
   if (candidates.length < 2 || typeof input === 'string' || (provider?.order?.length ?? 0) > 0)
@@ -273,8 +273,8 @@ function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequ
 }
 
 /**
- * The candidates that can read the summaries of the conversation that a provider has made.
- * @throws GatewayError `service_unavailable` where none can
+ * The candidates that can read the provider-made summaries of the conversation.
+ * @throws GatewayError `service_unavailable` if none can
  */
 function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candidates {
   if (typeof input === 'string') return candidates
@@ -296,7 +296,7 @@ function noReader(at: number, { provider }: CompactedBy): GatewayError {
   )
 }
 
-/** Finds and counts why the first candidate is the first; null: there is none. */
+/** Determines and counts the reason that the first candidate is first; null if there is no candidate. */
 function countChoice(
   { routing, metrics }: RankDeps,
   request: ResponsesRequest,

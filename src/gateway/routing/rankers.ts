@@ -27,24 +27,24 @@ export interface Group {
   readonly kind: GroupKind
   readonly candidates: readonly RouteCandidate[]
   readonly preferences: Preferences
-  /** The order that the caller asks for; null: none. */
+  /** The sort order that the caller asks for; null if none. */
   readonly sort: SortBy | null
   readonly tiers: TierWish
-  /** The request declares tools. */
+  /** True if the request declares tools. */
   readonly hasTools: boolean
 }
 
 /** Everything that rankers need besides the group. */
 export interface RankTerms {
   readonly shared: SharedCandidates
-  /** Null: nothing is known of any endpoint. */
+  /** Null if nothing is known about any endpoint. */
   readonly health: EndpointHealth | null
   readonly nowMs: number
-  /** Who asks; null: nobody in particular. */
+  /** The caller; null for no particular one. */
   readonly caller: HealthCaller | null
-  /** From 0 to 1, 1 excluded. */
+  /** From 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number
-  /** True: requests without an order of their own are distributed by price. False: in the order of the catalogue. */
+  /** True: requests without an order are distributed by price. False: the order of the catalogue is kept. */
   readonly balances: boolean
 }
 
@@ -99,7 +99,7 @@ export function wantsPrice(group: Omit<Group, 'candidates'>, terms: RankTerms): 
   return group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
 }
 
-/** Candidates that were not measured lately go last. */
+/** Puts candidates without recent measurements last. */
 function bySpeed(
   candidates: readonly RouteCandidate[],
   { sort, tiers }: Group,
@@ -118,7 +118,7 @@ function bySpeed(
   return isMeasured ? sortedBy(candidates, slowness) : candidates
 }
 
-/** Less is better; infinite: nothing was measured. */
+/** Lower is better; infinite if nothing was measured. */
 function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: number): number {
   if (by === 'latency') return state.latency?.percentiles(nowMs)?.p50 ?? Number.POSITIVE_INFINITY
   const speed = state.throughput?.percentiles(nowMs)?.p50
@@ -129,7 +129,7 @@ function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: n
 
 /**
  * Draws the first candidate at random, with the weight 1 / price², among those that work well and miss no threshold.
- * The others follow by price. Those of unknown price come last, in their order.
+ * The others follow by price; those with unknown prices come last, in order.
  */
 function byShares(
   candidates: readonly RouteCandidate[],
@@ -147,7 +147,7 @@ function byShares(
   return ordered
 }
 
-/** The place of the drawn candidate; -1: none may be drawn. */
+/** The index of the drawn candidate; -1 if none may be drawn. */
 function drawnOf(
   candidates: readonly RouteCandidate[],
   { preferences, hasTools }: Group,
@@ -200,7 +200,7 @@ function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Prefere
   return preferred_max_latency != null || preferred_min_throughput != null
 }
 
-/** Candidates that miss a threshold go to the end. */
+/** Moves candidates that miss a threshold to the end. */
 function byThresholds(
   candidates: readonly RouteCandidate[],
   { preferences }: Group,
@@ -268,8 +268,8 @@ function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group):
 }
 
 /**
- * Candidates that must not be asked go to the end. If the caller sets no order, endpoints that often fail come after
- * the others. If requests are distributed by price, an endpoint that is due for a probe goes first, because an
+ * Moves candidates that must not be called to the end. If the caller sets no order, endpoints that often fail come
+ * after the others. If requests are distributed by price, an endpoint that is due for a probe goes first, because an
  * expensive one would otherwise wait long for its probe.
  */
 function byHealth(
@@ -301,11 +301,11 @@ function byHealth(
   })
 }
 
-/** Places of the groups by health. */
+/** Ranks of the groups by health. */
 const FIRST = 0
 const LAST = 5
 
-/** The health of a candidate. Kept with it, because hundreds of lookups cost more than the rest of the ranking. */
+/** The health of a candidate, stored with it, because hundreds of lookups cost more than the rest of the ranking. */
 function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
   const { state } = candidate
   if (state !== undefined && !state.isForgotten) return state
@@ -315,7 +315,7 @@ function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointSta
   return found
 }
 
-/** Sorts by keys that are whole numbers from 0 on. Stable. Computes each key once, in the order of the candidates. */
+/** Stable sort by keys that are whole numbers from 0 on. Computes each key once, in the order of the candidates. */
 function groupedBy(
   candidates: readonly RouteCandidate[],
   keyOf: (candidate: RouteCandidate) => number,

@@ -35,7 +35,7 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
   return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shown], [])
 }
 
-/** Meanings of an ambiguous name that its refusal tells. */
+/** Maximum number of meanings that the error for an ambiguous name lists. */
 const MEANINGS_SHOWN = 10
 
 /** Additions to the name of a model, which the search for similar ids ignores. */
@@ -53,9 +53,9 @@ export interface Refused {
   readonly preferences: Preferences
   readonly filters: readonly Filter[]
   readonly excludedBy: ReadonlySet<string>
-  /** Null for embeddings, which have a check of their own. */
+  /** Null for embeddings, which have their own check. */
   readonly needs: Needs | null
-  /** Of parts of the request that only some providers can be sent. */
+  /** Filters for parts of the request that only some providers accept. */
   readonly special: readonly SpecialFilter[]
 }
 
@@ -89,7 +89,7 @@ export function nothingLeft(refused: Refused): GatewayError {
   return unavailable('constraint_filtered', message, ids, reasons)
 }
 
-/** Why endpoints were left out, in words for the caller. */
+/** Reasons for leaving out endpoints, in words for the caller. */
 const WORDS: Readonly<Record<string, string>> = {
   data_region: 'none keeps data in the region of the request host',
   allowed_providers: 'provider.only or provider.order excludes all of them',
@@ -109,7 +109,7 @@ const WORDS: Readonly<Record<string, string>> = {
   [NO_SHARED_KEY]: 'no provider key is configured',
 }
 
-/** The refusal of a request that asks for more than any endpoint has; null if anything else excludes one too. */
+/** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
 function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
   const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
   // Length comes last among the filters: what it leaves out would have served otherwise.
@@ -145,7 +145,7 @@ function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string 
     : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
 }
 
-/** Codes of availability whose failures say more exactly what no endpoint has, or in the words of a dialect. */
+/** Availability codes with errors that state more exactly what no endpoint has, or in the words of a dialect. */
 const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
   context_length_exceeded: 'constraint_filtered',
   invalid_request: 'constraint_filtered',

@@ -18,22 +18,22 @@ export const RESTRICTIONS = [
 export type Restriction = (typeof RESTRICTIONS)[number]
 
 export interface Restrictions {
-  /** The restriction that excludes the candidate; null: it may serve. */
+  /** The restriction that excludes the candidate; null if it may serve. */
   excludedBy(candidate: RouteCandidate): Restriction | null
   /**
-   * As `excludedBy`, for a model that the gateway asks for its own purpose, such as a judge. The caller did not choose
-   * it, so lists of models do not count. Restrictions on data do count.
+   * Like `excludedBy`, for a model that the gateway calls for its own purpose, such as a judge. The caller did not
+   * choose it, so lists of models do not apply; restrictions on data do.
    */
   helperExcludedBy(candidate: RouteCandidate): Restriction | null
-  /** As `helperExcludedBy`, for a provider outside the catalogue, whose data policy is unknown. */
+  /** Like `helperExcludedBy`, for a provider outside the catalogue, whose data policy is unknown. */
   providerExcludedBy(provider: Provider): Restriction | null
-  /** True if one of the guardrails demands zero retention, for whichever models. */
+  /** True if any of the guardrails demands zero retention, for any models. */
   readonly zeroRetention: boolean
-  /** True if requests may come by the host of this region; null: the global host. */
+  /** True if requests may arrive through the host of this region; null: the global host. */
   allowsRegion(region: DataRegion | null): boolean
 }
 
-/** The vendors with a `zdr` setting of their own, by the first part of the model id. */
+/** The vendors with their own `zdr` setting, by the first part of the model id. */
 const VENDORS: Readonly<Record<string, ZdrGroup>> = {
   anthropic: 'anthropic',
   openai: 'openai',
@@ -52,7 +52,7 @@ const MODEL_RESTRICTIONS: ReadonlySet<Restriction> = new Set([
   'guardrail:allowed_models',
   'guardrail:ignored_models',
 ])
-/** Restrictions on the use of data: only a provider that is known to keep nothing meets these. */
+/** Restrictions on the use of data, which only a provider that is known to keep nothing meets. */
 const USE_RESTRICTIONS: ReadonlySet<Restriction> = new Set(['guardrail:zdr', 'guardrail:training'])
 
 /** Compiles the restrictions; null if there are none. */

@@ -31,12 +31,12 @@ export interface RoutableDeps {
   }
 }
 
-/** Every exchange that is routed has it. */
+/** The parts that every routed exchange has. */
 interface Guarded {
   readonly guarding?: { readonly restrictions: Restrictions | null } | null
 }
 
-/** Models that are looked at before other requests get a turn: less than a millisecond of work. */
+/** Models that are checked before other requests get a turn: less than a millisecond of work. */
 const PART = 200
 /** Features of a request that a chosen model should support. */
 const FEATURES = ['tools', 'response_format'] as const
@@ -75,7 +75,7 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
   }
 }
 
-/** Made once for each catalogue. */
+/** Created once per catalogue. */
 interface Listing {
   readonly models: readonly Model[]
   readonly ids: readonly string[]
@@ -165,7 +165,7 @@ const KINDS: ReadonlyMap<unknown, string> = new Map([
   ['input_video', 'video'],
 ])
 
-/** Modalities that a model must take. Files are apart, because a plugin may turn them into text. */
+/** Modalities that a model must accept. Files are listed separately, because a plugin may turn them into text. */
 function modalitiesOf({ input }: ResponsesRequest): { needed: readonly string[]; files: boolean } {
   const needed = new Set<string>()
   let files = false

@@ -28,28 +28,28 @@ export interface Route {
   readonly fallbacks: boolean
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
-  /** The model that the request names first, as it was understood. */
+  /** The model that the request names first, as resolved. */
   readonly named: NamedModel
 }
 
 /** The facts about the caller that routing needs. */
 export interface RouteScope extends Measures {
-  /** Of the caller's workspace. */
+  /** Those of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
   /** SHA-256 of the caller's API key. */
   readonly keyHash: string
   readonly dataRegion: DataRegion | null
   /** Restrictions of guardrails; null: none. */
   readonly restrictions?: Restrictions | null
-  /** True: limits of money hold for the caller. */
+  /** True if the caller has spending limits. */
   readonly isLimited?: boolean
-  /** True: the caller asks for embeddings, otherwise for text. Default false. */
+  /** True if the caller asks for embeddings, otherwise for text. Default false. */
   readonly embeds?: boolean
   /** The plugins of the request; null: none. */
   readonly plugins?: FittingPlugins | null
-  /** How the caller speaks. Default: as this API does. */
+  /** The caller's dialect. Default: Responses. */
   readonly dialect?: DialectName
-  /** Takes what is left out, and why. Default: nobody asks. */
+  /** Collects candidates that are left out, with the reasons. Default: they are not collected. */
   readonly exclusions?: Exclusions
 }
 
@@ -124,7 +124,7 @@ interface RouteList {
   readonly filters: readonly Filter[]
 }
 
-/** The candidates of all models, in the order in which they are tried. */
+/** Lists the candidates of all models, in the order in which they are tried. */
 function listCandidates(
   models: readonly NamedModel[],
   request: ResponsesRequest,
@@ -221,7 +221,7 @@ function sortOf({ sort }: Preferences): SortBy | null {
 }
 
 interface Listed {
-  /** In their order, without empty ones. */
+  /** In order, without empty ones. */
   readonly groups: readonly Group[]
   readonly filters: readonly Filter[]
 }

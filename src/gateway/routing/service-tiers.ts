@@ -2,7 +2,7 @@
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 
-/** An endpoint of a tier is a row of its own; one without a tier is of the standard tier. */
+/** An endpoint of a tier has its own row; one without a tier belongs to the standard tier. */
 function tierOf(endpoint: Endpoint): string {
   return endpoint.serviceTier ?? 'default'
 }
@@ -19,9 +19,9 @@ export function tierSlug(endpoint: Pick<Endpoint, 'provider' | 'serviceTier'>): 
 
 /** The tiers that a request may or must use. */
 export interface TierWish {
-  /** Tiers that go before the standard tier, in this order. */
+  /** Tiers that are tried before the standard tier, in this order. */
   readonly first: readonly string[]
-  /** Only this tier serves, if the model has it; null: no such rule. */
+  /** The only tier that may serve, if the model has it; null if there is no such rule. */
   readonly only: string | null
   admits(endpoint: Endpoint): boolean
 }
@@ -34,7 +34,7 @@ const STANDARD = wishOf([], null, [])
 const PRIORITY = wishOf(['priority'], null, ['priority'])
 const ULTRAFAST = wishOf(['ultrafast', 'priority'], null, ['ultrafast', 'priority'])
 const FLEX = wishOf([], 'flex', ['flex'])
-/** A variant admits a tier, and the order of the variant decides. */
+/** A variant admits a tier, and the variant's sort order decides. */
 const BY_VARIANT = { priority: wishOf([], null, ['priority']), flex: wishOf([], null, ['flex']) } as const
 
 /** Reads the tiers that a request asks for. `variant`: the tier that the name of the model admits; null: none. */

@@ -6,18 +6,18 @@ import { isTiered } from './service-tiers.ts'
 export interface ModelCandidates {
   /** All endpoints, in the order of the catalogue. */
   readonly all: readonly RouteCandidate[]
-  /** Those that serve a request that asks for nothing special. */
+  /** Those that serve a request without special needs. */
   readonly plain: readonly RouteCandidate[]
   readonly hasTiers: boolean
-  /** Some endpoints take longer prompts, or make longer answers, than others. */
+  /** True if some endpoints accept longer prompts, or write longer answers, than others. */
   readonly lengthsDiffer: boolean
-  /** The shortest context of all; infinite: none is known. */
+  /** The shortest context of all; infinite if none is known. */
   readonly leastContext: number
-  /** The shortest output limit of all; infinite: none is known. */
+  /** The shortest output limit of all; infinite if none is known. */
   readonly leastOutput: number
-  /** Some provider takes a limited number of messages. */
+  /** True if some provider accepts only a limited number of messages. */
   readonly capsMessages: boolean
-  /** The kinds of input that the model says it takes; null: it does not say. */
+  /** The kinds of input that the model states it accepts; null if it does not state them. */
   readonly takes: readonly string[] | null
 }
 
@@ -35,7 +35,7 @@ export class SharedCandidates {
     return made
   }
 
-  /** All of them by price, for a list that is filtered from it. */
+  /** All candidates by price, for lists that are filtered from it. */
   allByPrice(all: readonly RouteCandidate[]): readonly RouteCandidate[] {
     let sorted = this.#byPrice.get(all)
     if (sorted === undefined) {
@@ -45,7 +45,7 @@ export class SharedCandidates {
     return sorted
   }
 
-  /** Notes that a list is in the order of prices, so that `byPrice` returns it. */
+  /** Records that a list is already in the order of prices, so that `byPrice` returns it. */
   noteSorted(candidates: readonly RouteCandidate[]): void {
     this.#byPrice.set(candidates, candidates)
   }

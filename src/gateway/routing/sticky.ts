@@ -15,19 +15,19 @@ import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { isAcrossModels } from './route.ts'
 
-/** Providers keep a cached prompt for some minutes after its last use; most of them five to ten. */
+/** Most providers keep a cached prompt for five to ten minutes after its last use. */
 const IDLE_MS = 600_000
 const HOUR_MS = 3_600_000
 const MINUTE_MS = 60_000
 /** The longest time that a request can ask for. */
 const TTL_MAX_MS = 24 * HOUR_MS
 
-/** Models of one request that are pinned: one caller's long lists must not push out the pins of others. */
+/** Maximum number of models pinned per request, so that one caller's long lists do not evict the pins of others. */
 const PINNED_MAX = 8
 
 type Candidates = readonly RouteCandidate[]
 
-/** The part of an exchange that sticky routing reads. */
+/** The parts of an exchange that sticky routing reads. */
 interface Asked {
   readonly caller: HealthCaller
   readonly request: ResponsesRequest
@@ -36,12 +36,12 @@ interface Asked {
 /** Candidates in the order of their pins. */
 export interface Found {
   readonly candidates: Candidates
-  /** Pins the candidate that succeeds; null: nothing may be pinned. */
+  /** Pins the candidate that succeeds; null if nothing may be pinned. */
   readonly stay: Stay | null
 }
 
 export interface Stay {
-  /** Never throws. `usage`: as the provider reported it. */
+  /** Never throws. `usage`: as reported by the provider. */
   succeeded(candidate: RouteCandidate, usage: Usage | null): void
 }
 
@@ -53,8 +53,8 @@ export class Stickiness {
   }
 
   /**
-   * Moves the pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A
-   * candidate that must not be asked now (`nowMs`: monotonic) is not moved.
+   * Moves pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A candidate
+   * that must not be called now (`nowMs`: monotonic) is not moved.
    */
   order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
     if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
@@ -72,7 +72,10 @@ export class Stickiness {
     return this.#found(candidates, terms, pinned as (string | null)[])
   }
 
-  /** The model that a router chose last for the conversation; null: none, or the request begins one. */
+  /**
+   * The model that a router chose last for the conversation; null if there is none, or if the request begins a
+   * conversation.
+   */
   lastModel({ caller, request }: Asked, router: string): string | null | Promise<string | null> {
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
     // Without a name, requests that begin with the same words are no conversation yet.
@@ -140,21 +143,21 @@ export function hasAnswer({ input }: ResponsesRequest): boolean {
 }
 
 interface Terms {
-  /** Of the pins, by model. */
+  /** Keys of the pins, by model. */
   readonly keys: ReadonlyMap<string, string>
   readonly ttlMs: number
   readonly nowMs: number
   readonly caller: HealthCaller
-  /** The caller names the conversation. */
+  /** True if the caller names the conversation. */
   readonly isNamed: boolean
 }
 
-/** False if the caller sets the order, also for an order across models. */
+/** False if the caller sets the order, including an order across models. */
 function mayStick(request: ResponsesRequest): boolean {
   return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
 }
 
-/** The models with several candidates of one kind; unless `isAny`, only those where the cache saves money. */
+/** The models with several candidates of one kind; unless `isAny`, only those for which the cache saves money. */
 function choices(candidates: Candidates, isAny: boolean): readonly string[] {
   const found: string[] = []
   for (let at = 1; at < candidates.length; at++) {
@@ -233,7 +236,7 @@ function spanOf(text: string | null | undefined): number {
   return Number(match[1]) * (match[2] === 'h' ? HOUR_MS : MINUTE_MS)
 }
 
-/** Enough of a message to distinguish conversations; two with the same beginning may share a cache. */
+/** Enough of a message to distinguish conversations; two with the same beginning can share a cache. */
 const MESSAGE_MAX_CHARS = 4_096
 
 /** The key of a conversation; null if nothing in the request stays the same from turn to turn. */
@@ -263,7 +266,7 @@ function beginningOf(content: unknown): string {
   return text.slice(0, MESSAGE_MAX_CHARS)
 }
 
-/** The texts of content parts; of images and files only the first characters. */
+/** The texts of content parts; for images and files only the first characters. */
 function textOf(content: unknown): string {
   if (!Array.isArray(content)) return ''
   return content

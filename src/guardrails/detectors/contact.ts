@@ -12,7 +12,7 @@ import { before, type Detect, type Hit, isNumbered, noShapes, type Shape, shapeO
 // Email
 
 const LOCAL_MAX_CHARS = 64
-/** ASCII by a table, other letters by their range: digits, letters and what may be between them. */
+/** A table for ASCII, ranges for other letters: digits, letters and the characters allowed between them. */
 const isLocal = (code: number): boolean =>
   (code >= 97 && code <= 122) ||
   (code >= 64 && code <= 90 && code !== 64) ||
@@ -75,7 +75,7 @@ const CALLED =
 const isCalled = (text: string, start: number): boolean => CALLED.test(before(text, start, 40))
 const digitsOf = (text: string, start: number, end: number): string =>
   text.slice(start, end).replace(/\D/g, '')
-/** 2024-05-06, 06.05.2024 and the like. */
+/** 2024-05-06, 06.05.2024 and similar. */
 const DATE = /^(?:(?:19|20)\d\d([-./])\d{1,2}\1\d{1,2}|\d{1,2}([-./])\d{1,2}\2(?:19|20)\d\d)/
 
 const PHONE_SHAPES = [
@@ -109,7 +109,7 @@ const PHONE_SHAPES = [
   ),
 ]
 
-/** At least seven digits with few separators: fewer make no telephone number. */
+/** At least seven digits with few separators: fewer are not a telephone number. */
 const SEVEN_DIGITS = /\d(?:[ ./()\u00a0-]{0,2}\d){6}/
 
 export const detectPhone: Detect = text => (SEVEN_DIGITS.test(text) ? PHONE_SHAPES : noShapes())
@@ -121,7 +121,7 @@ const STREET =
   '(?:Street|St|Avenue|Ave|Road|Rd|Boulevard|Blvd|Drive|Dr|Lane|Ln|Court|Ct|Place|Pl|Square|Sq|Terrace|Ter|Circle|Cir|Parkway|Pkwy|Highway|Hwy|Way|Crescent|Close|Trail|Alley|Row|Mews|Gardens|Grove|Broadway)'
 const UNIT = '(?:,? (?:Apt|Apartment|Suite|Ste|Unit|Floor|Fl|Room|Rm|#)\\.? ?#?[\\w-]{1,8})?'
 const UK_POSTCODE = '[A-Z]{1,2}\\d[A-Z\\d]? \\d[A-Z]{2}'
-/** Capitals only are no town: a state or a postcode begins so. */
+/** A word in capitals is not a town: it may be a state or the start of a postcode. */
 const NAME = "[A-ZÀ-ÖØ-Þ]\\p{Ll}[\\p{L}'’.-]{0,24}"
 const TOWN = `(?:,? (?:\\d{5} )?${NAME}(?: ${NAME}){0,2})?(?:,? (?:[A-Z]{2} \\d{5}(?:-\\d{4})?|${UK_POSTCODE}|[A-Z]{2,3} \\d{4}|\\d{5}))?`
 const shape = (name: string, source: string) => shapeOf(name, new RegExp(source, 'gu'))
@@ -154,7 +154,7 @@ const ADDRESS_SHAPES = [
   ),
 ]
 
-/** A word that each of the forms above has, in their order. */
+/** A word that each of the forms above contains, in the same order. */
 const ADDRESS_GLANCES = [
   / (?:St|Ave|R(?:oa)?d|Blvd|Boul|Dr|La?n|Ct|Cour|Pl|Sq|Ter|Cir|Pkwy|Park|Hwy|High|Way|Cres|Clos|Trail|Alley|Row|Mews|Gard|Gro|Broad)/,
   /Box|Postfach|postale|BP|Apartado/,

@@ -7,7 +7,7 @@
 
 export interface Folded {
   readonly text: string
-  /** By unit of the folded text: its place in the original, and one more for the end; null: they are the same. */
+  /** By unit of the folded text: its position in the original, and one more for the end; null if both are equal. */
   readonly places: Uint32Array | null
 }
 
@@ -94,7 +94,7 @@ export function fold(text: string): Folded {
   return { text: parts.join(''), places: places.subarray(0, length + 1) }
 }
 
-/** One unit for any character. */
+/** Every character becomes one unit. */
 function foldedCharacter(code: number): string {
   if (code < 128) return String.fromCharCode(code >= 65 && code <= 90 ? code + 32 : code)
   // Mathematical letters: thirteen alphabets of 52, capitals first.
@@ -125,7 +125,7 @@ export function originalPlace({ places }: Folded, place: number): number {
   return places === null ? place : (places[place] ?? place)
 }
 
-/** Units of one encoded run that are decoded: enough for any instruction, and a bound for mere data. */
+/** Units of one encoded run that are decoded: enough for any instruction, and a bound for plain data. */
 const ENCODED_MAX_CHARS = 4_096
 export const SCRAMBLED = [
   'ignore',
@@ -191,7 +191,7 @@ export function encodedRun(text: string, from: number, isHostile: (decoded: stri
   }
 }
 
-/** Readable texts that the run may encode; base64 may hold base64 once more. */
+/** Readable texts that the run may encode; base64 may contain base64 again. */
 function decodings(run: string): string[] {
   const found: string[] = []
   const cut = run.slice(0, ENCODED_MAX_CHARS)
@@ -205,7 +205,7 @@ function decodings(run: string): string[] {
   return found.filter(isReadable)
 }
 
-/** Nearly all of it printable. */
+/** True if nearly all of it is printable. */
 function isReadable(text: string): boolean {
   let printable = 0
   for (let at = 0; at < text.length; at++) {

@@ -7,7 +7,7 @@ interface InjectionPattern {
   readonly name: string
   readonly source: string
   /**
-   * The first four letters of words (shorter words as they are) of which the folded text must have one; `*`: or another
+   * The first four letters of words (shorter words in full) of which the folded text must contain one; `*`: or another
    * script. Empty: only `needs` decides.
    */
   readonly words: readonly string[]
@@ -19,7 +19,7 @@ const PREVIOUS =
   '(?:all |any |every |each |of |the |these |those |your |my |our |its |and |or |prior |previous |previously |preceding |above |earlier |former |foregoing |past |existing |current |original |initial |system |given |provided |safety |other ){0,6}'
 const RULES =
   '(?:instructions?|directions?|directives?|commands?|prompts?|rules?|guidelines?|guidance|constraints?|orders?|messages?|programming|training|context|polic(?:y|ies)|restrictions?)'
-/** Words that count only if the text calls them earlier ones, or the model's own. */
+/** Words that count only if the text calls them earlier, or the model's own. */
 const EARLIER =
   '(?:all|any|every|the above|prior|previous|previously|preceding|above|earlier|former|foregoing|past|existing|original|initial|system|your)'
 const overriding = (verbs: string): string =>

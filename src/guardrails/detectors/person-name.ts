@@ -19,7 +19,7 @@ const isUpper = (code: number): boolean =>
   (code >= 0x139 && code <= 0x17d)
 const isWord = (code: number): boolean =>
   (code >= 97 && code <= 122) || isUpper(code) || (code >= 0xc0 && code <= 0x24f) || code === 45
-/** Characters that must not precede a word: inside another word, a path or an address. */
+/** Characters that must not precede a word: it would be inside another word, a path or an address. */
 const joins = (code: number): boolean =>
   isWord(code) ||
   (code >= 48 && code <= 57) ||
@@ -78,7 +78,7 @@ function firstOf(
   return null
 }
 
-/** The end of the name that begins with a given name; null: no surname follows. */
+/** The end of the name that begins with a given name; null if no surname follows. */
 function endOfName(text: string, { end }: Given): number | null {
   const next = NEXT.exec(text.slice(end, end + NEXT_REACH))
   const surname = next?.[2]
@@ -216,7 +216,7 @@ Schmitt Schneider Schröder Schulz Schwarz Scott Sharma Shah Silva Simmons Simon
 Sullivan Suzuki Svensson Takahashi Tanaka Taylor Thomas Thompson Torres Tran Turner Vargas Vasquez Wagner Walker Wang Ward
 Watanabe Watson Weber White Williams Wilson Wolf Wood Wright Yamamoto Yang Yilmaz Young Zhang Zhao Zimmermann`)
 
-/** Words that are no surname after a given name: places, things and months named after people. */
+/** Words that are not a surname after a given name: places, things and months named after people. */
 const NO_SURNAMES = words(`
 Airport Academy Alley Avenue Award Awards Bank Bay Beach Boulevard Bridge Building Canal Castle Cathedral Center Centre Chapter
 Church City Clinic Club Coast College Company Convention Corp Corporation Council County Court Creek Day Days Desert District

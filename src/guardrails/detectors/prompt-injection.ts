@@ -16,9 +16,9 @@ import {
 import { INJECTION_PATTERNS } from './injection-patterns.ts'
 
 interface Survey {
-  /** 1 for each of the surveyor's starts that begins a word of the text, by its index. */
+  /** 1 for each of the surveyor's starts that begins a word of the text, by index. */
   readonly present: Uint8Array
-  /** A run of sixteen or more characters that base64 has, or many pairs in a row. */
+  /** True if there is a run of sixteen or more base64 characters, or many pairs in a row. */
   readonly mayEncode: boolean
   readonly maySpace: boolean
   readonly mayScramble: boolean
@@ -113,7 +113,7 @@ function namedPatterns(folded: string, { present, hasOtherScripts }: Survey): ty
   )
 }
 
-/** A pattern that is matched against the folded text and tells its places in the original. */
+/** A pattern that is matched against the folded text and reports positions in the original. */
 function foldedShape(name: string, expression: RegExp, folded: Folded, searched: string): Shape {
   return {
     find(_text, from): Hit | null {

@@ -7,7 +7,7 @@ import { CONTEXT_CHARS, type Detect, type Hit, noShapes, type Shape, shapeOf } f
 
 interface SecretShape {
   readonly name: string
-  /** Source of an expression that begins with letters or digits of its own: no class, no repeat. */
+  /** Source of an expression that begins with fixed letters or digits: no class, no repeat. */
   readonly source: string
 }
 
@@ -50,14 +50,14 @@ const SECRET_SHAPES: readonly SecretShape[] = [
   { name: 'json_web_token', source: 'eyJ[\\w-]{10,1000}\\.eyJ[\\w-]{10,2000}(?:\\.[\\w-]{10,700})?' },
 ]
 
-/** A quick check: matches if the text may have any of the shapes above. */
+/** A quick check: matches if the text may contain any of the shapes above. */
 const SECRET_GLANCE =
   /sk-|[srp]k_[lt]|whsec_|A(?:KIA|SIA|BIA|CCA)[A-Z2-7]|AIza|ya29\.|GOCSPX|gh[pousr]_|github_pat|gl(?:pat|ptt|dt|rt|cbt)-|xox[abeoprs]-|xapp-|npm_|pypi-|hf_|r8_|gsk_|xai-|pplx-|fw_|SG\.|SK[0-9a-f]{8}|key-[0-9a-f]{8}|do[oprt]_v1_|dapi[0-9a-f]{8}|shp(?:at|ca|pa|ss)_|lin_api_|ntn_|hvs\.|AGE-S|:AA|eyJ/
 
 // Private keys
 
 const BEGIN = /-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/g
-/** At the beginning of a word of the body: blanks as they are and as programs write them. */
+/** At the beginning of a word of the body: blanks, raw or as escaped in programs. */
 const BLANK = /(?:\s|\\[nr])/y
 const HEADER = /[A-Za-z][A-Za-z-]{2,30}: ?[^\r\n\\]{1,120}/y
 const END = /-----END (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----/y
@@ -76,7 +76,7 @@ function at(expression: RegExp, text: string, position: number): number {
   return expression.exec(text)?.[0].length ?? 0
 }
 
-/** The end of the body of a key that begins at `from`, and if it may go on after the text. */
+/** The end of the body of a key that begins at `from`, and if it may continue after the text. */
 function body(text: string, from: number): { end: number; open: boolean } {
   let end = from
   let position = from

@@ -23,7 +23,7 @@ export const CLASSES: Readonly<Record<string, Characters>> = {
   W: NOT_WORD,
 }
 
-/** Letters that ASCII letters also stand for in any case: the sign of Kelvin and the long s. */
+/** Non-ASCII letters that match ASCII letters when case is ignored: the Kelvin sign and the long s. */
 const OTHER_CASES: readonly (readonly [ascii: number, other: number])[] = [
   [0x6b, 0x212a],
   [0x73, 0x17f],

@@ -12,19 +12,19 @@ export interface Match {
 }
 
 export interface NativePattern {
-  /** Bound of the engine's steps for each unit of a text. */
+  /** Bound on the engine's steps per unit of text. */
   readonly steps: number
-  /** True if every match has a text that rules out most texts. */
+  /** True if every match contains a text that rules out most texts. */
   readonly hasLiteral: boolean
   /** True if it is searched run by run. */
   readonly isByRuns: boolean
-  /** True if the text may have a match: it has the longest text that every match has. */
+  /** True if the text may contain a match: it contains the longest text that every match has. */
   mayOccur(text: string): boolean
   /** The leftmost match that starts at `from` or later. `from` is 0 or the end of an earlier match. */
   find(text: string, from: number): Match | null
 }
 
-/** A longer one is hardly written by hand, and takes long to prove. */
+/** Longer patterns are hardly ever written by hand, and take long to prove. */
 const PATTERN_MAX_CHARS = 2_000
 
 /** Compiles a pattern for V8's engine; null if it has to run on the automaton. */
@@ -45,7 +45,7 @@ export function nativePattern(pattern: string): NativePattern | null {
 }
 
 const SURROGATES = /[\ud800-\udfff]/
-/** The text that was looked at last: all patterns search one text after the other, for match after match. */
+/** The last text: all patterns search one text after the other, match after match. */
 let known = { text: '', has: false }
 
 function hasSurrogates(text: string): boolean {
@@ -55,7 +55,7 @@ function hasSurrogates(text: string): boolean {
 
 type Search = (text: string, from: number) => Match | null
 
-/** Makes the search when it is first needed. `unicode`: for texts with characters of two units. */
+/** Creates the search on first use. `unicode`: for texts with characters of two units. */
 function searchOf(node: Node, isByRuns: boolean, unicode: boolean): () => Search {
   let search: Search | null = null
   return () => {
@@ -70,8 +70,8 @@ function searchAll(node: Node, unicode: boolean): Search {
 }
 
 /**
- * For a first repeat of a set C behind assertions A: only the first place of each run of C where A holds is a start.
- * A search that begins within a run tries its own first start, and goes on behind the run.
+ * For a first repeat of a set C after assertions A: only the first position in each run of C at which A holds is a
+ * start. A search that begins within a run tries its own first start, and continues after the run.
  */
 function searchByRuns(node: Node, unicode: boolean): Search {
   const { head, first } = leading(node)
@@ -103,7 +103,7 @@ function matchFrom(expression: RegExp, text: string, from: number): Match | null
   return match === null ? null : { start: match.index, end: match.index + match[0].length }
 }
 
-/** `$` of a text is that of RE2; lines end with a line feed alone. */
+/** `$` is RE2's end of text; lines end only with a line feed. */
 const ASSERTIONS: Readonly<Record<Assertion, string>> = {
   word: '\\b',
   start: '^',
@@ -136,7 +136,7 @@ function group(node: Node, unicode: boolean): string {
   return `(?:${write(node, unicode)})`
 }
 
-/** The longest text of single characters in a row that every match has; empty: none. */
+/** The longest text of consecutive single characters that every match has; empty if there is none. */
 function literalOf(node: Node): string {
   let [best, now] = ['', '']
   const take = (each: Node): void => {

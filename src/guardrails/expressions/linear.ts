@@ -37,22 +37,22 @@ import {
 import { type Node, shortest } from './parse.ts'
 
 export interface Proof {
-  /** Bound of the engine's steps for each unit of the text. */
+  /** Bound on the engine's steps per unit of text. */
   readonly steps: number
-  /** The first repeat is endless and may be entered within a run: it has to be searched run by run. */
+  /** The first repeat is unbounded and may be entered within a run, so it must be searched run by run. */
   readonly isByRuns: boolean
 }
 
-/** More steps take longer than the automaton. */
+/** With more steps, the automaton is faster. */
 const STEPS_MAX = 400
-/** Characters before a place that are kept in mind. */
+/** Characters before a place that are remembered. */
 const BEFORE_MAX = 16
 
 interface State {
   readonly tries: number
-  /** The characters before this place, the nearest first, each one of its set unless the text begins behind it. */
+  /** The characters before this place, nearest first; each is in its set unless the text begins after it. */
   readonly before: readonly Characters[]
-  /** True directly behind `\b`. */
+  /** True directly after `\b`. */
   readonly isAtWord: boolean
 }
 
@@ -78,7 +78,7 @@ export function proveLinear(node: Node): Proof | null {
 interface Leading {
   /** Assertions at the start. */
   readonly head: readonly Node[]
-  /** The endless repeat of a set behind them; null: something else is there. */
+  /** The unbounded repeat of a set after them; null if something else follows. */
   readonly first: { readonly set: Characters; readonly least: number; readonly node: Node } | null
   readonly rest: readonly Node[]
 }
@@ -109,7 +109,7 @@ function beforeSet(set: Characters, { before, isAtWord }: State): readonly Chara
   return [intersection(before[0] ?? ALL, other), ...before.slice(1)]
 }
 
-/** Most places of one run of the set where it is entered; infinite if nothing bounds them. */
+/** The most places in one run of the set where it is entered; infinite if unbounded. */
 function entries(set: Characters, state: State): number {
   const other = beforeSet(set, state).findIndex(each => isDisjoint(set, each))
   return other === -1 ? Number.POSITIVE_INFINITY : other + 1
@@ -121,7 +121,7 @@ interface SetRepeat {
   readonly most: number
 }
 
-/** Walks over a pattern and adds up its steps. Each method gives the state behind a node; null: not proved. */
+/** Walks over a pattern and adds up its steps. Each method returns the state after a node; null if not proved. */
 class Walk {
   steps = 0
 
@@ -146,7 +146,7 @@ class Walk {
     return state
   }
 
-  /** `isEnd`: nothing behind the node can fail. */
+  /** `isEnd`: nothing after the node can fail. */
   #node(node: Node, state: State, isEnd: boolean): State | null {
     switch (node.kind) {
       case 'set':
@@ -202,7 +202,7 @@ class Walk {
     return behind(apart)
   }
 
-  /** The first repeat, by runs: from the first start of a run, and once more from where a match within it has ended. */
+  /** The first repeat, run by run: from the first start of a run, and again from the end of a match within it. */
   firstRepeat({ set, least }: Pick<SetRepeat, 'set' | 'least'>): State {
     const tries = least > 0 ? 2 : 4
     // And what looks back and ahead for the starts.
@@ -210,7 +210,7 @@ class Walk {
     return { tries, before: least > 0 ? [set] : [], isAtWord: false }
   }
 
-  /** Written out: it may end behind each one from the least on. */
+  /** Writes out the repeat: it may end after each iteration from the minimum on. */
   #times(node: Node, least: number, most: number, start: State, isEnd: boolean): State | null {
     const isEndless = most === Number.POSITIVE_INFINITY
     if (isEndless && !isEnd) return null
@@ -233,7 +233,7 @@ function read(set: Characters, state: State): State {
   return { tries: state.tries, before, isAtWord: false }
 }
 
-/** The state behind several ways. */
+/** The state after several alternatives. */
 function merged(states: readonly State[]): State {
   const length = Math.min(...states.map(({ before }) => before.length))
   return {

@@ -12,7 +12,7 @@ export type Node =
   | { readonly kind: 'assertion'; readonly assertion: Assertion }
   | { readonly kind: 'sequence'; readonly nodes: readonly Node[] }
   | { readonly kind: 'choice'; readonly nodes: readonly Node[] }
-  /** Never of what may be empty. */
+  /** Never contains anything that may be empty. */
   | {
       readonly kind: 'repeat'
       readonly node: Node
@@ -93,7 +93,7 @@ class Parser {
     return first !== undefined && second === undefined ? first : { kind: 'sequence', nodes: sequence }
   }
 
-  /** Null: flags for what follows. */
+  /** Null for flags that apply to what follows. */
   #one(): Node | null {
     const code = this.#text.codePointAt(this.#at) ?? 0
     const character = String.fromCodePoint(code)
@@ -162,7 +162,7 @@ class Parser {
     return { kind: 'set', set: this.#escapedSet() }
   }
 
-  /** After a backslash: a class of one letter, or a character. */
+  /** After a backslash: a one-letter class, or a character. */
   #escapedSet(): Characters {
     const letter = this.#text[this.#at] ?? ''
     const known = CLASSES[letter]

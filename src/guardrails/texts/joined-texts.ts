@@ -120,8 +120,9 @@ function partsOf({ end }: Finding, stretches: readonly Stretch[], first: number)
 }
 
 /**
- * True if the text of this stretch has by itself what the finding found there. Then it ends with its text: an address
- * at the end of one message and a word at the start of the next read like one longer address, and are none.
+ * True if the text of this stretch by itself contains what the finding found there. The finding then ends with its
+ * text: an address at the end of one message and a word at the start of the next look like one longer address, but are
+ * not.
  */
 function hasItself(own: readonly Finding[], { rule, start, end }: Finding, { from, at }: Stretch): boolean {
   return own.some(each => each.rule === rule && each.start - from < end - at && start - at < each.end - from)

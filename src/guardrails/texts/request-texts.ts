@@ -47,18 +47,18 @@ import {
 } from './text-fields.ts'
 import { isObject, mapFields, mapLeaf, mapList, mapSchema, type Replace } from './text-leaves.ts'
 
-/** The plan for one value. Null: the schema has no value of this kind here, so every string in it is a text. */
+/** The plan for one value. Null if the schema has no value of this kind here, so every string in it is a text. */
 interface Plan {
-  /** Of a string. */
+  /** For a string. */
   readonly leaf: Leaf | null
-  /** Of the values of a list. */
+  /** For the values of a list. */
   readonly each: Plan | null
-  /** Of the fields of an object; null: `rest` holds for all of them. */
+  /** For the fields of an object; null: `rest` applies to all of them. */
   readonly fields: ReadonlyMap<string, Plan> | null
   readonly rest: Plan | null
-  /** Of objects of several kinds: the field that tells the kind, and the plan of each. */
+  /** For objects of several kinds: the field that names the kind, and the plan of each kind. */
   readonly kinds: { readonly tag: string; readonly table: ReadonlyMap<unknown, Plan> } | null
-  /** A JSON schema, a value in the words of the client's own API, or one without texts. */
+  /** A JSON schema, a value in the form of the client's own API, or a value without texts. */
   readonly special: 'schema' | 'native' | 'nothing' | null
 }
 
@@ -94,7 +94,7 @@ const MAKERS: Readonly<Record<string, Make>> = {
   Variants: (schema, rules) => variantsPlan((schema as VariantsSchema)[Rule], rules),
 }
 
-/** Makes the plan of a schema; `rules` hold for its fields. */
+/** Creates the plan of a schema; `rules` apply to its fields. */
 function planOf(schema: TSchema, rules: FieldRules): Plan {
   return MAKERS[schema[Kind]]?.(schema, rules) ?? EVERYTHING
 }
@@ -160,7 +160,10 @@ function mergePlans(one: Plan, other: Plan): Plan {
 export interface RequestText {
   readonly text: string
   readonly who: Author
-  /** When a model reads it: instructions first, then the input. Absent: it is no part of the conversation. */
+  /**
+   * The order in which a model reads it: instructions first, then the input. Absent: it is not part of the
+   * conversation.
+   */
   readonly read?: Read
 }
 
@@ -170,13 +173,13 @@ const READ: ReadonlyMap<string, Read> = new Map([
   ['input', 'later'],
 ])
 
-/** Takes a text and returns the text to put in its place. */
+/** Takes a text and returns its replacement. */
 type Visit = (text: string, who: Author, read: Read | undefined) => string
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * The name of an unknown field is a text too, unless it looks like one that programs use. With four digits in a row it
- * may be somebody's number.
+ * The name of an unknown field is a text too, unless it looks like a typical identifier. With four digits in a row it
+ * may be a personal number.
  */
 const FIELD_NAME = /^(?!.*\d{4})[a-z_$][\w$.-]{0,63}$/i
 
@@ -259,7 +262,7 @@ function mapValue(value: unknown, key: string, plan: Plan, replace: Replace): un
   return renameFields(mapped, fields, replace)
 }
 
-/** Of a field that the schema does not know. */
+/** The plan of a field that the schema does not know. */
 function planOfUnknown(name: string): Plan {
   return name === 'native' ? NATIVE : EVERYTHING
 }
@@ -274,7 +277,7 @@ function mapNative(value: unknown, key: string, replace: Replace): unknown {
   return renameFields(mapped, null, replace)
 }
 
-/** Replaces the names of unknown fields. A field whose new name is taken is left out. */
+/** Replaces the names of unknown fields. A field whose new name is taken is omitted. */
 function renameFields(value: Fields, known: ReadonlyMap<string, Plan> | null, replace: Replace): Fields {
   let names: Map<string, string> | null = null
   for (const name of Object.keys(value)) {

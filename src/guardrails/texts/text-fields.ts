@@ -51,7 +51,7 @@ export const FIELDS: FieldRules = {
   logprobs: 'nothing',
 }
 
-/** Fields of tools. Names stay as they are, because calls and choices refer to them. */
+/** Fields of tools. Names are never changed, because calls and choices refer to them. */
 const TOOL_FIELDS: FieldRules = {
   ...FIELDS,
   parameters: 'schema',

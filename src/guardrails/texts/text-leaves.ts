@@ -12,13 +12,13 @@ const NAME = /^[\w.:/*+-]{1,128}$/
 const BLANK = /\s/
 const LINK = /^[a-z][a-z\d+.-]*:\S*$/i
 const NOT_BASE64 = /[^\w+/=-]/
-/** The head of a data URL, before its comma. A head of another form may hold text. */
+/** The head of a data URL, before its comma. A head in another form may contain text. */
 const PLAIN_HEAD = /^data:[\w./+-]*(?:;[\w.=+-]{1,64})*$/i
 const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+$/
-/** Media types that no format turns into text, if the bytes bear them out. */
+/** Media types that no format turns into text, if the bytes match the type. */
 const BYTES =
   /^(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|msword|vnd\.(?:ms-|openxml)))/
-/** Media types that formats turn into text, valid UTF-8 or not. */
+/** Media types that formats turn into text, even if it is not valid UTF-8. */
 const TEXT = /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|csv|yaml|javascript)|image\/svg)/
 const PDF = 'application/pdf'
 /** The first characters of a PDF file (`%PDF`) in base64. */
@@ -60,7 +60,7 @@ function isDataUrl(text: string): boolean {
 
 type Encode = (text: string) => string
 
-/** Replaces the text as it stands and the decoded text. If both change, the decoded one counts. */
+/** Replaces the raw text and the decoded text. If both change, the decoded one counts. */
 function replaceBoth(text: string, decoded: string, encode: Encode, replace: Replace): string {
   const replaced = replace(text)
   const replacedDecoded = replace(decoded)
@@ -73,7 +73,7 @@ function replaceDecoded(text: string, decoded: string, encode: Encode, replace: 
   return replaced === decoded ? text : encode(replaced)
 }
 
-/** `notBytes` matches data that is text although its media type says bytes; null: no data is. */
+/** `notBytes` matches data that is text although its media type says bytes; null if no data is. */
 function readDataUrl(url: string, replace: Replace, notBytes: RegExp | null): string {
   const comma = url.indexOf(',')
   const head = url.slice(0, comma)
@@ -112,7 +112,7 @@ function readPercent(head: string, data: string, replace: Replace): string {
   )
 }
 
-/** Base64 without a data URL around it, so that its media type is unknown. */
+/** Base64 without a data URL around it, so its media type is unknown. */
 function readFile(file: string, replace: Replace): string {
   if (file.startsWith(PDF_START)) return file
   const isBase64 = !NOT_BASE64.test(file)
@@ -126,10 +126,10 @@ function readFile(file: string, replace: Replace): string {
   )
 }
 
-/** Bytes that are looked at: media soon shows bytes that are no text. */
+/** Bytes that are examined: media contains non-text bytes early on. */
 const SNIFFED_CHARS = 2_048
 
-/** The text behind a media type of bytes; null: they are what the type says. */
+/** The text behind a media type of bytes; null if the bytes match the type. */
 function disguisedText(type: string, base64: string): string | null {
   if (type === PDF && base64.startsWith(PDF_START)) return null
   const start = Buffer.from(base64.slice(0, SNIFFED_CHARS), 'base64')
@@ -139,7 +139,7 @@ function disguisedText(type: string, base64: string): string | null {
   return whole ? decodedText(base64, false) : null
 }
 
-/** Null if the bytes are no text. Invalid UTF-8 hides nothing in a text: formats decode it in the same way. */
+/** Null if the bytes are not text. Invalid UTF-8 hides nothing in a text, because formats decode it in the same way. */
 function decodedText(base64: string, isText: boolean): string | null {
   const bytes = Buffer.from(base64, 'base64')
   return isText || isUtf8(bytes) ? bytes.toString('utf8') : null
@@ -158,7 +158,7 @@ function readSealed(sealed: string, replace: Replace): string {
   return read === block ? sealed : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
 }
 
-/** Some formats parse the JSON, and then escapes become letters. */
+/** Some formats parse the JSON, which turns escapes into characters. */
 function readJson(text: string, replace: Replace): string {
   if (!text.includes('\\u')) return replace(text)
   const plain = unescapeJson(text)
@@ -188,7 +188,7 @@ export function unescapeJson(json: string): string {
   return Buffer.from(units.buffer, 0, 2 * length).toString('utf16le')
 }
 
-/** The number of four hexadecimal digits; -1 if they are something else. */
+/** The value of four hexadecimal digits; -1 if they are anything else. */
 function codeAt(text: string, from: number): number {
   let code = 0
   for (let at = from; at < from + 4; at++) {
@@ -223,7 +223,7 @@ function wordOf(list: readonly string[]): Keyword {
 const inner: Keyword = (value, _, replace) => mapSchema(value, replace)
 const byName: Keyword = (value, _, replace) =>
   isObject(value) ? mapFields(value, each => mapSchema(each, replace)) : mapAll(value, replace)
-/** A reference is one word; several words refer to nothing, so they are text. */
+/** A reference is one word; several words reference nothing, so they are text. */
 const reference: Keyword = (value, _, replace) =>
   mapAll(value, text => (/\s/.test(text) ? replace(text) : text))
 const names: Keyword = (value, { properties }, replace) =>
@@ -231,13 +231,13 @@ const names: Keyword = (value, { properties }, replace) =>
 
 /**
  * Allowed values are redacted, although the tool then gets the replacement. Two values may become equal; providers
- * refuse a list with one value twice.
+ * refuse a list with duplicates.
  */
 const values: Keyword = (value, _, replace) => {
   const mapped = mapAll(value, replace)
   return mapped === value || !Array.isArray(mapped) ? mapped : [...new Set<unknown>(mapped)]
 }
-/** A pattern with a redaction in it would match something else; the tool works without the pattern too. */
+/** A pattern that contains a redaction would match something else; the tool works without the pattern too. */
 const pattern: Keyword = (value, _, replace) => {
   const mapped = mapAll(value, replace)
   return mapped === value ? value : undefined
@@ -269,7 +269,7 @@ export function mapSchema(schema: unknown, replace: Replace): unknown {
   })
 }
 
-/** Replaces every string, whatever the name of its field. */
+/** Replaces every string, whatever its field name. */
 function mapAll(value: unknown, replace: Replace): unknown {
   if (typeof value === 'string') return value === '' ? value : replace(value)
   if (Array.isArray(value)) return mapList(value, each => mapAll(each, replace))

@@ -4,9 +4,9 @@
  */
 export interface CostedModel {
   readonly id: string
-  /** Of an average generation; null: not known. */
+  /** Cost of an average generation; null if unknown. */
   readonly cost: number | null
-  /** Share of the money that is spent on the task. */
+  /** Share of the money spent on the task. */
   readonly share: number
 }
 
@@ -14,7 +14,7 @@ export interface CostedModel {
 export interface Band {
   readonly from: number
   readonly to: number
-  /** True if `to` belongs to it. */
+  /** True if `to` is included. */
   readonly isClosed: boolean
 }
 
@@ -34,15 +34,15 @@ export function ceilingOf(tradeoff: number): Band {
 }
 
 export interface BandOrder {
-  /** All models, the first choice first. */
+  /** All models, first choice first. */
   readonly ids: readonly string[]
-  /** Number of models in the band, or in its place. */
+  /** Number of models in the band, or of those that replace it. */
   readonly top: number
 }
 
 interface Place {
   readonly model: CostedModel
-  /** Percent of the models with a known cost that cost less; infinite: its own cost is not known. */
+  /** Percentage of the models with a known cost that cost less; infinite if its own cost is unknown. */
   readonly percentile: number
   readonly distance: number
 }
@@ -83,10 +83,10 @@ function isIn({ from, to, isClosed }: Band, percentile: number): boolean {
   return percentile >= from && (isClosed ? percentile <= to : percentile < to)
 }
 
-/** Distances are rounded to this part, so that equal ones on both sides of the band are equal. */
+/** Distances are rounded to this fraction, so that equal ones on both sides of the band are equal. */
 const PART = 1e-9
 
-/** 0 inside; more than 0 outside, even at the open end of the band. */
+/** 0 inside the band; above 0 outside, even at its open end. */
 function distanceFrom(band: Band, percentile: number): number {
   if (isIn(band, percentile)) return 0
   if (percentile === Number.POSITIVE_INFINITY) return percentile

@@ -20,7 +20,10 @@ export interface TaskClassifier {
   quick(request: ResponsesRequest): TaskType
   /** True if `ask` would ask a model. */
   readonly hasModel: boolean
-  /** By the model; null: it must not be asked, or its answer is of no use. Rejects only when the exchange has ended. */
+  /**
+   * The type by the model; null if the model must not be called, or its answer is useless. Rejects only if the exchange
+   * has ended.
+   */
   ask(exchange: Exchange): Promise<TaskType | null>
 }
 
@@ -61,7 +64,7 @@ export function createClassifier(deps: ClassifierDeps): TaskClassifier {
   }
 }
 
-/** False if the words of the caller may not go to another model than the one that answers. */
+/** False if the caller's texts may not go to any model other than the answering one. */
 async function mayAsk(
   { caller, zeroRetention, prompt, dataRegion }: Exchange,
   model: string,

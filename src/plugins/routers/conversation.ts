@@ -1,19 +1,19 @@
 /** The parts of a request that routers read: user texts, tool results, and the model that answered last. Pure. */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
-/** Items that are looked at, from the end: a conversation may have thousands. */
+/** Items that are examined, from the end: a conversation may have thousands. */
 const ITEMS_MAX = 64
 /** Characters of one text. */
 const TEXT_MAX = 4_000
 
 interface UserWords {
-  /** Of the first message of the user; empty: there is none. */
+  /** The user's first message; empty if there is none. */
   readonly first: string
   readonly latest: string
 }
 
 export interface ToolResult {
-  /** The name of the tool; empty where the call is missing. */
+  /** The name of the tool; empty if the call is missing. */
   readonly name: string
   readonly text: string
 }

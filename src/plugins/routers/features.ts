@@ -3,14 +3,14 @@
  * has the same features in every process. Pure.
  */
 
-/** Words that are read, from the beginning and from the end: a task is usually named in one of the two places. */
+/** Words read from the beginning and from the end: a task is usually named in one of the two places. */
 const WORDS_MAX = 120
 /** Characters that are read at each end. */
 const CHARS_MAX = 1_200
 
 const WORD = /[\p{L}\p{N}_']+/gu
 
-/** Characters by which words of one family are known. */
+/** Characters by which related words are recognized. */
 const STEM = 5
 
 interface Mark {
@@ -18,7 +18,7 @@ interface Mark {
   readonly in: RegExp
 }
 
-/** Each looks at a few characters around one place, so that no text makes it slow. */
+/** Each pattern examines a few characters around one place, so that no text makes it slow. */
 const MARKS: readonly Mark[] = [
   { name: '#fence', in: /```/ },
   { name: '#braces', in: /[{};][ \t]{0,8}\r?\n/ },

@@ -17,16 +17,16 @@ export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
 
 export interface Judged {
   readonly side: ModelRole
-  /** Milliseconds that the judge took; absent: it was not asked. */
+  /** Milliseconds that the judge took; absent if it was not asked. */
   readonly ms?: number
-  /** Why there is no verdict; the capable model then answers. */
+  /** The reason that there is no verdict; the capable model then answers. */
   readonly failure?: 'not_configured' | 'timeout' | 'unavailable' | 'malformed_answer'
 }
 
 const JUDGE_MS = 2_500
 const PROMPT_CHARS = 2_000
 const ANSWER_TOKENS = 512
-/** Least probability of success for the efficient model, by how well the task is within its limits. */
+/** Minimum probability of success for the efficient model, by how well the task is within its limits. */
 const LEAST: Readonly<Record<string, number>> = {
   supported: 0.6,
   uncertain: 0.75,

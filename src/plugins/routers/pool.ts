@@ -13,7 +13,7 @@ import type { TaskRanking } from './rankings.ts'
 export type PoolDeps = Pick<PluginDeps, 'models' | 'rankings' | 'lastModels'>
 
 interface PoolWish {
-  /** Null: the ranked models, or all if none of them is left. */
+  /** Null for the ranked models, or all models if none of those is left. */
   readonly include: Patterns | null
   readonly exclude: Patterns | null
   readonly variants: string

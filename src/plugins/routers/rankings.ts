@@ -13,13 +13,13 @@ export interface TaskRanking {
   readonly inputTokens: number
   readonly outputTokens: number
   readonly level: Level
-  /** Share of what is spent on the task, by model. */
+  /** Share of the spending on the task, by model. */
   readonly shares: ReadonlyMap<string, number>
 }
 
 export interface Rankings {
   task(type: TaskType): TaskRanking
-  /** Sum of the shares of a model over all tasks; 0 for one that is not ranked. */
+  /** Sum of the shares of a model over all tasks; 0 if it is not ranked. */
   overall(modelId: string): number
   /** From 0 to 1; 0 for a model without a score. */
   codingScore(modelId: string): number
@@ -27,7 +27,7 @@ export interface Rankings {
   readonly modelIds: ReadonlySet<string>
 }
 
-/** For a task that the file does not have. */
+/** For a task that the file does not contain. */
 const UNRANKED: TaskRanking = { inputTokens: 1_000, outputTokens: 500, level: 'medium', shares: new Map() }
 /** Models of one list: more would make each choice slow. */
 const MODELS_MAX = 1_000
@@ -126,7 +126,7 @@ function objectAt(value: unknown, path: string, faults: string[]): Readonly<Reco
   return {}
 }
 
-/** A name of the file as an error shows it. */
+/** A name from the file, as errors show it. */
 function shown(name: string): string {
   return /^[\w./:~-]{1,128}$/.test(name) ? name : '*'
 }

@@ -8,9 +8,9 @@ export type ModelRole = 'efficient' | 'capable'
 
 /** From this sum on, in either direction, the signals decide. */
 const DECISIVE = 2
-/** The latest results count; older ones are over. */
+/** Only the latest results count. */
 const RESULTS_MAX = 8
-/** So many results of searches in a row count as a sign of difficulty. */
+/** This many search results in a row are a sign of difficulty. */
 const SEARCHES = 3
 
 const FAILURE =

@@ -14,7 +14,7 @@ import type { Store } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 
 export interface Alerts {
-  /** Takes records that the Store has. */
+  /** Takes records that are in the Store. */
   take(records: readonly UsageRecord[]): void
   close(): Promise<void>
 }

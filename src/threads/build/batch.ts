@@ -28,7 +28,7 @@ import type { GatewayOptions } from './gateway-parts.ts'
 import { buildServices } from './services.ts'
 
 export interface BatchingOptions extends GatewayOptions {
-  /** 0 to 1, for the spread of retries. Default: by chance. */
+  /** 0 to 1, to spread retries. Default: random. */
   readonly random?: () => number
   /** Traces of lines. Default: there are none. */
   readonly tracing?: Tracing
@@ -39,10 +39,10 @@ export interface Batching {
   readonly runner: BatchRunner
   readonly metrics: Metrics
   readonly load: Load
-  /** Call it after a record was changed. */
+  /** Call it after a record has changed. */
   changed(change: Invalidation): void
   live(thread: string, load: LiveLoad): void
-  /** Takes another catalogue, beside running requests. */
+  /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
   /** Closes the gateway; call it after the runner has drained. */
   close(): Promise<void>
@@ -58,7 +58,7 @@ const ROUTES: Readonly<Record<BatchEndpoint, string>> = {
 
 /** Bodies of one page are checked in milliseconds; a machine that is busy takes longer. */
 const CHECK_MS = 60_000
-/** A batch waits while the documents of others are read. */
+/** Time that a batch waits while other callers' documents are read. */
 const CHECK_WAIT_MS = 600_000
 
 export async function buildBatching(options: BatchingOptions): Promise<Batching> {
@@ -141,7 +141,7 @@ function checkBy({ tasks, offered }: BuiltGateway): CheckBodies {
     )
 }
 
-/** The provider that most probably serves the lines of a batch. */
+/** The provider that will most likely serve the lines of a batch. */
 function firstProvider(catalog: Catalog, { model, preferences }: BatchRecord): string {
   const endpoints = catalog.model(model)?.endpoints ?? []
   const only = preferences?.only ?? []

@@ -33,9 +33,9 @@ import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
 import { connectionCap, descriptorLimit } from './operating-system.ts'
 
-/** So many bodies of batches, each of the greatest size, may wait on the disk for one thread. */
+/** This many batch bodies of maximum size may wait on disk per thread. */
 const UPLOADS_AT_ONCE = 8
-/** So many files, in the same way. */
+/** This many files, in the same way. */
 const FILES_AT_ONCE = 8
 
 export type ServeOptions = GatewayOptions & FrontOptions
@@ -44,13 +44,13 @@ export type ServeOptions = GatewayOptions & FrontOptions
 export interface Serving {
   readonly server: HttpServer
   readonly metrics: Metrics
-  /** The store is ready for use. */
+  /** Called when the store is ready for use. */
   prepared(): void
-  /** Call it after a record was changed: the next request reads it again. */
+  /** Call it after a record has changed: the next request reads it again. */
   changed(change: Invalidation): void
-  /** Takes another catalogue, beside running requests. */
+  /** Replaces the catalogue while requests run. */
   catalogue(packed: PackedCatalogue): void
-  /** The interface description as JSON; made once. */
+  /** The interface description as JSON; generated once. */
   document(): string
   /** Closes the gateway; call it after the server has drained or closed. */
   close(): Promise<void>
@@ -71,24 +71,24 @@ export interface FrontOptions {
   readonly publish?: (change: Invalidation) => void
   /** Resumable streams; default: those of this server alone. */
   readonly transcripts?: Transcripts
-  /** False: until `prepared` is called no key is looked up, and callers get 503. Default true. */
+  /** False: until `prepared` is called, no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean
-  /** Told of requests while somebody watches the console. Default: nobody can. */
+  /** Receives requests while somebody watches the console. Default: nobody can. */
   readonly ended?: EndedRequests
   /** Traces of requests. Default: there are none. */
   readonly tracing?: Tracing
-  /** Takes requests that are over, to explain them. Default: nobody does. */
+  /** Receives finished requests in order to explain them. Default: none are explained. */
   readonly explanations?: ExplanationWriter
 }
 
 /** A server with its caches of API keys and end-user weights. */
 export interface BuiltServer {
   readonly server: HttpServer
-  /** The interface description as JSON; made once. */
+  /** The interface description as JSON; generated once. */
   document(): string
-  /** The store is ready for use. */
+  /** Called when the store is ready for use. */
   prepared(): void
-  /** Call it after a record was changed: the next request reads it again. */
+  /** Call it after a record has changed: the next request reads it again. */
   changed(change: Invalidation): void
 }
 
@@ -149,7 +149,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
   }
 }
 
-/** Follows the catalogue of the thread. */
+/** Uses the thread's current catalogue. */
 function listingOf({ catalogue, health, clock }: BuiltGateway): Listing {
   let live: LiveListing | null = null
   catalogue.follow(({ documents, version }, catalog) => {

@@ -100,7 +100,7 @@ export function discovers({
   return discover ?? models.length === 0
 }
 
-/** The providers to ask for their models: the operator has named them or given them a key, and they have a list. */
+/** The providers to ask for their model lists: the operator named them or gave them a key, and they have a list. */
 function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
   if (!discovers(config)) return []
   const named = new Set(config.providers.map(({ slug }) => slug))
@@ -111,7 +111,7 @@ function askedProviders(config: Config, providers: Iterable<Provider>): readonly
   })
 }
 
-/** Checks what other settings say about the catalogue. */
+/** Checks the references of other settings to the catalogue. */
 function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   const checkModel = (path: string, id: string | null | undefined): void => {
     if (id == null) return

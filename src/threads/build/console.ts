@@ -18,7 +18,7 @@ interface ProcessSourceDeps {
   readonly unreadyReason: () => string | null
   readonly degraded: () => readonly string[]
   readonly onWatched: (isWatched: boolean) => void
-  /** Announces a change that the console made. */
+  /** Announces a change made through the console. */
   readonly publish: (change: Invalidation) => void
 }
 

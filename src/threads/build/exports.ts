@@ -10,13 +10,13 @@ import { dataFolder } from '../../storage/data-folder.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 
 export interface Exports {
-  /** False: there are none. */
+  /** False if there are none. */
   readonly isWanted: boolean
-  /** Of the one that is furthest behind. */
+  /** Lag of the export that is furthest behind. */
   readonly lagSeconds: number
-  /** Bytes of all that are not at their destination. */
+  /** Bytes that are not yet at their destinations. */
   readonly waitingBytes: number
-  /** Records that one of them had no room for. */
+  /** Records that an export had no room for. */
   readonly lostRecords: number
   take(records: readonly UsageRecord[]): void
   close(): Promise<void>

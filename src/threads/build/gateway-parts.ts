@@ -63,7 +63,7 @@ export interface GatewayOptions {
   /** Default: one of this gateway alone. */
   readonly mcpLibrary?: McpLibrary
   readonly clock?: Clock
-  /** 0 to 1, 1 excluded: by which requests are shared out. Default: by chance. */
+  /** 0 (inclusive) to 1 (exclusive), used to distribute requests. Default: random. */
   readonly draw?: () => number
 }
 
@@ -79,7 +79,7 @@ export interface Base {
   readonly store: Store
   readonly vault: Vault
   readonly client: Transport
-  /** Of service accounts of providers. */
+  /** For service accounts of providers. */
   readonly tokens: GoogleTokens
   readonly tasks: GatewayTasks
   readonly webEngines: WebEngines
@@ -129,13 +129,13 @@ export async function openBase(options: GatewayOptions): Promise<Base> {
   }
 }
 
-/** Without a main thread nothing is imported but what the configuration names. */
+/** Without a main thread, only what the configuration names is imported. */
 function factsOf({ config, simUrl, clock = systemClock }: GatewayOptions) {
   const known = { imported: importedFile(config), discovered: new Map() }
   return { simUrl, known, created: unixSeconds(clock) }
 }
 
-/** Where the catalogue has simulated models and no engine is configured, the simulator searches too. */
+/** If the catalogue has simulated models and no engine is configured, the simulator searches too. */
 function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clock: Clock): WebEngines {
   const { engines, default: byDefault, timeoutMs } = config.tools.webSearch
   const simulated = simUrl === null || !listsSim(config) ? [] : [simEngine(simUrl)]
@@ -151,7 +151,7 @@ function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clo
 
 /** The captures of one thread. */
 export interface ThreadCaptures {
-  /** Null: captures are off. */
+  /** Null if captures are off. */
   readonly running: RunningCaptures | null
   changed(change: Invalidation): void
   close(): Promise<void>

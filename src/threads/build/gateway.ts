@@ -89,12 +89,12 @@ export interface BuiltGateway {
   readonly catalogue: CatalogueHolder
   readonly store: Store
   readonly ledger: Ledger
-  /** Requests per minute; the front asks before it reads a body. */
+  /** Requests per minute; the front checks this before it reads a body. */
   readonly rate: RequestRate
   readonly vault: Vault
   readonly credentials: CredentialCatalog
   readonly providerKeys: SharedDeps['providerKeys']
-  /** For calls to providers that are no model calls. */
+  /** For calls to providers other than model calls. */
   readonly client: Transport
   readonly quota: HoldingQuota
   readonly health: EndpointHealth
@@ -104,7 +104,7 @@ export interface BuiltGateway {
   readonly tasks: GatewayTasks
   readonly files: Files
   readonly summaries: Summaries
-  /** Null: captures are off. */
+  /** Null if captures are off. */
   readonly captures: RunningCaptures | null
   /** Drops cached copies of a changed record. */
   changed(change: Invalidation): void
@@ -223,7 +223,7 @@ function spoolOf({ options, clock, log, metrics }: Base) {
   })
 }
 
-/** Without a supervisor there is one thread, with counters of its own. */
+/** Without a supervisor there is one thread, with its own counters. */
 function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
@@ -231,7 +231,7 @@ function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Cloc
   return { counters: alone, close: () => alone.close() }
 }
 
-/** Without a supervisor the containers are of this thread alone. */
+/** Without a supervisor the containers belong to this thread only. */
 function containersOf({ options, config, clock, log }: Base) {
   if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
   const folder = join(options.spoolFolder, '../../sandbox')

@@ -11,7 +11,7 @@ import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
 
 export const GUIDE_PATH = '/guide'
 
-/** Of the compiled gateway too: `src` and `dist` are beside each other. */
+/** Also correct for the compiled gateway: `src` and `dist` are next to each other. */
 const BUILT = fileURLToPath(new URL('../../../dist/guide', import.meta.url))
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -49,14 +49,14 @@ const NOT_BUILT = `<!doctype html>
 
 export class Guide {
   readonly #folder: string
-  /** By path below `/guide/`: no path of a request reaches the disk. Empty until there are pages. */
+  /** By path below `/guide/`, so that no request path reaches the disk. Empty until there are pages. */
   #files: ReadonlyMap<string, GuideFile> = new Map()
 
   constructor(folder = BUILT) {
     this.#folder = folder
   }
 
-  /** Answers for `/guide` and all below it, and takes no other path. */
+  /** Answers requests for `/guide` and everything below it, and accepts no other path. */
   handle(request: IncomingMessage, response: ServerResponse, path: string): boolean {
     if (path !== GUIDE_PATH && !path.startsWith(`${GUIDE_PATH}/`)) return false
     if (this.#files.size === 0) this.#files = filesIn(this.#folder)

@@ -10,7 +10,7 @@ export class OpenPages {
   readonly #listen: Config['listen']
   readonly #port: number
   readonly #describe: () => Promise<string | null>
-  /** Made when somebody asks for it. */
+  /** Created on first use. */
   #page: Reference | null = null
 
   /**
@@ -23,7 +23,7 @@ export class OpenPages {
     this.#describe = describe
   }
 
-  /** The reference for somebody who asks the admin port by this host; null: no thread serves yet. */
+  /** The reference for a reader who uses this host name of the admin port; null while no thread serves. */
   async reference(host: string | undefined): Promise<Buffer | null> {
     if (this.#page === null) {
       const document = await this.#describe()
@@ -33,7 +33,9 @@ export class OpenPages {
     return this.#page.page(this.#urlFor(host)).json
   }
 
-  /** The public port by a name that the reader can reach: where the gateway listens on all, the one just used. */
+  /**
+   * The public port under a name that the reader can reach: if the gateway listens on all addresses, the one just used.
+   */
   #urlFor(host: string | undefined): string {
     const { host: own, tls } = this.#listen
     const asked = host?.replace(/:\d+$/, '') ?? ''

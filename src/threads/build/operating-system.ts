@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 
-/** Each connection may need a second descriptor, to a provider; a tenth is left for files and everything else. */
+/** Each connection may need a second descriptor, for a provider; a tenth is left for files and everything else. */
 const SHARE = 0.45
 
 /** Maximum number of open files of this process; null if the system does not report it. */

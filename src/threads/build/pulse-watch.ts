@@ -7,7 +7,7 @@ const HUNG_MS = 10_000
 
 export interface PulseWatchOptions {
   readonly log: Pick<Log, 'notice'>
-  /** A thread that is silent for this long counts as hanging. Default 10 s: no work of ours takes a tenth of it. */
+  /** A thread that is silent for this long counts as hung. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number
 }
 
@@ -18,7 +18,7 @@ export class PulseWatch {
   readonly #options: PulseWatchOptions
   #watchedMs = 0
 
-  /** @param threads that work, now and later */
+  /** @param threads running threads; the list may change */
   constructor(threads: readonly SupervisedThread[], options: PulseWatchOptions) {
     this.#threads = threads
     this.#options = options
@@ -29,7 +29,7 @@ export class PulseWatch {
   }
 
   /**
-   * A hung thread is reported, not terminated: ending a worker whose sockets are open makes the HTTP library end the
+   * A hung thread is reported, not terminated: terminating a worker with open sockets makes the HTTP library end the
    * whole process, and with it the streams of all other threads.
    */
   look(): void {

@@ -19,7 +19,7 @@ export interface ServicesOptions extends Omit<ServiceAccessDeps, 'client' | 'tim
   readonly log: Log
 }
 
-/** The results of a job are all its replies in one; beyond it, a service is sending something else. */
+/** A job's results are all its replies in one; anything larger is not a valid result. */
 const RESULTS_MAX_BYTES = 8 * 1024 * 1024 * 1024
 
 /** Creates access to batch services. Connections are opened when a service is first called. */

@@ -12,9 +12,9 @@ import { makeCompileCache } from './compile-cache.ts'
 export interface EarlyData {
   /** Its name. */
   readonly thread: string
-  /** The folder of the engine's cache; null: there is none. */
+  /** The folder of V8's compile cache; null if there is none. */
   readonly compileCache: string | null
-  /** Its settings come here, as the only message. */
+  /** Its settings arrive here, as the only message. */
   readonly later: MessagePort
 }
 
@@ -23,7 +23,7 @@ interface Waiting {
   readonly port: MessagePort
 }
 
-/** Unbuilt sources and built ones have different endings. */
+/** Unbuilt and built sources have different file extensions. */
 const ENTRY = new URL(
   import.meta.url.endsWith('.ts') ? './early-serve.ts' : './early-serve.js',
   import.meta.url,
@@ -46,7 +46,7 @@ export class EarlyWorkers {
     }
   }
 
-  /** The worker of this thread, which goes on with the settings; null: there is none, or not any more. */
+  /** The worker of this thread, which continues with the settings; null if there is none, or none any more. */
   take(settings: ThreadSettings): Worker | null {
     const waiting = this.#waiting.get(settings.thread)
     if (waiting === undefined) return null
@@ -57,7 +57,7 @@ export class EarlyWorkers {
     return waiting.worker
   }
 
-  /** Ends those that nobody has taken. */
+  /** Ends the workers that were not taken. */
   close(): void {
     for (const { worker } of this.#waiting.values()) void worker.terminate()
     this.#waiting.clear()

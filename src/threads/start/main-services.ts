@@ -40,7 +40,7 @@ import { CATALOG_READING, needsSim } from '../build/catalog.ts'
 import type { Exports } from '../build/exports.ts'
 import { type SharedTranscripts, startTranscripts } from '../transcripts.ts'
 
-/** Between two counts of the batches in each state. */
+/** Interval between counts of batches by state. */
 const BATCH_COUNTS_MS = 10_000
 
 /** The services of the main thread, in the order in which they start. */
@@ -49,7 +49,7 @@ export interface MainServices {
   watch: StoreWatch<FirstKeys | null>
   keyUsage: StoreCounts<string>
   batchCounts: StoreCounts<BatchStatus>
-  /** The simulated provider, where none is configured. */
+  /** The simulated provider, if none is configured. */
   sim: { readonly server: Sim; readonly url: string } | null
   shipper: LedgerShipper
   counting: Counting
@@ -57,18 +57,18 @@ export interface MainServices {
   captures: CaptureKeeper
   disk: DiskWatch
   explanations: ExplanationKeeper
-  /** Null without other instances. */
+  /** Null if there are no other instances. */
   feed: InvalidationFeed | null
   catalogue: CatalogueKeeper
-  /** Null without TLS on the public port. */
+  /** Null if the public port has no TLS. */
   certificate: CertificateKeeper | null
   health: SharedHealth
-  /** Null without Redis: the supervisor keeps the pins. */
+  /** Null without Redis: the supervisor then keeps the pins. */
   pins: RedisPins | null
   transcripts: SharedTranscripts
   /** Started before all others. */
   exports?: Exports
-  /** Where receivers are configured. Started after the supervisor. */
+  /** If receivers are configured. Started after the supervisor. */
   alerts?: Alerts
   /** Starts the batch thread. Started after the supervisor. */
   batchWatch?: BatchWatch
@@ -82,9 +82,9 @@ interface ServiceOptions {
   readonly onInvalidation: (change: Invalidation) => void
   /** Called with each later catalogue. */
   readonly onCatalogue: (packed: PackedCatalogue) => void
-  /** Takes usage records that the store has. */
+  /** Takes usage records that are in the store. */
   readonly shipped: ShippedRecords
-  /** Called with each later version of the certificate. False: not every thread took it. */
+  /** Called with each later version of the certificate. False if not every thread uses it. */
   readonly onCertificate: (version: string) => Promise<boolean>
 }
 

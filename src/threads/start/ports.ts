@@ -24,7 +24,7 @@ export async function choosePort({ listen: { host, port, shared } }: Config): Pr
   }
 }
 
-/** The variables that lead elsewhere. */
+/** The variables that select another port. */
 const WAYS_OUT = {
   listen: { host: 'GATEWAY_HOST', port: 'GATEWAY_PORT' },
   admin: { host: 'GATEWAY_ADMIN_HOST', port: 'GATEWAY_ADMIN_PORT' },

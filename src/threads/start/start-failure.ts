@@ -15,9 +15,9 @@ import { configuredParts, importedFile, needsSim } from '../build/catalog.ts'
 import { StartError } from '../supervised-thread.ts'
 
 export interface StartFailure {
-  /** One for each fault; each begins with the field or variable at fault. */
+  /** One per fault; each begins with the field or variable at fault. */
   readonly lines: readonly string[]
-  /** 2: bad configuration; 3: a port is taken. */
+  /** 2: invalid configuration; 3: a port is taken. */
   readonly exitCode: number
 }
 
@@ -55,7 +55,7 @@ function checkSignInSecret({ console: { oidc } }: Config): void {
   if (text.trim() === '') throw new ConfigError(`${field}: the file is empty`)
 }
 
-/** Stands for the simulated provider, which listens later. */
+/** Placeholder for the simulated provider, which starts later. */
 const SIM_URL = 'http://127.0.0.1:1'
 
 /** Checked inputs of a start. */

@@ -28,7 +28,7 @@ export function startWarnings({
   ]
 }
 
-/** Secrets in files that are not secret. */
+/** Secrets in files that others can read. */
 function exposed({ listen: { tls }, console: { oidc } }: Config): readonly string[] {
   const files = [
     ...(tls === null ? [] : [['listen.tls.key', tls.key] as const]),
@@ -41,7 +41,7 @@ function exposed({ listen: { tls }, console: { oidc } }: Config): readonly strin
     )
 }
 
-/** Endpoints of rows whose price nobody tells. What providers tell is known only later. */
+/** Endpoints in rows whose price is not stated. Prices from providers are known only later. */
 function unpriced(config: Config, catalog: Catalog): readonly string[] {
   if (discovers(config)) return []
   const rows = config.models.filter(({ id, endpoints }) => {
@@ -68,7 +68,7 @@ function unserved(config: Config, catalog: Catalog): readonly string[] {
   ]
 }
 
-/** Those of the models of the configuration; and those that would be asked for their models, had they a key. */
+/** The providers of configured models, and those that would be asked for their models if they had a key. */
 function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
   const rows = config.models.flatMap(({ endpoints }) => endpoints.map(({ provider }) => provider))
   const named = discovers(config) ? config.providers.map(({ slug }) => slug) : []
@@ -82,7 +82,7 @@ function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string
   return [`${row}.apiKey: is missing, and ${slug} serves only callers with credentials of their own; ${way}`]
 }
 
-/** A key that does not say where to go, and an address that needs it. */
+/** Keys without an address, at a provider whose address depends on the key. */
 function unaddressed(provider: Provider, row: string): readonly string[] {
   const { slug, apiKey, region } = provider
   const problem = sharedKeyProblem(provider)

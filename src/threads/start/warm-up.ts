@@ -23,19 +23,19 @@ export interface WarmUpOptions {
   readonly config: Config
   readonly endUserKey: KeyObject
   readonly vaultKeys: readonly VaultKey[]
-  /** Told only that the warm-up failed, which is no reason not to serve. */
+  /** Receives only the notice that the warm-up failed, which is no reason not to serve. */
   readonly log: Pick<Log, 'notice'>
-  /** Requests after which it ends before its time. Default: any number. */
+  /** Number of requests after which it ends early. Default: unlimited. */
   readonly requestsMax?: number
-  /** True while callers wait for the thread: nothing is begun meanwhile. Default: nobody waits. */
+  /** True while callers wait for the thread: no request is then started. Default: nobody waits. */
   readonly isBusy?: () => boolean
-  /** Ends it before its time. */
+  /** Ends it early. */
   readonly signal?: AbortSignal
 }
 
-/** Requests under way at once: few, because a caller who comes waits for them. */
+/** Concurrent requests: few, because an arriving caller waits for them. */
 const CLIENTS = 2
-/** Those who waited for the start come at once, and come first. */
+/** Callers who waited for startup arrive at once, and are served first. */
 const PAUSE_MS = 50
 /** Tokens of a reply, a few per read. */
 const MODEL = 'write-40'
@@ -71,7 +71,7 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
   }
 }
 
-/** The moments in which nobody waits for the thread. */
+/** The periods in which nobody waits for the thread. */
 class Gaps {
   readonly #isBusy: () => boolean
   readonly #signal: AbortSignal | undefined
@@ -83,7 +83,7 @@ class Gaps {
     this.#untilMs = untilMs
   }
 
-  /** Resolves at the next one; false: there is no more. */
+  /** Resolves at the next one; false if there are no more. */
   async next(): Promise<boolean> {
     while (performance.now() < this.#untilMs && this.#signal?.aborted !== true) {
       if (!this.#isBusy()) return true
@@ -129,7 +129,7 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
   }
 }
 
-/** The configuration without anything that is shared with others, asked over a network, or limited. */
+/** The configuration without anything shared with others, accessed over a network, or limited. */
 function alone(config: Config): Config {
   return {
     ...config,
@@ -155,7 +155,7 @@ interface Ask {
   readonly body: string
 }
 
-/** Every way through the gateway: each format, in each dialect, streamed and whole. */
+/** Every path through the gateway: each format, in each dialect, streamed and whole. */
 function asks(): readonly Ask[] {
   const text =
     'A request of an ordinary length, so that its text is copied and counted as others are. '.repeat(4)
@@ -191,7 +191,7 @@ async function sendIn(gaps: Gaps, most: number, port: number, key: string): Prom
   }
 }
 
-/** Resolves at the end of the answer. @throws Error when it is no success */
+/** Resolves at the end of the answer. @throws Error if it is not a success */
 function send(agent: Agent, port: number, key: string, { path, body }: Ask): Promise<void> {
   const headers = {
     authorization: `Bearer ${key}`,

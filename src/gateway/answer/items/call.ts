@@ -11,9 +11,9 @@ type CallStart = Extract<ItemStart, { type: 'function_call' | 'custom_tool_call'
 /** The differences between the two kinds of calls. */
 interface CallKind {
   readonly delta: 'response.function_call_arguments.delta' | 'response.custom_tool_call_input.delta'
-  /** The text of a completed call without text. */
+  /** The text of a completed call that has none. */
   readonly nothing: string
-  /** The field of the item with the text. */
+  /** The field of the item that has the text. */
   said(text: string): { arguments: string } | { input: string }
   done(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
 }

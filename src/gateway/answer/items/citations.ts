@@ -13,14 +13,14 @@ const LABEL_MAX_CHARS = 1_000
 export class CitableResults {
   readonly #byAddress = new Map<string, { readonly result: Citable; readonly number: number }>()
   readonly #numbered: Citable[] = []
-  /** They stand for the whole text if it names none of them. */
+  /** Results that stand for the whole text if it names none of them. */
   readonly #ofWhole: Citable[] = []
   #count = 0
   #countBefore = 0
 
   /**
-   * Adds results, and gives their numbers; a page that was found before keeps its number. `ofWhole`: they were part of
-   * the prompt, so that a text that names none of them rests on all.
+   * Adds results, and returns their numbers; a page that was found before keeps its number. `ofWhole`: they were part
+   * of the prompt, so a text that names none of them is based on all.
    */
   add(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     return results.map(result => {
@@ -52,21 +52,21 @@ export class CitableResults {
     return this.#numbered[number - 1] ?? null
   }
 
-  /** A citation of a place; null: the answer has as many as it may have. */
+  /** Cites a result at a position; null if the answer has reached its maximum. */
   cite(result: Citable, start: number, end: number): UrlCitationAnnotation | null {
     if (this.#count >= CITATIONS_MAX) return null
     this.#count++
     return { ...result, start_index: start, end_index: end }
   }
 
-  /** The citations of a whole text, where the answer has none so far. */
+  /** Cites results for a whole text, if the answer has no citations so far. */
   citeWhole(length: number): readonly UrlCitationAnnotation[] {
     if (this.#count > 0 || length === 0) return []
     return this.#ofWhole.flatMap(result => this.cite(result, 0, length) ?? [])
   }
 }
 
-/** Scheme, fragment, a slash at the end and the case of the host make no other page. */
+/** Differences in scheme, fragment, trailing slash and case of the host do not make another page. */
 function addressOf(url: string): string | null {
   if (!URL.canParse(url)) return null
   const { host, pathname, search } = new URL(url)
@@ -98,19 +98,19 @@ export class CitationScanner {
   /** Characters read so far. */
   #at = 0
   #before = ''
-  /** The last letters, which may be those of a scheme. */
+  /** The last letters, which may form a URL scheme. */
   #letters = ''
-  /** An address in running text, with its start; null: none is open. */
+  /** A URL in running text, with its start; null if none is open. */
   #address: { readonly start: number; text: string; parens: number } | null = null
   #labelStart = 0
   #isWrapped = false
   #label = ''
   #target = ''
-  /** Brackets of a label, or parentheses of an address, that are open. */
+  /** Open brackets of a label, or open parentheses of a URL. */
   #depth = 0
-  /** What a label says; it counts unless the label is that of a link. */
+  /** References in a label; they count unless the label belongs to a link. */
   #inLabel: Found[] = []
-  /** A link in a parenthesis that may close behind it. */
+  /** A link in a parenthesis that may close after it. */
   #link: Found | null = null
   #backticks = 0
   #isFenced = false
@@ -211,7 +211,7 @@ export class CitationScanner {
     this.#takeText(character)
   }
 
-  /** The address of a link, and a title behind it. */
+  /** The URL of a link, and a title after it. */
   #takeTarget(character: string): void {
     if (character === '(') this.#depth++
     else if (character === ')') this.#depth--
@@ -242,7 +242,7 @@ export class CitationScanner {
     else this.#tell(link)
   }
 
-  /** `([title](address))`: the parentheses belong to the link if they have nothing else. */
+  /** `([title](address))`: the parentheses belong to the link if they contain nothing else. */
   #takeAfterLink(character: string): void {
     const link = this.#link
     this.#link = null
@@ -252,7 +252,7 @@ export class CitationScanner {
     if (character !== ')') this.#takeText(character)
   }
 
-  /** A label without an address is a reference if it has numbers alone. */
+  /** A label without a URL is a reference if it has only numbers. */
   #endReference(): void {
     if (this.#isFenced || this.#isQuoted || !NUMBERS.test(this.#label)) return
     const numbers = this.#label.replaceAll(/[[\]]/g, '').split(',')
@@ -261,7 +261,7 @@ export class CitationScanner {
       this.#inLabel.push({ results, start: this.#labelStart, end: this.#at })
   }
 
-  /** Back to running text; what the label says is told. */
+  /** Returns to running text, and reports the references in the label. */
   #leaveLabel(): void {
     for (const found of this.#inLabel) this.#tell(found)
     this.#inLabel = []

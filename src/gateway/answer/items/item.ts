@@ -20,7 +20,7 @@ export abstract class ItemBuilder {
   /** The item's public id, the same from its first event to its last. */
   readonly id: string
   readonly outputIndex: number
-  /** Null: nobody reads events, and `emit?.()` makes none. */
+  /** Null if nobody reads events; `emit?.()` then creates none. */
   protected readonly emit: EmitEvent | null
 
   constructor(id: string, outputIndex: number, emit: EmitEvent | null) {
@@ -35,7 +35,7 @@ export abstract class ItemBuilder {
   refusal(_part: number, _text: string): void {
     throw misplacedError('refusal')
   }
-  /** Tells the citations of results in this piece of text, which `text` has taken. */
+  /** Emits the citations of results in this piece of text, which `text` has taken. */
   cite(_part: number, _text: string, _results: CitableResults): void {
     throw misplacedError('text')
   }
@@ -54,10 +54,10 @@ export abstract class ItemBuilder {
   }
   /** The item as `output_item.added` shows it. */
   abstract begun(): OutputItem
-  /** Emits what closes the item's inside and returns the finished item. */
+  /** Emits the events that close the item's parts, and returns the finished item. */
   abstract close(fields: ClosingFields, status: ClosingStatus): OutputItem
 
-  /** The item with the provider's closing fields over it, which may replace anything but the id. */
+  /** The item with the provider's closing fields, which may replace everything except the id. */
   protected finished(item: OutputItem | HostedStart, fields: ClosingFields): OutputItem {
     return { ...item, ...fields, id: this.id } as OutputItem
   }

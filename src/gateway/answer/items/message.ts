@@ -9,14 +9,14 @@ import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } f
 const NO_CITATIONS: readonly Annotation[] = []
 
 interface MessagePart {
-  /** The decoder's number of the part. */
+  /** The part number in the decoder. */
   readonly key: number
   readonly type: 'output_text' | 'refusal'
   readonly index: number
   readonly text: LongText
   logprobs: Logprob[] | null
   readonly annotations: Annotation[]
-  /** Made for the first text that may cite results of searches. */
+  /** Created for the first text that may cite search results. */
   citations: CitationScanner | null
   done: boolean
 }
@@ -24,7 +24,7 @@ interface MessagePart {
 export class MessageBuilder extends ItemBuilder {
   readonly #phase: string | null
   readonly #parts: MessagePart[] = shortList()
-  /** The first part of each key, where annotations of that key go; made for the first one. */
+  /** The first part of each key, to which annotations of that key are added; created for the first annotation. */
   #byKey: Map<number, MessagePart> | null = null
   #current: MessagePart | null = null
 
@@ -103,7 +103,7 @@ export class MessageBuilder extends ItemBuilder {
     return this.finished(this.#item(status, this.#parts.map(toContent)), fields)
   }
 
-  /** The part that the decoder means; a new one closes the one before it. */
+  /** The part that the decoder addresses; a new part closes the previous one. */
   #part(key: number, type: MessagePart['type']): MessagePart {
     const current = this.#current
     if (current !== null && current.key === key && current.type === type) return current

@@ -9,9 +9,9 @@ type Form = 'text' | 'summary'
 
 interface ReasoningPart {
   readonly form: Form
-  /** The decoder's number of the part. */
+  /** The part number in the decoder. */
   readonly key: number
-  /** Counted per form. */
+  /** Counted separately for each form. */
   readonly index: number
   readonly text: LongText
 }
@@ -65,7 +65,7 @@ export class ReasoningBuilder extends ItemBuilder {
     return this.finished(this.#item(status), told)
   }
 
-  /** The part that the decoder means; a new one closes the one before it. */
+  /** The part that the decoder addresses; a new part closes the previous one. */
   #part(form: Form, key: number): ReasoningPart {
     const current = this.#current
     if (current !== null && current.form === form && current.key === key) return current
