@@ -1,7 +1,7 @@
 /**
  * The guardrails and budgets that apply to a caller, cached in the form that the pipeline uses. Hot path: a known
- * caller costs one synchronous lookup, even with no guardrails to apply. Concurrent requests of one caller share one
- * read of the store. Callers with the same guardrails share one prepared form.
+ * caller, and above all one without guardrails, costs one synchronous lookup. Concurrent requests of one caller share
+ * one read of the store. Callers with the same guardrails share one prepared form.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'

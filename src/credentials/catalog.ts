@@ -1,7 +1,7 @@
 /**
  * The provider credentials of workspaces: which requests each may serve, in which order, and which shared endpoints
- * they exclude. Cached without any key material. Hot path: a known workspace costs one synchronous lookup, even if it
- * has no credentials. Concurrent requests of one workspace share one read of the store.
+ * they exclude. Cached without any key material. Hot path: a known workspace, and above all one without credentials,
+ * costs one synchronous lookup. Concurrent requests of one workspace share one read of the store.
  *
  * The restrictions of a credential (models, API keys, users) limit whose requests may use it. The exclusion of shared
  * endpoints is a rule of the workspace: it applies if any enabled credential asks for it, even to callers who may not

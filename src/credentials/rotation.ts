@@ -1,6 +1,6 @@
 /**
  * Rotation of master keys: checks that every secret can be decrypted, re-encrypts secrets with the current key, and
- * counts them by key. Safe beside running gateways whose ring has both keys: only data keys are rewrapped, row by row,
+ * counts them by key. It may run next to gateways whose ring has both keys: only data keys are rewrapped, row by row,
  * with compare and swap, so every row can be opened with one of the two at any moment. It can be stopped and restarted
  * at any time.
  */

@@ -1,6 +1,6 @@
 /**
- * The dialect of POST /embeddings: texts in, vectors out, in one document and never as a stream. Pure.
- * A body becomes a request in the Responses vocabulary, with one user message for each input, and settings beside it.
+ * The dialect of POST /embeddings: texts in, vectors out, in one document and never as a stream. Pure. A body becomes a
+ * request in the Responses vocabulary, with one user message for each input, and separate settings.
  */
 import type { GatewayError } from '../errors.ts'
 import type { EmbeddingsResult } from '../protocol/embeddings.ts'

@@ -1,7 +1,7 @@
 /**
- * Explanation: why one request went as it did, as a document of the interface. Kept for a day beside the usage record.
- * It contains names, times, codes and our own words, but no prompt, answer, argument, key or text from a provider.
- * Types only.
+ * Explanation: the reasons for the course of one request, as a document of the interface. Kept for a day next to the
+ * usage record. It contains names, times, codes and our own words, but no prompt, answer, argument, key or text from a
+ * provider. Types only.
  */
 import type { LimitName } from '../errors.ts'
 import type { EndpointChoice } from '../metrics/metrics.ts'

@@ -1,6 +1,6 @@
 /**
- * Messages of whole replies: emitted in one piece if there is only one piece. The text is passed on in the provider's
- * bytes if the gateway would write the same bytes. Pure. Hot path.
+ * Messages of whole replies: emitted in one piece if they have a single text and nothing else. The text is passed on in
+ * the provider's bytes if the gateway would write the same bytes. Pure. Hot path.
  */
 import type { MessageItem } from '../protocol/items.ts'
 

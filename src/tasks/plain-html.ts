@@ -1,6 +1,6 @@
 /**
- * Extracts the text of HTML in one pass, without a document tree and whatever the tags are. Used for pages that are too
- * large, too deep or too unusual for page-text.ts. Pure; task worker, bulk.
+ * Extracts the text of HTML in one pass, without a document tree, for any tags. Used for pages that are too large, too
+ * deep or too unusual for page-text.ts. Pure; task worker, bulk.
  */
 
 /** Elements whose text is not for readers. */

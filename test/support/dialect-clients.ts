@@ -1,4 +1,4 @@
-/** Clients of the dialects beside Responses: how each is asked, and how its answer is read, with all of its fields. */
+/** Clients of the dialects other than Responses: they send requests, and read answers with all of their fields. */
 import * as chatStream from '../dialects/chat-stream.ts'
 import * as geminiStream from '../dialects/gemini-stream.ts'
 import * as messagesStream from '../dialects/messages-stream.ts'

@@ -1,6 +1,6 @@
 /**
  * The file of `--output`: results as JSON Lines. They are written to a temporary file next to it, which gets this name
- * once all results are there; whoever finds the file finds all of it.
+ * once all results are there, so the file is always complete.
  */
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { CommandError } from '../command.ts'

@@ -1,7 +1,7 @@
 /**
  * Translates `tools` and `toolConfig` to those of a request. Pure. Each field of an entry is a tool. A tool that Google
- * runs becomes the nearest tool of a request, which elsewhere a server tool of the gateway serves; a provider of this
- * API gets it unchanged.
+ * runs becomes the nearest tool of a request, which a server tool of the gateway serves at other providers; a provider
+ * of this API gets it unchanged.
  */
 import { refuseField } from '../../errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'

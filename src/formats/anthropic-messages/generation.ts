@@ -3,9 +3,8 @@
  * differ:
  * - up to Claude 4.6, thinking has a budget of tokens. With it, temperature and top_k must be absent, and top_p must be
  *   at least 0.95;
- * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters. Sampling parameters are
- *   optional: they are dropped for models that do not accept them. A name without a version counts as the older
- *   generation.
+ * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters. They are optional, so they
+ *   are dropped for models that do not accept them. A name without a version counts as the older generation.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type Json, record, wholeNumber } from '../json.ts'
