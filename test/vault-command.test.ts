@@ -113,7 +113,7 @@ t.test('on a database that instances share no key file is made: the keys have to
   ] as const) {
     const { code, stderr } = await run(folder, entry, words, undefined, 'postgres://root@127.0.0.1:1/none')
     t.equal(code, 2)
-    t.match(stderr, /^sluice: GATEWAY_VAULT_KEYS: is required unless .*\n$/)
+    t.match(stderr, /^sluice: GATEWAY_VAULT_KEYS: is required with PostgreSQL, .*\n$/)
   }
   t.same(readdirSync(folder), [])
 })

@@ -47,7 +47,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
     // A key that was deleted because it leaked must not come back with the next start.
     if (await store.keys.wasRemoved(hashKey(key))) {
-      log.notice('keys', 'a configured key was deleted and stays invalid; set a new key in this variable', {
+      log.notice('keys', 'the key in this variable was deleted and stays invalid; set a new one', {
         variable: name,
       })
     } else await store.keys.add(keyRecord(key, kind, { name, clock }))
@@ -73,7 +73,9 @@ export function keyFaults({ managementKey, apiKey }: ConfiguredKeys): readonly s
   const check = (variable: string, kind: KeyKind, key: string | null = null): readonly string[] => {
     if (key === null) return []
     if (keyKind(key) !== kind) return [`${variable}: expected ${keyForm(kind)}`]
-    return isGuessable(key) ? [`${variable}: can be guessed; its 64 characters must be random`] : []
+    return isGuessable(key)
+      ? [`${variable}: is too easy to guess; its 64 hexadecimal characters must be random`]
+      : []
   }
   return [
     ...check('GATEWAY_MANAGEMENT_KEY', 'management', managementKey),

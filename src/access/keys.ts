@@ -140,7 +140,10 @@ export class ApiKeys {
     // An unreadable date counts as past.
     if (nowMs < (bySecret ? known.endsAtMs : known.expiresAtMs)) return known.record
     if (nowMs < known.expiresAtMs) {
-      throw new GatewayError('authentication', 'This API key was rotated, and its old secret has expired')
+      throw new GatewayError(
+        'authentication',
+        'This is the old secret of a rotated API key, and it has expired; use the new secret',
+      )
     }
     throw new GatewayError('authentication', 'This API key has expired')
   }

@@ -81,7 +81,7 @@ export class AdmissionControl implements KeyedRequests {
     return this.#shares.refusal(
       'key_held',
       'maxBufferedBytes',
-      `The requests of this API key hold ${this.load.byKey.held(keyHash)} bytes of memory, and no key holds twice as much. All together hold more than one thread may`,
+      `All requests together hold more memory than allowed, and those of this API key hold one of the largest shares (${this.load.byKey.held(keyHash)} bytes): wait for some of them to end`,
     )
   }
 
@@ -89,7 +89,7 @@ export class AdmissionControl implements KeyedRequests {
     return this.#shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',
-      `${this.#unread.held(keyHash)} bytes of answers to this API key wait for their readers: read them or close their connections. This is above the share of one key`,
+      `Clients of this API key have not read ${this.#unread.held(keyHash)} bytes of their answers: read them, or close the connections`,
     )
   }
 

@@ -276,7 +276,10 @@ export class Admission implements Chained<Admission> {
 
   readonly #onExpiry = (): void => {
     this.abort(
-      new GatewayError('authentication', 'The request has ended with its API key: This API key has expired'),
+      new GatewayError(
+        'authentication',
+        'The request was ended because its API key is no longer valid: This API key has expired',
+      ),
     )
     this.expectEnd()
   }

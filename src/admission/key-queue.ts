@@ -96,7 +96,7 @@ export class KeyQueue {
       timer: clock.after(waitMs, () => {
         share.queue?.remove(waiting)
         this.#endWait(waiting, 'expired')
-        reject(this.#full(` and none has ended within ${waitMs} ms`))
+        reject(this.#full(`, and none of them ended within ${waitMs} ms`))
       }),
       start: resolve,
       refuse: reject,
@@ -107,7 +107,7 @@ export class KeyQueue {
     if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
     if (excess !== null) {
       this.#endWait(excess, 'refused')
-      excess.refuse(this.#full(` and ${waitingPerKey} that wait, most of them for this end user`))
+      excess.refuse(this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`))
     }
     return promise
   }

@@ -132,7 +132,7 @@ export class KeyShares {
     return this.refusal(
       'key_open',
       'openPerKey',
-      `This API key has ${this.limits.openPerKey} requests open${more}`,
+      `This API key has reached its limit of ${this.limits.openPerKey} open requests${more}`,
     )
   }
 
@@ -172,7 +172,7 @@ export class KeyShares {
     message: string,
   ): GatewayError {
     this.#deps.metrics.shed.inc({ reason })
-    return new GatewayError('rate_limit_exceeded', `${message}, which is the limit (limits.${limit})`, {
+    return new GatewayError('rate_limit_exceeded', `${message} (limits.${limit})`, {
       retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       metadata: { limit: `limits.${limit}` },
       limit: LIMIT_NAMES[reason],
@@ -263,7 +263,7 @@ export class KeyPlace implements QueuedPlace {
       throw this.#shares.refusal(
         'key_bytes',
         'bytesInFlightPerKey',
-        `This API key would have more than ${bytesInFlightPerKey} bytes of requests in flight`,
+        `This API key has reached its limit of ${bytesInFlightPerKey} bytes of requests in flight`,
       )
     }
     this.#bytes += bytes

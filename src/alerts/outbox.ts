@@ -124,11 +124,12 @@ export class Outbox {
       within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))
     const result = await to.deliver(body)
     if (result.ok) {
-      if (tries > 0) log.notice('alerts', 'an alert was delivered', { host: to.host, alert: alertId, tries })
+      if (tries > 0)
+        log.notice('alerts', 'alert delivered after retries', { host: to.host, alert: alertId, tries })
       return await settle(null)
     }
     if (tries === 0)
-      log.notice('alerts', 'an alert could not be delivered; it is tried again', {
+      log.notice('alerts', 'cannot deliver an alert; trying again later', {
         host: to.host,
         alert: alertId,
         why: result.why,

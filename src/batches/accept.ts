@@ -341,18 +341,18 @@ function noRoom(lacking: keyof BatchRoom | 'removing', room: BatchRoom): Gateway
   if (lacking === 'removing') {
     return new GatewayError(
       'conflict',
-      'Too many batches of this workspace were deleted recently: retry once they have been removed from disk',
+      'Too many batches of this workspace were deleted recently: retry when they have been removed from disk',
       { retryAfterSeconds: RETRY_AFTER_SECONDS.removal },
     )
   }
   const limit = {
     batches: `${room.batches} batches`,
-    requests: `${room.requests} requests in its batches`,
-    bytes: `${room.bytes} bytes of requests and results in its batches`,
+    requests: `${room.requests} batch requests`,
+    bytes: `${room.bytes} bytes of batch requests and results`,
   }[lacking]
   return new GatewayError(
     'conflict',
-    `The workspace may have ${limit}: delete batches that are no longer needed`,
+    `This batch would exceed the limit of ${limit} per workspace: delete batches that are no longer needed`,
   )
 }
 

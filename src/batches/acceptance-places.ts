@@ -23,7 +23,7 @@ export class AcceptancePlaces {
     if (count >= PER_KEY) {
       throw new GatewayError(
         'rate_limit_exceeded',
-        `This API key is sending ${PER_KEY} batches already: wait for one of them to be answered`,
+        `This API key is already uploading ${PER_KEY} batches: wait until one of them has been accepted`,
         {
           retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
         },
@@ -44,7 +44,7 @@ export class AcceptancePlaces {
 export function keyTaken(): GatewayError {
   return new GatewayError(
     'conflict',
-    'Idempotency-Key: a request with this key is being accepted right now',
+    'Idempotency-Key: another request with this key is still being accepted; retry in a moment',
     {
       retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     },

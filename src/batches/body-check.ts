@@ -65,7 +65,8 @@ async function faultsOf(
       const head = await faultsOf(check, batch, lines.slice(0, middle))
       return [...head, ...(await faultsOf(check, batch, lines.slice(middle)))]
     }
-    const message = 'body: cannot be checked'
+    const message =
+      'body: could not be checked within the limits of time and memory: send a smaller or simpler one'
     return first === undefined ? [] : [{ number: first.number, code: 'invalid_request', message }]
   }
 }

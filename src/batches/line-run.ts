@@ -109,7 +109,10 @@ const STOP_ERRORS: Readonly<
 > = {
   expired: { code: 'deadline_exceeded', message: 'The batch has expired' },
   returned: { code: 'service_unavailable', message: 'The gateway is shutting down' },
-  lost: { code: 'service_unavailable', message: 'Another runner has taken the request over' },
+  lost: {
+    code: 'service_unavailable',
+    message: 'Another instance of the gateway has taken over the request',
+  },
 }
 
 /** Claims are numbered from 1, so a later number tells of an earlier claim. */
@@ -185,7 +188,7 @@ export class LineRun {
       error = toGatewayError(thrown)
       message = error.message
       if (error.code === 'internal')
-        this.#deps.log.fault('batches', 'batch line failed', error.cause ?? error)
+        this.#deps.log.fault('batches', 'batch request failed', error.cause ?? error)
     }
     if (this.#isDeferred) {
       admitted.drop()

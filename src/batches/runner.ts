@@ -243,7 +243,7 @@ export class BatchRunner {
       this.#failing = true
       return
     }
-    if (this.#failing) log.notice('batches', 'reading batches again')
+    if (this.#failing) log.notice('batches', 'reading batches from the store again')
     this.#failing = false
     this.#take(records)
     this.#scheduler.reached()

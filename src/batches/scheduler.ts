@@ -282,7 +282,7 @@ export class Scheduler {
       else if (lines.length < limit) await this.#noteDry(batch, lines.length)
       return lines.length
     } catch (error) {
-      if (!this.#refused) log.fault('batches', 'cannot claim batch lines', error)
+      if (!this.#refused) log.fault('batches', 'cannot claim batch requests from the store', error)
       this.#refused = true
       return 0
     }

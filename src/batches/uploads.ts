@@ -161,9 +161,13 @@ function keyFull(): GatewayError {
 }
 
 function full(): GatewayError {
-  return new GatewayError('service_unavailable', 'Too many large bodies are arriving at once', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
-  })
+  return new GatewayError(
+    'service_unavailable',
+    'Too many large request bodies are arriving at once; retry in a few seconds',
+    {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
+    },
+  )
 }
 
 /** True for a disk that is full or fails, and for too many open files. */

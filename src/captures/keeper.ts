@@ -161,7 +161,7 @@ export class CaptureKeeper {
       if (clock.monotonicMs() >= this.#sweepMs) await this.#sweep()
       this.#isFailing = false
     } catch (error) {
-      if (!this.#isFailing) log.fault('captures', 'captures cannot be looked up', error)
+      if (!this.#isFailing) log.fault('captures', 'cannot look up captures in the store', error)
       this.#isFailing = true
       // The expiry in the files is enough to remove them in time.
       await this.#removeExpired().catch(() => undefined)
@@ -223,7 +223,7 @@ export class CaptureKeeper {
       try {
         await this.#writeTo(first.capture, batch)
       } catch (error) {
-        if (!this.#isFailing) this.#options.log.fault('captures', 'a capture cannot be written', error)
+        if (!this.#isFailing) this.#options.log.fault('captures', 'cannot write a capture', error)
         this.#isFailing = true
       }
       for (const { done, record } of batch) done(record?.length ?? 0)

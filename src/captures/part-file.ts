@@ -119,7 +119,7 @@ export class PartFile {
       const handle = this.#handle ?? (await this.#open())
       await handle.appendFile(this.#sealer.seal(text, false))
     } catch (error) {
-      this.#deps.log.fault('captures', 'cannot write capture to disk; skipping requests', error)
+      this.#deps.log.fault('captures', 'cannot write a capture to disk; skipping requests', error)
       this.#isBroken = true
       this.#leave(requests)
       await this.#close()
@@ -137,7 +137,7 @@ export class PartFile {
       this.#isAway = false
       return isCounted
     } catch (error) {
-      if (!this.#isAway) log.fault('captures', "cannot update the capture's size in the store", error)
+      if (!this.#isAway) log.fault('captures', 'cannot update the size of a capture in the store', error)
       this.#isAway = true
       return null
     }
@@ -151,7 +151,7 @@ export class PartFile {
         this.#sealer.seal(this.#untold > 0 ? missing(this.#untold) : NOTHING, true),
       )
     } catch (error) {
-      this.#deps.log.fault('captures', 'the end of a capture cannot be written', error)
+      this.#deps.log.fault('captures', 'cannot write the end of a capture', error)
     }
     await this.#close()
   }

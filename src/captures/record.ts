@@ -148,7 +148,7 @@ function* textsIn(values: readonly unknown[]): Generator<string> {
 
 /** The request as guardrails and plugins have left it. Before any provider was asked it may hold what they forbid. */
 function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
-  if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was asked' })
+  if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was called' })
   if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const tools = prompt.tools == null ? {} : { tools: (prompt.tools as readonly Tool[]).map(withoutSecrets) }
   return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
@@ -186,7 +186,7 @@ function callIn(
     status: raw(call.status),
     reply_headers: headersIn(remover, call.replyHeaders),
     reply: isReplyGuarded
-      ? raw({ bytes: call.reply.bytes, left_out: 'guardrails of the caller look at replies' })
+      ? raw({ bytes: call.reply.bytes, left_out: 'guardrails of the caller check replies' })
       : bodyIn(remover, call.reply),
     ended_ms: raw(call.endedMs),
     error: raw(call.error === null ? null : call.error.errorType),

@@ -29,8 +29,8 @@ export class SealedFileError extends Error {
   constructor(reason: SealedFileError['reason']) {
     super(
       reason === 'unknown_key'
-        ? 'it was sealed by a vault key that is not here'
-        : 'it was changed, belongs to another capture, or was sealed by another vault key of the same name',
+        ? 'it was sealed with a master key that is not configured here'
+        : 'it was changed, belongs to another capture, or was sealed with another master key of the same id',
     )
     this.reason = reason
   }

@@ -11,11 +11,11 @@ const STICKY = 0o1000
 export function modeFault(path: string): string | null {
   const file = statSync(path).mode
   if ((file & OTHERS) !== 0) {
-    return `${path}: others than its owner may read it (mode ${modeText(file)}): run chmod 600 ${path}`
+    return `${path}: users other than its owner can read it (mode ${modeText(file)}): run chmod 600 ${path}`
   }
   const folder = statSync(dirname(path)).mode
   if ((folder & OTHERS_WRITE) !== 0 && (folder & STICKY) === 0) {
-    return `${path}: anyone may replace it, because its folder has mode ${modeText(folder)}: run chmod o-w ${dirname(path)}`
+    return `${path}: anyone can replace it, because its folder has mode ${modeText(folder)}: run chmod o-w ${dirname(path)}`
   }
   return null
 }

@@ -30,7 +30,7 @@ function checkAddress(key: ProviderKey, provider: Provider): void {
   // Every key goes to an address without gaps.
   if (gaps.length === 0) return
   const refuseHost = (field: string): never => {
-    throw refused(`${field} must be at one of these hosts: ${hosts.join(', ')}`)
+    throw refused(`${field} must be on one of these hosts: ${hosts.join(', ')}`)
   }
   switch (key.kind) {
     case 'plain': {

@@ -150,7 +150,7 @@ export function toOutgoingKey(
     case 'vertex': {
       const { tokenUrl, egress } = provider
       if (tokenUrl === undefined)
-        throw unusable(whose, 'is a service account, and the provider has no tokenUrl')
+        throw unusable(whose, 'is a service account, but the provider has no tokenUrl')
       const address = addressOf(endpoint, vertexValues(key))
       return whenReady(schemes.token(key, { tokenUrl, egress }), token => ({
         text: token,
@@ -259,14 +259,18 @@ function hostOf(url: string): string | null {
 function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
   const url = new URL(endpointUrl)
   if (!allowsHost(endpoint.provider, url.host)) {
-    throw unusable(whose, 'has a deployment at a host that the provider does not have')
+    throw unusable(whose, 'names a deployment on a host that the hosts of the provider do not include')
   }
   const path = API_OF_FORMAT[endpoint.format].deploymentPath
-  if (path === null) throw unusable(whose, 'has a deployment, which cannot be asked in this format')
+  if (path === null)
+    throw unusable(
+      whose,
+      'names a deployment, and deployments cannot be called in the format of this endpoint',
+    )
   const plain = url.pathname.replace(/\/+$/, '')
   const named = CALL_PATHS.find(each => plain.endsWith(each))
   if (named !== undefined && named !== path) {
-    throw unusable(whose, `has a deployment at ${named}, and this model is asked at ${path}`)
+    throw unusable(whose, `names a deployment at ${named}, but this model is called at ${path}`)
   }
   url.pathname = named === undefined ? `${plain}${path}` : plain
   return url.href

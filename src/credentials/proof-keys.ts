@@ -132,7 +132,7 @@ export function readProofRing(path: string): ProofRing {
   const rows = entries.map((entry, index) => readKey(entry, `${path}: key ${index + 1}`))
   const signing = rows[0]?.secret ?? null
   if (first === undefined || signing === null || rows[0] === undefined) {
-    throw new ProofKeyError(`${path}: the first key signs, so it must have its private part (d)`)
+    throw new ProofKeyError(`${path}: the first key signs, so it must include its private part (d)`)
   }
   const { kid } = rows[0].key
   const header = base64url(JSON.stringify({ alg: PROOF_ALGORITHM, typ: PROOF_TYPE, kid }))

@@ -109,7 +109,7 @@ export async function checkRing(
   for (const [keyId, good] of opens) {
     if (good) continue
     throw new VaultKeyError(
-      `${source}: the master key ${printable(keyId)} is not the key that credentials were sealed with under this name; restore the right one`,
+      `${source}: the master key ${printable(keyId)} is not the key that credentials were sealed with under this id; restore the right one`,
     )
   }
 }

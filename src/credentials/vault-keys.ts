@@ -31,7 +31,7 @@ export class VaultKeyError extends Error {
 const KEY_BYTES = 32
 const VARIABLE = 'GATEWAY_VAULT_KEYS'
 const REQUIRED =
-  'is required unless the storage is an embedded database, the same for all instances; a new key is k1:$(openssl rand -base64 32)'
+  'is required with PostgreSQL, and must be the same for all instances; make a new key with echo "k1:$(openssl rand -base64 32)"'
 
 /**
  * Loads the configured keys, or those of a key file beside the embedded database, which is created when it is missing.

@@ -176,7 +176,7 @@ export class UsageExport {
         this.#files = this.#files.filter(each => each !== next)
       }
       if (this.#isFailing && this.#held === '')
-        log.notice('ledger', 'usage is exported again', { to: destination.place })
+        log.notice('ledger', 'exporting usage again', { to: destination.place })
       this.#isFailing &&= this.#held !== ''
       this.#isLosing &&= this.#isFailing
     } catch (error) {

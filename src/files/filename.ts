@@ -15,7 +15,7 @@ export function cleanFilename(text: string, field: string): string {
   const plain = text.normalize('NFC').replaceAll(HIDDEN, '')
   const name = plain.slice(Math.max(plain.lastIndexOf('/'), plain.lastIndexOf('\\')) + 1).trim()
   if (name === '' || name === '.' || name === '..')
-    throw new GatewayError('invalid_request', `${field}: must be the name of a file`)
+    throw new GatewayError('invalid_request', `${field}: must end in a file name`)
   if (name.length > NAME_MAX_CHARS)
     throw new GatewayError('invalid_request', `${field}: must have at most ${NAME_MAX_CHARS} characters`)
   return name

@@ -109,7 +109,7 @@ export class Files {
       throw thrown
     }
     await this.#discard(id, keyHash)
-    throw new GatewayError('conflict', 'The workspace was deleted in the meantime')
+    throw new GatewayError('conflict', 'The workspace was deleted during the upload')
   }
 
   find(place: WorkspacePlace, id: string): Promise<FileRecord | null> {
@@ -138,7 +138,7 @@ export class Files {
     if (file.bytes > maxBytes) {
       throw new GatewayError(
         'payload_too_large',
-        `The file is too large: the limit here is ${maxBytes} bytes`,
+        `The file is too large for this use: the limit is ${maxBytes} bytes`,
       )
     }
     const chunks: Uint8Array[] = []
@@ -180,6 +180,6 @@ function fullWorkspace(full: 'files' | 'bytes', { maxFiles, maxBytes }: FilesDep
   const limit = full === 'files' ? `${maxFiles} files` : `${maxBytes} bytes`
   return new GatewayError(
     'conflict',
-    `The workspace may have ${limit}: delete files that are no longer needed`,
+    `This file would exceed the limit of ${limit} per workspace: delete files that are no longer needed`,
   )
 }

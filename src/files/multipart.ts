@@ -54,19 +54,19 @@ export async function readForm(
   const parts: FormPart[] = []
   let at = delimiter.length - 2
   if (!(await bytesAt(body, 0, at)).equals(delimiter.subarray(2)))
-    throw malformed('begins without its boundary')
+    throw malformed('does not begin with its boundary')
   for (;;) {
     const next = (await bytesAt(body, at, 2)).toString('latin1')
     if (next === '--') {
       const rest = (await bytesAt(body, at + 2, 3)).toString('latin1')
-      if (rest !== '' && rest !== '\r\n') throw malformed('goes on after its end')
+      if (rest !== '' && rest !== '\r\n') throw malformed('continues after its closing boundary')
       return parts
     }
-    if (next !== '\r\n') throw malformed('has a boundary within a line')
+    if (next !== '\r\n') throw malformed('has text after a boundary on the same line')
     if (parts.length === PARTS_MAX) throw malformed(`has more than ${PARTS_MAX} parts`)
     const head = await bytesAt(body, at + 2, HEAD_MAX_BYTES)
     const headEnd = head.indexOf('\r\n\r\n')
-    if (headEnd === -1) throw malformed('has a part without a proper head')
+    if (headEnd === -1) throw malformed('has a part without complete headers')
     const start = at + 2 + headEnd + 4
     const end = await find(body, delimiter, start)
     parts.push({ ...readHead(head.subarray(0, headEnd)), start, end })
@@ -98,7 +98,7 @@ async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<n
     const found = (await bytesAt(body, at, WINDOW_BYTES)).indexOf(delimiter)
     if (found !== -1) return at + found
   }
-  throw malformed('ends within a part')
+  throw malformed('ends in the middle of a part')
 }
 
 /** Fewer bytes only at the end of the body. */
@@ -120,12 +120,12 @@ function readHead(bytes: Buffer): Pick<FormPart, 'name' | 'filename' | 'mediaTyp
     const [, name, value] = HEADER.exec(line) ?? []
     if (name === undefined || value === undefined || /[\r\n]/.test(value))
       throw malformed('has a part with a malformed header')
-    if (headers.has(name.toLowerCase())) throw malformed('has a part with a header twice')
+    if (headers.has(name.toLowerCase())) throw malformed('has a part with a duplicate header')
     headers.set(name.toLowerCase(), value)
   }
   const encoding = headers.get('content-transfer-encoding')?.toLowerCase()
   if (encoding !== undefined && !['binary', '8bit', '7bit'].includes(encoding))
-    throw malformed('has an encoded part')
+    throw malformed('has a part with a Content-Transfer-Encoding other than binary, 8bit or 7bit')
   return {
     ...readDisposition(headers.get('content-disposition')),
     mediaType: headers.get('content-type') ?? null,
@@ -139,13 +139,14 @@ function readDisposition(text: string | undefined): Pick<FormPart, 'name' | 'fil
   while (rest !== '') {
     const [whole, name, quoted, plain] = PARAMETER.exec(rest) ?? []
     if (whole === undefined || name === undefined || parameters.has(name.toLowerCase()))
-      throw malformed('has a part with a malformed disposition')
+      throw malformed('has a part with a malformed Content-Disposition')
     parameters.set(name.toLowerCase(), plain ?? unquoted(quoted ?? ''))
     rest = rest.slice(whole.length)
   }
   const name = parameters.get('name')
   if (name === undefined) throw malformed('has a part without a name')
-  if (parameters.has('filename*')) throw malformed('has a part with filename*, which forms must not have')
+  if (parameters.has('filename*'))
+    throw malformed('has a part with filename*, which is not allowed in forms: use filename')
   return { name, filename: parameters.get('filename') ?? null }
 }
 

@@ -197,7 +197,7 @@ function connect(base: URL, proxy: string | null): Dispatcher {
 function keyFull(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'This API key is already transferring as many files as it may: wait for one of them to finish',
+    'This API key has reached its limit of concurrent file transfers: wait for one of them to finish',
     { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
   )
 }

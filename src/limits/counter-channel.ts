@@ -86,7 +86,7 @@ export class CounterServer {
     if (!this.#failing)
       this.#log.fault(
         'limits',
-        'cannot read spending from the store; limits use the last known values',
+        'cannot read spending from the store; limits continue with the last known values',
         error,
       )
     this.#failing = true

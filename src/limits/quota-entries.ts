@@ -192,7 +192,7 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
       { limit: 'credits' },
     )
   }
-  const message = `${nameOf(limit)} does not allow this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
+  const message = `${nameOf(limit)} does not cover this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
   if (limit.kind === 'limit') {
     return new GatewayError('payment_required', message, { ...ofDay(limit.limit.reset), limit: 'key_limit' })
   }
@@ -243,7 +243,7 @@ function rateLimitError(
   nowMs: number,
   minuteEndMs: number,
 ): GatewayError {
-  return new GatewayError('rate_limit_exceeded', `Rate limit exceeded: this API key has ${rate}`, {
+  return new GatewayError('rate_limit_exceeded', `Rate limit exceeded: this API key is limited to ${rate}`, {
     retryAfterSeconds: Math.max(1, Math.ceil((minuteEndMs - nowMs) / 1000)),
     limit: kind === 'requests' ? 'requests_per_minute' : 'tokens_per_minute',
     headers: {

@@ -122,7 +122,7 @@ export class SharedCounters implements Counters {
       this.#reconcileFails = false
     } catch (error) {
       if (!this.#reconcileFails)
-        this.#options.log.fault('limits', 'cannot compare limits with the ledger', error)
+        this.#options.log.fault('limits', 'cannot compare limits with the usage records in the store', error)
       this.#reconcileFails = true
     }
     if (!this.#closed) this.#timer = this.#schedule()

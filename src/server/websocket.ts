@@ -66,7 +66,10 @@ export interface WaitingHandshake {
   drop(): void
 }
 
-const NO_SOCKET = new GatewayError('service_unavailable', 'The gateway accepts no connections at the moment')
+const NO_SOCKET = new GatewayError(
+  'service_unavailable',
+  'The gateway is not accepting connections at the moment',
+)
 
 function refused(error: GatewayError): never {
   throw error
@@ -171,7 +174,7 @@ export class WebSockets implements KeyedRequests {
     this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
     return new GatewayError(
       'rate_limit_exceeded',
-      `This API key has ${this.#places.held(hash)} WebSockets open, which is its share (limits.socketsPerKey); close one first, or ask over HTTP`,
+      `This API key has reached its limit of ${this.#places.held(hash)} open WebSockets (limits.socketsPerKey): close one first, or use HTTP`,
       { retryAfterSeconds: RETRY_AFTER_SECONDS.moment, metadata: { limit: 'limits.socketsPerKey' } },
     )
   }

@@ -32,6 +32,8 @@ async function invalidity(keys: Pick<ApiKeys, 'find'>, hash: string): Promise<Ga
     return null
   } catch (thrown) {
     if (!(thrown instanceof GatewayError) || thrown.code !== 'authentication') return null
-    return rewritten(thrown, { message: `The request has ended with its API key: ${thrown.message}` })
+    return rewritten(thrown, {
+      message: `The request was ended because its API key is no longer valid: ${thrown.message}`,
+    })
   }
 }

@@ -303,7 +303,8 @@ async function rotated({ keys, ring, clock }: Setup, hash: string, overlapMs: nu
   return key
 }
 
-const ENDED = 'authentication: This API key was rotated, and its old secret has expired'
+const ENDED =
+  'authentication: This is the old secret of a rotated API key, and it has expired; use the new secret'
 
 t.test('a rotated key is one key by each of its secrets, until each has ended', async t => {
   const s = await setup(t)

@@ -87,7 +87,7 @@ t.test('a key with all its requests open is refused before its body is read, and
   t.match(refused.body, {
     error: {
       code: 429,
-      message: /2 requests open, .*limits\.openPerKey/,
+      message: /limit of 2 open requests \(limits\.openPerKey\)/,
       metadata: { limit: 'limits.openPerKey', error_type: 'rate_limit_exceeded' },
     },
   })

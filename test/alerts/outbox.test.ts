@@ -129,8 +129,8 @@ t.test('a receiver that is down for ten minutes gets it when it is back, with a 
   t.equal(new Set(hook.got.map(({ signature }) => signature)).size, tries + 1, 'never the same signature')
   const host = new URL(hook.url).host
   t.match(lines, [
-    ['alerts', 'an alert could not be delivered; it is tried again', { host, why: 'status 302' }],
-    ['alerts', 'an alert was delivered', { host }],
+    ['alerts', 'cannot deliver an alert; trying again later', { host, why: 'status 302' }],
+    ['alerts', 'alert delivered after retries', { host }],
   ])
 })
 

@@ -94,14 +94,14 @@ t.test('an endpoint that is not offered is refused', async t => {
 t.test('a workspace without room is a conflict, and its other batches stay', async t => {
   for (const [bounds, limit] of [
     [{ maxStored: 1 }, '1 batches'],
-    [{ maxStoredRequests: 3 }, '3 requests in its batches'],
-    [{ maxStoredBytes: 200 }, '200 bytes of requests and results in its batches'],
+    [{ maxStoredRequests: 3 }, '3 batch requests'],
+    [{ maxStoredBytes: 200 }, '200 bytes of batch requests and results'],
   ] as const) {
     const inline = await startInlineAcceptance(t, { bounds })
     const { batch: first } = await inline.accept(BATCH)
     t.match(await inline.refused(BATCH, { idempotencyKey: 'k' }), {
       code: 'conflict',
-      message: `The workspace may have ${limit}: delete batches that are no longer needed`,
+      message: `This batch would exceed the limit of ${limit} per workspace: delete batches that are no longer needed`,
     })
     t.equal(inline.jobs.at(-1), 'store-batch abandon')
     t.same(await inline.visible(), [first.id])

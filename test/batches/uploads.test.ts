@@ -95,7 +95,7 @@ t.test('a key has a quarter of the room, and others their own', async t => {
   t.equal(uploads.bytes, 40)
   await t.rejects(uploads.receive({ ...OWNER, keyHash: 'f' }, send('1')), {
     code: 'service_unavailable',
-    message: 'Too many large bodies are arriving at once',
+    message: 'Too many large request bodies are arriving at once; retry in a few seconds',
     retryAfterSeconds: 5,
   })
   for (const upload of [first, second, ...others]) await upload.close()

@@ -199,7 +199,7 @@ t.test('a restart while the store is away removes what has expired, and nothing 
   t.notOk(existsSync(join(folder, old)))
   t.ok(existsSync(join(folder, fresh)))
   t.ok(existsSync(join(folder, 'something-else')), 'what is not ours stays')
-  t.equal(lines.filter(line => line.includes('captures cannot be looked up')).length, 1)
+  t.equal(lines.filter(line => line.includes('cannot look up captures in the store')).length, 1)
 })
 
 t.test('files without a row are removed; where captures are off, so are they', async t => {
@@ -250,7 +250,7 @@ t.test(
     mkdirSync(folder, { recursive: true })
     writeFileSync(join(folder, record.id), 'a file where a folder should be')
     for (let round = 0; round < 3; round++) await take(record.id, 'x\n')
-    t.equal(lines.filter(line => line.includes('cannot write capture')).length, 1)
+    t.equal(lines.filter(line => line.includes('cannot write a capture')).length, 1)
     t.match(await store.captures.find('org_1', record.id), { leftOut: 3 })
     chmodSync(folder, 0o700)
   },

@@ -7,7 +7,7 @@ import type { VaultKey } from '../../src/credentials/vault-keys.ts'
 
 const key = (id: string): VaultKey => ({ id, secret: randomBytes(32) })
 const MASTER = key('k1')
-const UNKNOWN_KEY = /a vault key that is not here/
+const UNKNOWN_KEY = /a master key that is not configured here/
 const DAMAGED = /it was changed/
 const PART = {
   captureId: 'cap_1',

@@ -351,7 +351,7 @@ t.test(`${ROWS.length} bad requests`, async t => {
   t.equal(right, ROWS.length)
   t.comment(`${right}/${ROWS.length} bad requests answered as documented`)
   t.same(Object.getOwnPropertyNames(Object.prototype).sort(), before)
-  t.equal(gateway.sim.state.requests, 0, 'no provider was asked')
+  t.equal(gateway.sim.state.requests, 0, 'no provider was called')
   // A line names the model that was asked for, and an unknown path, in plain words.
   const others = gateway.lines.map(({ requestedModel: _, path: __, ...line }) => line)
   t.notMatch(JSON.stringify(others), CANARY, 'nothing else of it is logged')

@@ -50,7 +50,7 @@ t.test('a service that refuses or cannot be reached is 502 where it is the only 
     t.match(document, {
       error: {
         code: 502,
-        message: /accepts no batches at the moment, and provider\.allow_fallbacks is false: /,
+        message: /is not accepting batches at the moment, and provider\.allow_fallbacks is false: /,
         metadata: { error_type: 'provider_unavailable' },
       },
     })

@@ -257,7 +257,7 @@ t.test('a key that the endpoint cannot be called with is never sent, and the nex
   t.equal(refused.status, 502)
   t.match(
     JSON.parse(refused.text).error.message,
-    /has a deployment at \/responses, and this model is asked at/,
+    /names a deployment at \/responses, but this model is called at/,
   )
   t.notMatch(refused.text, /c0ffee/)
   t.same(provider.calls, [])

@@ -80,7 +80,7 @@ t.test(
     )
     t.match(two.calls[0]?.body.text, /canary-one.*canary-two/)
     t.match(refused, { error: { type: 'invalid_request' }, calls: [{ status: 400 }], output: null })
-    t.match(unknown.request, { left_out: 'no provider was asked' })
+    t.match(unknown.request, { left_out: 'no provider was called' })
     t.notOk(text.includes(apiKey), 'the key of the handshake is not in it')
   },
 )

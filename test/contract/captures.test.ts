@@ -201,7 +201,7 @@ t.test(
     t.match(failed, { error: { type: 'provider_unavailable' }, output: null, calls: [{ status: 500 }] })
     t.match(failed?.calls[0]?.reply.text, 'broken')
     t.same(unknown?.calls, [])
-    t.match(unknown?.request, { left_out: 'no provider was asked' })
+    t.match(unknown?.request, { left_out: 'no provider was called' })
     t.match(vectors, { dialect: 'embeddings' })
   },
 )
@@ -335,7 +335,7 @@ t.test('what guardrails redact or block is never in it, nor what the provider sa
   t.notOk(text.includes('canary-somebody'), 'redacted in the request')
   t.notOk(text.includes('canary-blocked'), 'blocked')
   t.match(text, 'write to ')
-  t.match(records[2], { request: { left_out: 'no provider was asked' }, calls: [] })
+  t.match(records[2], { request: { left_out: 'no provider was called' }, calls: [] })
 })
 
 t.test('where a guardrail looks at replies, the bytes of providers are left out', async t => {
@@ -565,7 +565,7 @@ t.test('the command line shows and deletes it; another vault key opens nothing',
   t.notMatch(stranger.stdout, 'canary')
   t.match(
     run(`k9:${randomBytes(32).toString('base64')}`, 'captures', 'show', id).stderr,
-    'vault key that is not here',
+    'master key that is not configured here',
   )
   t.equal(run(gateway.vaultKeys, 'captures', 'show', 'cap_x').status, 1)
   t.equal(run(gateway.vaultKeys, 'captures', 'delete', id).status, 0)

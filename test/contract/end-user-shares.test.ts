@@ -178,7 +178,7 @@ t.test('a stream waits for its place too, and a wait that is too long is a 429',
   t.match(JSON.parse(late.text), {
     error: {
       code: 429,
-      message: /1 requests open and none has ended within 1 ms/,
+      message: /limit of 1 open requests, and none of them ended within 1 ms/,
       metadata: { error_type: 'rate_limit_exceeded', limit: 'limits.openPerKey' },
     },
   })

@@ -58,7 +58,7 @@ for (const [how, end] of Object.entries(ENDINGS)) {
     t.equal((await end(gateway, key)).status, 200)
     const events = parseEventStream(await answered.text())
     t.match(events.at(-1), { type: 'response.failed' })
-    t.match(JSON.stringify(events.at(-1)), /ended with its API key/)
+    t.match(JSON.stringify(events.at(-1)), /ended because its API key is no longer valid/)
     const refused = await whole
     t.equal(refused.status, 401)
     const open = replies.filter(reply => !reply.closed)

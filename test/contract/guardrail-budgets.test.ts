@@ -93,7 +93,7 @@ for (const stream of [false, true]) {
       error: {
         code: 403,
         message:
-          'The daily budget that guardrail Team gives this API key does not allow this request: it costs at least 0.001 USD; 0.0005 USD of 0.0005 USD remains',
+          'The daily budget that guardrail Team gives this API key does not cover this request: it costs at least 0.001 USD; 0.0005 USD of 0.0005 USD remains',
         metadata: { error_type: 'permission_denied', guardrail_id: id },
       },
     })

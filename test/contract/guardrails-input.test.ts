@@ -26,7 +26,7 @@ const sent = () => parrot.bodies.at(-1) ?? ''
 const refusedUnasked = (t: Tap, reply: Reply, asked: number) => {
   t.equal(reply.status, 403, reply.text)
   t.notMatch(reply.text, EMAIL)
-  t.equal(parrot.bodies.length, asked, 'no provider was asked')
+  t.equal(parrot.bodies.length, asked, 'no provider was called')
 }
 type Tap = Pick<typeof t, 'equal' | 'match' | 'notMatch' | 'same'>
 

@@ -58,7 +58,7 @@ t.test('a rotation gives a new secret, and the old one goes on for the overlap',
   clock.advance(1)
   t.match(await call('GET', '/key', undefined, key), {
     status: 401,
-    message: 'This API key was rotated, and its old secret has expired',
+    message: 'This is the old secret of a rotated API key, and it has expired; use the new secret',
   })
   t.equal(await statusOf(fresh), 200)
   t.same((await call('GET', `/keys/${hash}`)).data['secrets'], [

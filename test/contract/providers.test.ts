@@ -362,7 +362,7 @@ t.test('a key that could never be used is refused at creation, and says what it 
     [
       'databricks',
       { api_key: 'k', host: 'evil.example.com' },
-      /^key: host must be at one of these hosts: \*\.cloud\./,
+      /^key: host must be on one of these hosts: \*\.cloud\./,
     ],
     ['databricks', { api_key: 'k', host: 'x.cloud.databricks.com:444' }, /^key: host must be a host name/],
     ['claude-on-aws', 'a-plain-key', /^key: must be JSON with workspace_id, region, and api_key/],
@@ -375,7 +375,7 @@ t.test('a key that could never be used is refused at creation, and says what it 
     [
       'azure',
       [{ api_key: 'k', model_slug: 'p/x', endpoint_url: 'https://evil.example.com/x', model_id: 'd' }],
-      /^key: endpoint_url must be at one of these hosts: \*\.openai\.azure\.com, /,
+      /^key: endpoint_url must be on one of these hosts: \*\.openai\.azure\.com, /,
     ],
   ]
   for (const [provider, given, message] of cases) {

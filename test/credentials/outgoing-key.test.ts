@@ -173,11 +173,11 @@ t.test('a deployment of Azure wins over resources, and is asked at its address u
   const responses = at('azure', {}, 'openai-responses')
   t.match(
     refused(() => outgoing('azure', key(chat), responses)),
-    'has a deployment at /chat/completions, and this model is asked at /responses',
+    'names a deployment at /chat/completions, but this model is called at /responses',
   )
   for (const host of ['evil.example.com', 'openai.azure.com.evil.com', 'a.b.openai.azure.com']) {
     const refusal = refused(() => outgoing('azure', key(`https://${host}/x`)))
-    t.match(refusal, 'has a deployment at a host that the provider does not have')
+    t.match(refusal, 'names a deployment on a host that the hosts of the provider do not include')
     t.notMatch(refusal, host)
   }
 })

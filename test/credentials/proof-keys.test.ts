@@ -100,7 +100,7 @@ t.test('a file that cannot be used is refused with what to do, and never quoted'
   const rsa = { ...generateKeyPairSync('rsa', { modulusLength: 1024 }).privateKey.export({ format: 'jwk' }) }
   const refused: readonly [readonly object[], RegExp][] = [
     [[], /is not a JWK set/],
-    [[publicPart(good)], /the first key signs, so it must have its private part/],
+    [[publicPart(good)], /the first key signs, so it must include its private part/],
     [[{ ...good, x: newKey()['x'] }], /key 1 is not an Ed25519 key/],
     [[{ ...good, d: secret.slice(4) }], /key 1 is not an Ed25519 key/],
     [[good, rsa], /key 2 is not an Ed25519 key/],
@@ -118,6 +118,6 @@ t.test('a file that cannot be used is refused with what to do, and never quoted'
   checkProofKeyFile(path)
   chmodSync(path, 0o644)
   t.throws(() => checkProofKeyFile(path), {
-    message: `others than its owner may read it (mode 0644): run chmod 600`,
+    message: `users other than its owner can read it (mode 0644): run chmod 600`,
   })
 })

@@ -37,7 +37,7 @@ t.test('a key file that others may read is refused with what to do', async t => 
     const text = mode.toString(8).padStart(4, '0')
     t.throws(load, {
       constructor: VaultKeyError,
-      message: `${path}: others than its owner may read it (mode ${text}): run chmod 600 ${path}`,
+      message: `${path}: users other than its owner can read it (mode ${text}): run chmod 600 ${path}`,
     })
   }
   for (const mode of [0o600, 0o400]) {

@@ -255,7 +255,7 @@ t.test('a disk that takes nothing costs a bounded memory, and no line is torn', 
   t.same(lines, [
     'cannot export usage; records are kept on disk',
     'export buffer full; dropping usage records from this export',
-    'usage is exported again',
+    'exporting usage again',
   ])
   await running.close()
 })

@@ -215,11 +215,14 @@ t.test('a wait ends by a start, a refusal, its time, or the leaving of its clien
   const first = enter('b')
   const second = enter('b')
   const third = enter('c')
-  t.match(await outcome(second), /4 requests open and 2 that wait, most of them for this end user/)
+  t.match(
+    await outcome(second),
+    /limit of 4 open requests and 2 waiting ones, most of them from this end user/,
+  )
   running[0]?.leave()
   t.equal(await outcome(first), 'started')
   clock.advance(1_000)
-  t.match(await outcome(third), /none has ended within 1000 ms, which is the limit \(limits\.openPerKey\)/)
+  t.match(await outcome(third), /none of them ended within 1000 ms \(limits\.openPerKey\)/)
   third.place.leave()
   second.place.leave()
   const fourth = enter('d')

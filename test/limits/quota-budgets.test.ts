@@ -104,7 +104,7 @@ t.test('of a thousand requests at once as many are admitted as the budget has ro
   t.match(await refusal(callerOf('k'), 1.5), {
     code: 'permission_denied',
     message:
-      'The daily budget that guardrail Team gives this API key does not allow this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
+      'The daily budget that guardrail Team gives this API key does not cover this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
     metadata: { guardrail_id: 'g' },
   })
   t.equal(await refusal(callerOf('other'), 1), null, 'each key has that budget')

@@ -140,7 +140,7 @@ t.test('of a thousand requests at once as many are admitted as the limit has roo
   t.match(await s.refusal(caller, 1.5), {
     code: 'payment_required',
     message:
-      'The spending limit of this API key does not allow this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
+      'The spending limit of this API key does not cover this request: it costs at least 1.5 USD; 1 USD of 1 USD remains',
   })
   t.equal(s.reads, 1, 'the ledger was read once')
   t.notOk(s.admit(caller, 0.001) instanceof Promise, 'a known counter is asked at once')

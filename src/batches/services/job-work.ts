@@ -371,7 +371,7 @@ export class JobWork {
     const error = toGatewayError(thrown)
     const { batchId: batch, number: job, provider } = this.job
     if (this.#failures++ === 0) {
-      this.#deps.log.notice('batches', 'provider batch service does not answer', {
+      this.#deps.log.notice('batches', 'provider batch service is not answering', {
         batch,
         job,
         provider,

@@ -131,7 +131,7 @@ function failureOf(batch: Json): GatewayError {
   const message = filled(first?.['message'])
   return new GatewayError(
     'invalid_request',
-    message === null ? 'The batch service refused the batch' : tidyMessage(message),
+    message === null ? 'The batch service refused the batch without giving a reason' : tidyMessage(message),
     { metadata: code === null ? {} : { provider_code: tidyMessage(code) } },
   )
 }

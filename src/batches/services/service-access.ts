@@ -65,7 +65,7 @@ export async function accessService(
     )
   const service = batchServiceOf(job.format)
   if (endpoint === undefined || service === null) {
-    throw new GatewayError('provider_unavailable', 'The endpoint of this batch is no longer in the catalog')
+    throw new GatewayError('provider_unavailable', 'The endpoint of this batch is no longer in the catalogue')
   }
   const { provider } = endpoint
   const credential = await credentialOf(deps, owner, job)

@@ -203,7 +203,7 @@ function notUnderstood({ name }: Pick<Provider, 'name'>): GatewayError {
 }
 
 function endless({ name }: Pick<Provider, 'name'>): GatewayError {
-  return new GatewayError('upstream_timeout', 'The batch service keeps sending results without end', {
+  return new GatewayError('upstream_timeout', 'The batch service sent an endless list of results', {
     metadata: { provider_name: name },
   })
 }

@@ -47,7 +47,7 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
       if (REACHED.has(metadata?.['provider_status'])) return
       throw new GatewayError(
         'provider_unavailable',
-        `The batch service of ${provider.name} accepts no batches at the moment, and provider.allow_fallbacks is false: ${message}`,
+        `The batch service of ${provider.name} is not accepting batches at the moment, and provider.allow_fallbacks is false: ${message}`,
         { metadata: { provider_name: provider.name }, cause: thrown },
       )
     } finally {

@@ -39,7 +39,7 @@ export function parseAwsKey(text: string): PlainKey | AwsKey {
 /** @throws GatewayError `invalid_request` */
 export function parseClaudeOnAwsKey(text: string): AwsKey | AwsWorkspaceKey {
   if (!looksLikeJson(text)) {
-    throw keyError('must be JSON with workspace_id, region, and api_key or an access key of AWS')
+    throw keyError('must be JSON with workspace_id, region, and api_key or an AWS access key')
   }
   const fields = new KeyFields(parseKeyJson(text))
   const workspaceId = fields.text('workspace_id', WORKSPACE_ID, 'the id of a workspace (wrkspc_…)')
@@ -54,7 +54,7 @@ export function parseClaudeOnAwsKey(text: string): AwsKey | AwsWorkspaceKey {
 
 function accessKey(fields: KeyFields, workspaceId: string | null): AwsKey {
   const secretAccessKey = fields.text('secretAccessKey', SECRET_ACCESS_KEY, 'a secret access key')
-  const accessKeyId = fields.text('accessKeyId', ACCESS_KEY_ID, 'the id of an access key of a user (AKIA…)')
+  const accessKeyId = fields.text('accessKeyId', ACCESS_KEY_ID, 'the id of an IAM user access key (AKIA…)')
   return {
     kind: 'aws',
     accessKeyId,

@@ -95,7 +95,7 @@ function readDeployment(fields: KeyFields): AzureDeployment {
       fields.text(
         'endpoint_url',
         isPublicHttps,
-        'an https URL on a public host name, without user, port or query but api-version',
+        'an https URL with a public host name, without user or port, and with no query parameter other than api-version',
       ),
     ).href,
     modelId: fields.text('model_id', MODEL_ID, 'the name of a deployed model'),

@@ -50,7 +50,8 @@ export class KeyFields {
   /** Checks that there are no other fields. @throws GatewayError `invalid_request` */
   only(names: readonly string[]): this {
     for (const name of this.#fields.keys()) {
-      if (!names.includes(name)) throw keyError(`${this.#where()}must have only ${joinNames(names)}`)
+      if (!names.includes(name))
+        throw keyError(`${this.#where()}must have no fields other than ${joinNames(names)}`)
     }
     return this
   }

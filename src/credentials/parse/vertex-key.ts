@@ -43,7 +43,7 @@ export function parseVertexKey(text: string): VertexKey {
   fields.optionalText('universe_domain', value => value === 'googleapis.com', 'googleapis.com')
   return {
     kind: 'vertex',
-    clientEmail: fields.text('client_email', EMAIL, 'the address of a service account'),
+    clientEmail: fields.text('client_email', EMAIL, 'the email address of a service account'),
     privateKey,
     privateKeyId: fields.optionalText('private_key_id', KEY_ID, 'the id of the key'),
     projectId: fields.text('project_id', PROJECT, 'the id of a project'),

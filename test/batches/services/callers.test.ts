@@ -63,7 +63,7 @@ t.test('a credential that is disabled meanwhile holds its job up until it is ena
   await world.until(() => stopped, 100)
   other.runner.wake()
   await world.until(
-    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    () => world.lines.some(({ msg }) => msg === 'provider batch service is not answering'),
     100,
   )
   t.same(await world.results(id), [])

@@ -60,7 +60,7 @@ t.test('a key that is removed while its job runs is not used any more', async t 
   await world.store.credentials.remove(DEFAULT_ORGANIZATION_ID, OWN.id)
   changed(world)
   await world.until(
-    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    () => world.lines.some(({ msg }) => msg === 'provider batch service is not answering'),
     100,
   )
   const before = sim.requests.length

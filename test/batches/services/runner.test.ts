@@ -213,7 +213,7 @@ t.test('polling a service that is away for a while changes nothing', async t => 
   const port = Number(new URL(served.url).port)
   await sim.close()
   await world.until(
-    () => world.lines.some(({ msg }) => msg === 'provider batch service does not answer'),
+    () => world.lines.some(({ msg }) => msg === 'provider batch service is not answering'),
     100,
   )
   await sim.listen(port)
