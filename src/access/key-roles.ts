@@ -21,7 +21,7 @@ export function requireRole(key: Pick<KeyRecord, 'role'>, least: KeyRole, what =
   const enough = KEY_ROLES.slice(KEY_ROLES.indexOf(least)).join(' or ')
   throw new GatewayError(
     'permission_denied',
-    `${what} needs a management key with the role ${enough}; this key has the role ${role}`,
+    `${what} needs a management key with the role ${enough}, but this key has the role ${role}`,
     { metadata: { required_role: least } },
   )
 }

@@ -147,7 +147,7 @@ export class Console {
     const key = await this.#authenticate(authorization)
     if (name === 'try') {
       requireMethod(request, 'POST')
-      requireRole(key, 'operator', 'A trial')
+      requireRole(key, 'operator', 'The playground')
       return await this.#trials.run(request, response)
     }
     if (name.startsWith(API))

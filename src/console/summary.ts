@@ -39,7 +39,7 @@ const FAILED_MIN = 5
 /** Failures of a provider in a row. */
 const PROVIDER_FAILED_MIN = 3
 const UNWELL: ReadonlyMap<string, string> = new Map([
-  ['blocked', 'is not asked: its last attempts failed'],
+  ['blocked', 'is left out: its last attempts failed'],
   ['failing', 'fails more than 20 % of its attempts'],
 ])
 
@@ -181,7 +181,7 @@ function problemsOf(
     add(`${model} at ${endpoint.provider.slug} ${why}`, `models?${encodeURIComponent(model)}`, false)
   }
   if (endpoints.length > NAMED_MAX) {
-    add(`${endpoints.length - NAMED_MAX} more endpoints are not well`, 'models', false)
+    add(`${endpoints.length - NAMED_MAX} more endpoints have problems`, 'models', false)
   }
   for (const [provider, count] of failingProviders(rows, isoInstant(nowMs - windowSeconds * 1000))) {
     if (!endpoints.some(({ endpoint }) => endpoint.provider.slug === provider))

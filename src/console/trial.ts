@@ -32,7 +32,7 @@ export class Trials {
   async run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const key = request.headers[KEY_HEADER]
     if (typeof key !== 'string' || key === '' || key.length > KEY_MAX_CHARS || !/^[\x21-\x7e]+$/.test(key)) {
-      throw new GatewayError('invalid_request', 'x-api-key: an API key is required, from POST /keys')
+      throw new GatewayError('invalid_request', 'x-api-key: an API key is required; POST /keys creates one')
     }
     if (this.#open >= TRIALS_MAX) {
       throw new GatewayError('rate_limit_exceeded', 'Too many playground requests are running', {

@@ -40,9 +40,9 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
 
   async function refusal(): Promise<string | null> {
     if (bwrap === null)
-      return 'the engine bubblewrap needs the program bwrap (package bubblewrap) on this machine'
+      return 'the engine bubblewrap needs the program bwrap on this machine: install the package bubblewrap'
     if (prlimit === null)
-      return 'the engine bubblewrap needs the program prlimit (package util-linux) on this machine'
+      return 'the engine bubblewrap needs the program prlimit on this machine: install the package util-linux'
     const code: Code = { language: 'shell', text: 'test "$(id -u)" = 1000' }
     const args = bubblewrapArguments({ prlimit, limits, source: null }, code)
     const { exitCode } = await runProgram(
@@ -62,7 +62,7 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
       clock,
       new AbortController().signal,
     )
-    return exitCode === 0 ? null : 'bwrap cannot make user namespaces on this machine'
+    return exitCode === 0 ? null : 'bwrap cannot create user namespaces on this machine'
   }
 
   return createFolderEngine({

@@ -69,7 +69,7 @@ export class SandboxServer {
   close(): void {
     this.#answers.close()
     for (const ending of this.#running.values())
-      ending.abort(new GatewayError('client_closed', 'The thread has ended'))
+      ending.abort(new GatewayError('client_closed', 'The thread of this request has ended'))
   }
 
   async #answer(question: SandboxQuestion, number: number): Promise<SandboxAnswer> {

@@ -25,7 +25,7 @@ export function withoutNetwork(reason: string): GatewayError {
 }
 
 export function notFound(): GatewayError {
-  return new GatewayError('not_found', 'No container has this id; it may have been deleted')
+  return new GatewayError('not_found', 'There is no container with this id; it may have been deleted')
 }
 
 export function busy(): GatewayError {
@@ -65,9 +65,9 @@ function stopWords(
     case 'memory':
       return `The run was stopped: it used more than ${memoryMb} MB of memory`
     case 'output':
-      return 'The run was stopped: it wrote too much'
+      return 'The run was stopped: it wrote too much output'
     case 'files':
-      return `The files of the container may have ${fileMb} MB and ${FILES_MAX} names at most`
+      return `The run was stopped: the files of a container may have at most ${fileMb} MB and ${FILES_MAX} names`
     case 'failed':
       return 'The run could not be started'
   }

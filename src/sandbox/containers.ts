@@ -157,9 +157,10 @@ class HeldContainers implements Containers {
     const held = this.#get(owner, id)
     const below = filePath(path)
     if (below === null)
-      throw new GatewayError('invalid_request', 'The path of a file must be below /mnt/data')
+      throw new GatewayError('invalid_request', 'The path of the file must be below /mnt/data')
     const written = await this.#inTurn(held, () => held.engine.write(below, content))
-    if (!written) throw new GatewayError('payload_too_large', 'The container is full: the file does not fit')
+    if (!written)
+      throw new GatewayError('payload_too_large', 'The container is full: there is no room for the file')
     this.#makeRoom(held.workspace, 0)
   }
 
@@ -196,10 +197,12 @@ class HeldContainers implements Containers {
   #checkNetwork({ name, holdsDomains }: SandboxEngine, { allowedDomains }: ContainerTerms): void {
     if (allowedDomains === null) return
     if (this.#options.settings.network === 'disabled')
-      throw withoutNetwork('The sandbox has no network here (setting tools.sandbox.network)')
+      throw withoutNetwork(
+        'Code in the sandbox has no network access on this gateway (setting tools.sandbox.network)',
+      )
     if (!holdsDomains)
       throw withoutNetwork(
-        `The engine ${name} of the sandbox has no network; the engine bubblewrap holds allow-lists (setting tools.sandbox.engine)`,
+        `The sandbox engine ${name} has no network access; only the engine bubblewrap supports allow-lists (setting tools.sandbox.engine)`,
       )
   }
 

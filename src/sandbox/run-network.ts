@@ -62,7 +62,7 @@ export async function openNetwork(
 
   async function tunnel(inner: Socket, head: string, rest: Buffer): Promise<void> {
     const [, host, port] = CONNECT.exec(head) ?? []
-    if (host === undefined) return refuse(inner, 405, 'only HTTPS leaves the sandbox')
+    if (host === undefined) return refuse(inner, 405, 'only HTTPS may leave the sandbox')
     try {
       const outer = await open(`https://${host}:${port}/`, domains, ending.signal)
       if (inner.destroyed || ending.signal.aborted) {

@@ -34,7 +34,11 @@ const OTHERS_MAY_READ = 0o004
 export function readCertificate({ cert, key }: CertificateFiles, nowMs: number): Certificate {
   const [chain, privateKey] = [read(cert, CERT), read(key, KEY)]
   const leaf = attempt(() => new X509Certificate(chain), CERT, 'is not a PEM file with a certificate')
-  attempt(() => createSecureContext({ cert: chain }), CERT, 'has a chain that cannot be read to its end')
+  attempt(
+    () => createSecureContext({ cert: chain }),
+    CERT,
+    'contains a certificate chain that cannot be read completely',
+  )
   checkKey(privateKeyOf(privateKey), leaf)
   const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
   if (expiresAtMs <= nowMs) throw new ConfigError(`${CERT}: expired on ${isoInstant(expiresAtMs)}`)
@@ -42,7 +46,7 @@ export function readCertificate({ cert, key }: CertificateFiles, nowMs: number):
   attempt(
     () => createSecureContext({ cert: chain, key: privateKey, minVersion: 'TLSv1.2' }),
     CERT,
-    'cannot be served with this key',
+    'cannot be used with this private key',
   )
   return { version: digest(chain, privateKey), expiresAtMs }
 }
@@ -87,7 +91,7 @@ function privateKeyOf(pem: Buffer): KeyObject {
     return createPrivateKey({ key: pem, format: 'pem' })
   } catch (error) {
     if (codeOf(error) === 'ERR_MISSING_PASSPHRASE' || /BEGIN ENCRYPTED/.test(pem.toString('latin1'))) {
-      throw new ConfigError(`${KEY}: has a passphrase; the gateway needs a key without one`)
+      throw new ConfigError(`${KEY}: has a passphrase; use a key without one`)
     }
     throw new ConfigError(`${KEY}: is not a PEM file with a private key`)
   }

@@ -67,7 +67,7 @@ export class ListenError extends Error {
   readonly port: number
 
   constructor(host: string, port: number) {
-    super(`cannot listen on ${host}:${port}: it is in use or not an address of this machine`)
+    super(`cannot listen on ${host}:${port}: it is in use, or is not an address of this machine`)
     this.name = 'ListenError'
     this.host = host
     this.port = port
@@ -79,6 +79,6 @@ export class CertificateError extends Error {
   override readonly name = 'CertificateError'
 
   constructor() {
-    super('the certificate or the key cannot be used; check the files')
+    super('the certificate or its key cannot be used; check listen.tls.cert and listen.tls.key')
   }
 }

@@ -144,7 +144,10 @@ function framing(
   }
   const encoding = headers.get('content-encoding')
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-    return new GatewayError('unsupported_media_type', 'The body must not be encoded')
+    return new GatewayError(
+      'unsupported_media_type',
+      'The request body must not be compressed: leave out Content-Encoding',
+    )
   }
   if (hasBody && !anyMedia && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
     return new GatewayError('unsupported_media_type', 'Content-Type must be application/json')

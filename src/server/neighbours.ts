@@ -56,11 +56,11 @@ const OF_OTHERS: ReadonlySet<string> = new Set([
 /** The operations below a path. */
 const BELOW: Readonly<Record<string, string>> = {
   'chat/completions':
-    'chat completions are not stored: below POST /v1/chat/completions there is GET /v1/chat/completions/{id}, for resumable streams',
+    'chat completions are not stored; below /v1/chat/completions there is only GET /v1/chat/completions/{id}, for resumable streams',
   messages:
-    'below POST /v1/messages there are count_tokens, batches and GET /v1/messages/{id}, for resumable streams',
+    'below /v1/messages there are only count_tokens, batches, and GET /v1/messages/{id} for resumable streams',
   responses:
-    'responses are not stored: below POST /v1/responses there are compact, input_tokens and GET /v1/responses/{id}, for resumable streams',
+    'responses are not stored; below /v1/responses there are only compact, input_tokens, and GET /v1/responses/{id} for resumable streams',
 }
 const OF_ADMIN_PORT = new Set(['/metrics', '/healthz', '/readyz', '/health', '/ready'])
 const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
@@ -81,8 +81,8 @@ export function noSuchOperation(path: string, router: Router): GatewayError {
 }
 
 function messageFor(path: string, router: Router): string {
-  if (path === '') return `${NONE}: the base URL of clients ends in /v1`
-  if (OF_GOOGLE.test(path)) return `${NONE}: below /v1beta there are models, and ${VERBS} of a model`
+  if (path === '') return `${NONE}: the base URL of a client has to end in /v1`
+  if (OF_GOOGLE.test(path)) return `${NONE}: below /v1beta there are only models and their methods ${VERBS}`
   if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
   const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
   if (below === '') return NONE
@@ -90,7 +90,7 @@ function messageFor(path: string, router: Router): string {
   if (below === path) {
     return inside === null
       ? `${NONE}: paths begin with /v1`
-      : `${NONE}${didYouMean(inside)} The base URL of clients ends in /v1`
+      : `${NONE}${didYouMean(inside)} The base URL of a client has to end in /v1`
   }
   const parent = Object.keys(BELOW).find(name => below.startsWith(`/${name}/`))
   if (parent !== undefined) return `${NONE}: ${BELOW[parent]}`

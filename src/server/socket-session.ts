@@ -147,20 +147,23 @@ export class SocketSession implements AnsweringSocket {
   take(message: ArrayBuffer, isBinary: boolean): void {
     this.#heard()
     if (isBinary) {
-      this.#socket.end(NO_TEXT, 'Messages are JSON text')
+      this.#socket.end(NO_TEXT, 'Messages must be JSON text')
       return
     }
     if (isNote(message)) return
     // A client may be faster than the end of its last answer, which is counted in a later turn.
     if (this.#waiting.length === 0 && this.#running?.isComplete !== false) this.#start(message.slice(0))
     else if (namesLane(message)) this.#wait(message)
-    else this.#refuse('A response is in flight on this connection; wait for its end', NO_LANE)
+    else this.#refuse('A response is still in progress on this connection; wait for it to end', NO_LANE)
   }
 
   #wait(message: ArrayBuffer): void {
     const bytes = message.byteLength
     if (this.#waiting.length >= WAITING_MAX || this.#waitingBytes + bytes > WAITING_MAX_BYTES) {
-      this.#refuse(`${this.#waiting.length} messages wait on this connection already`, laneIn(message))
+      this.#refuse(
+        `${this.#waiting.length} messages are already waiting on this connection; wait for some of them to be answered`,
+        laneIn(message),
+      )
       return
     }
     this.#waiting.push(message.slice(0))
@@ -273,7 +276,8 @@ export class SocketSession implements AnsweringSocket {
   /** Closes the socket as soon as no response is in flight. */
   end(): void {
     this.#isEnding = true
-    if (this.#running === null && !this.#isClosed) this.#socket.end(GOING_AWAY, 'The connection ends')
+    if (this.#running === null && !this.#isClosed)
+      this.#socket.end(GOING_AWAY, 'The gateway is closing the connection')
   }
 
   /** Drops the connection. */

@@ -70,7 +70,7 @@ export class BatchWatch {
       await onFound()
       this.#over = true
     } catch (error) {
-      if (!this.#failing) log.fault('batches', 'cannot query open batches', error)
+      if (!this.#failing) log.fault('batches', 'cannot read open batches from the store', error)
       this.#failing = true
     }
   }

@@ -181,7 +181,7 @@ export class CatalogueKeeper {
     } catch (error) {
       // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
-      this.#deps.log.notice('catalog', 'catalog not reloaded; still using the old one', { reason })
+      this.#deps.log.notice('catalog', 'catalogue not reloaded; still using the old one', { reason })
     }
   }
 
@@ -265,18 +265,22 @@ export class CatalogueKeeper {
       const { models, leftOut } = await listModels(this.#client, provider, terms)
       const before = this.#lists.get(source)
       // An empty list is more likely a fault than a provider without models.
-      if (models.length === 0) throw new Error('its list has no models')
+      if (models.length === 0) throw new Error('its list of models is empty')
       if (this.#failing.delete(provider.slug))
-        log.notice('catalog', 'provider lists its models again', { provider: provider.slug })
+        log.notice('catalog', 'listing the models of a provider again', { provider: provider.slug })
       const list = sourceOf(source, models, clock)
       if (before?.version === list.version) return null
       this.#lists.set(source, { version: list.version, models })
       if (leftOut > 0) {
-        log.notice('catalog', 'provider lists more models than the catalog can hold; the rest is ignored', {
-          provider: provider.slug,
-          models: models.length,
-          leftOut,
-        })
+        log.notice(
+          'catalog',
+          'provider lists more models than the catalogue can hold; the rest are ignored',
+          {
+            provider: provider.slug,
+            models: models.length,
+            leftOut,
+          },
+        )
       }
       return list
     } catch (error) {

@@ -28,7 +28,8 @@ type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
 const POLL_MS = 1_000
 /** Longest wait for a thread; one that hangs takes the certificate when it goes on. */
 const THREADS_MS = 5_000
-const NOT_TAKEN = 'listen.tls: the HTTP library cannot use these files, or they changed while it read them'
+const NOT_TAKEN =
+  'listen.tls: the HTTP library cannot use these files, or they changed while it was reading them'
 
 export class CertificateKeeper {
   readonly reloads: Record<ReloadOutcome, number> = { taken: 0, refused: 0 }

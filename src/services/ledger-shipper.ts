@@ -237,7 +237,7 @@ class SpoolShipper implements LedgerShipper {
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)
-        this.#options.log.fault('ledger', 'the store rejects a usage record; it was set aside', error)
+        this.#options.log.fault('ledger', 'the store rejected a usage record; it was set aside', error)
       }
     }
     this.#tries.delete(path)

@@ -56,7 +56,7 @@ export function startRetention(options: RetentionOptions): Retention {
   const removals = [
     startRemoval(options, {
       everyMs: INTERVAL_MS,
-      told: 'records beyond their retention',
+      told: 'expired records',
       lists: [
         limit => store.ledger.prune(before(retention.usageDays), limit),
         limit => store.audit.prune(before(retention.auditDays), limit),
@@ -68,7 +68,7 @@ export function startRetention(options: RetentionOptions): Retention {
     }),
     startRemoval(options, {
       everyMs: UNASKED_INTERVAL_MS,
-      told: 'records of requests for which no model was asked, beyond their number,',
+      told: 'excess records of requests that reached no model',
       lists: [limit => store.ledger.pruneUnasked(retention.unaskedRecords, limit)],
     }),
   ]
@@ -93,7 +93,7 @@ function startRemoval(
     running = removeBatch().then(
       more => next(more ? PAUSE_MS : everyMs),
       (error: unknown) => {
-        if (!failing) log.fault('retention', `${told} cannot be removed`, error)
+        if (!failing) log.fault('retention', `cannot delete ${told}`, error)
         failing = true
         next(everyMs)
       },
@@ -111,7 +111,7 @@ function startRemoval(
     }
     failing = false
     if (!more) {
-      if (removed > 0) log.notice('retention', `${told} deleted`, { records: removed })
+      if (removed > 0) log.notice('retention', `deleted ${told}`, { records: removed })
       removed = 0
     }
     return more

@@ -25,12 +25,12 @@ export async function fillTotals(
     records += batch.counted
     if (clock.monotonicMs() - loggedMs >= PROGRESS_MS) {
       loggedMs = clock.monotonicMs()
-      log.notice('ledger', 'adding older usage records to the totals; requests wait until it is done', {
+      log.notice('ledger', 'adding older usage records to the totals; requests wait until this is done', {
         records,
         upTo: batch.upTo ?? '',
       })
     }
     await turn()
   }
-  if (records > 0) log.notice('ledger', 'older usage records have been added to the totals', { records })
+  if (records > 0) log.notice('ledger', 'added older usage records to the totals', { records })
 }

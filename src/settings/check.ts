@@ -70,7 +70,7 @@ function fault(error: ValueError): string {
   if (error.type === ValueErrorType.StringPattern || error.type === ValueErrorType.String) {
     const phrase = problemOf(schema, error.value) ?? expectedPhrase(schema)
     if (phrase !== undefined) return `expected ${phrase}`
-    if (error.type === ValueErrorType.String) return 'expected a text'
+    if (error.type === ValueErrorType.String) return 'expected a string'
     return `expected a string of the form ${schema['pattern']}`
   }
   if (KindGuard.IsInteger(schema)) {
@@ -78,7 +78,7 @@ function fault(error: ValueError): string {
     return `expected ${integerRange(schema)}${quoted}`
   }
   if (error.type === ValueErrorType.ArrayMinItems || error.type === ValueErrorType.ObjectMinProperties)
-    return 'expected one at least'
+    return 'expected at least one'
   const kind = KINDS[error.type]
   if (kind !== undefined) return `expected ${kind}`
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`

@@ -85,11 +85,11 @@ export async function startAdmin(
       running--
       if (!socket.destroyed) waiting.add(socket)
     })
-    if (hostsIn(request) > 1) return plain(response, 400, 'more than one Host\n')
+    if (hostsIn(request) > 1) return plain(response, 400, 'more than one Host header\n')
     if (running > CONNECTIONS_MAX && !PROBES.has(path))
-      return plain(response, 503, 'too many requests are running here\n')
+      return plain(response, 503, 'too many requests are running on the admin port; try again\n')
     if (!isKnownHost(request.headers.host, known))
-      return plain(response, 421, 'this Host is not known here; admin.hosts may name it\n')
+      return plain(response, 421, 'this Host is not allowed here; add it to admin.hosts\n')
     const { console } = sources
     if (console !== undefined && (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)))
       return void console.handle(request, response, path)
@@ -104,7 +104,7 @@ export async function startAdmin(
       case '/docs':
         return void (sources.reference?.(request.headers.host) ?? Promise.resolve(null)).then(page =>
           page === null
-            ? plain(response, 503, 'the reference is there once the gateway has started; try again\n')
+            ? plain(response, 503, 'the reference is available once the gateway has started; try again\n')
             : reference(response, page, PAGE_TYPE),
         )
       case FILTER_PATH:

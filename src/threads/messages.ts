@@ -175,7 +175,7 @@ export class ThreadLoop {
 
   /** @throws Error outside of a worker thread, where there is no port */
   constructor(kind: ThreadKindName, port: MessagePort | null, settings: unknown) {
-    if (port === null) throw new Error(`${kind}.ts runs as a worker thread`)
+    if (port === null) throw new Error(`${kind}.ts must run as a worker thread`)
     this.settings = settings as ThreadSettings
     const { config, logForm } = this.settings
     this.log = createBufferedLog(config.logLevel, { form: logForm, successShare: config.log.successShare })

@@ -27,8 +27,7 @@ export function withSimPages(fetchPage: FetchPage, client: Transport, simUrl: st
       },
       { maxBytes: MAX_BYTES, signal: terms.signal },
     )
-    if (status !== 200)
-      throw new PageError('unreachable', `the link was answered with status ${status}`, status)
+    if (status !== 200) throw new PageError('unreachable', `the link answered with status ${status}`, status)
     return { bytes: Buffer.from(text), type: 'text/html', charset: 'utf-8', url: url.href }
   }
 }

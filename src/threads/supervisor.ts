@@ -303,7 +303,7 @@ class ThreadSupervisor {
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
-      log.notice('threads', `${kind.name} thread died, restarting it`, { thread: name, exitCode })
+      log.notice('threads', `${kind.name} thread died; restarting it`, { thread: name, exitCode })
       this.#restart(kind, name, again)
     })
     // The thread started during a drain.
@@ -374,7 +374,7 @@ class ThreadSupervisor {
       this.#process.restarts.inc()
       const rising: Promise<void> = this.#run(kind, name, deaths)
         .catch(error => {
-          this.#options.log.fault('threads', `${kind.name} thread cannot be restarted`, error)
+          this.#options.log.fault('threads', `cannot restart the ${kind.name} thread`, error)
           this.#restart(kind, name, deaths + 1)
         })
         .finally(() => this.#rising.delete(rising))
@@ -392,9 +392,10 @@ class ThreadSupervisor {
     if (this.#draining) return 'draining'
     for (const { name, takesTraffic } of THREAD_KINDS) {
       const isUp = this.#threads.some(({ kind }) => kind.name === name)
-      if (takesTraffic && !isUp) return `no ${name} thread is up`
+      if (takesTraffic && !isUp) return `no ${name} thread is running`
     }
-    for (const { kind } of this.#pulses.hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
+    for (const { kind } of this.#pulses.hung)
+      if (kind.takesTraffic) return `a ${kind.name} thread is not responding`
     return this.#options.unreadyReason?.() ?? null
   }
 }

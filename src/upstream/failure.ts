@@ -73,7 +73,7 @@ function refusesKey(status: number): boolean {
 
 /** Callers would look for the fault in their own key, which the provider has never seen. */
 function keyRefused({ status, providerName, keyOwner }: Refusal, said: string): string {
-  const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or what it may do' : ''}`
+  const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
   return said === NO_MESSAGE ? refused : `${refused}: ${said}`
 }
 

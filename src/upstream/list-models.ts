@@ -46,7 +46,7 @@ export async function listModels(
 ): Promise<ListedModels> {
   const late = new AbortController()
   const timer = clock.after(LIST_MAX_MS, () =>
-    late.abort(new GatewayError('upstream_timeout', 'its list took too long')),
+    late.abort(new GatewayError('upstream_timeout', 'its list of models took too long')),
   )
   const either = AbortSignal.any([signal, late.signal])
   const models = new Map<string, KnownModel>()
@@ -94,6 +94,6 @@ async function ask(client: Transport, provider: Provider, query: string, terms: 
   // The error has no text of the provider, because it may quote the key.
   if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
   const page = readList(text)
-  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a model list')
+  if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a list of models')
   return { ...page, bytes: Buffer.byteLength(text) }
 }

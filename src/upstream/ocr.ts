@@ -65,7 +65,7 @@ export function createOcr({ client, provider, model, timeoutMs }: OcrDeps): Ocr 
     })
     if (status >= 200 && status <= 299) return pagesIn(provider, text)
     if (status < 400 || status > 499 || NOT_THE_DOCUMENT.has(status)) {
-      const cause = new Error(`the OCR provider answered with ${status}`)
+      const cause = new Error(`the OCR provider answered with status ${status}`)
       throw ocrFailure(
         provider,
         new GatewayError(status === 429 ? 'service_unavailable' : 'provider_unavailable', '', { cause }),

@@ -212,7 +212,7 @@ t.test('the sign-in to the console needs an address that nobody can listen to, a
       /^console\.oidc\.issuer: expected/,
     ],
     [{ publicUrl, oidc: { ...oidc, issuer: 'https://login.example.com/?a=b' } }, /^console\.oidc\.issuer: /],
-    [{ publicUrl, oidc: { ...oidc, roles: {} } }, /^console\.oidc\.roles: expected one at least$/],
+    [{ publicUrl, oidc: { ...oidc, roles: {} } }, /^console\.oidc\.roles: expected at least one$/],
     [
       { publicUrl, oidc: { ...oidc, roles: { all: 'owner' } } },
       /^console\.oidc\.roles\.all: expected one of viewer, operator, admin$/,
@@ -306,7 +306,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'storage: {}', says: 'storage.url: is required' },
   { yaml: 'accounting: {}', says: 'accounting.onAbort: is required' },
   { yaml: 'moderation: null', says: 'moderation: expected a group of settings' },
-  { yaml: 'redis: { url: null }', says: 'redis.url: expected a text' },
+  { yaml: 'redis: { url: null }', says: 'redis.url: expected a string' },
   { yaml: 'alignment: { evaluator: {} }', says: 'alignment.evaluator.model: is required' },
   { yaml: 'quotas: { requestsPerMinute: 0 }', says: 'quotas.requestsPerMinute: expected null or an integer' },
   { yaml: 'quotas: { tokensPerMinute: "9" }', says: 'quotas.tokensPerMinute: expected null or an integer' },

@@ -205,8 +205,8 @@ t.test('links that lead to no document are refused by their field', async t => {
     response.writeHead(302, { location: 'file:///etc/passwd' }).end(),
   )
   const cases: readonly (readonly [string, RegExp])[] = [
-    ['/missing', /: the link was answered with status 404$/],
-    ['/large', /: the content of the link has more than 10000 bytes$/],
+    ['/missing', /: the link answered with status 404$/],
+    ['/large', /: the link answered with more than 10000 bytes$/],
     ['/page', /: the link does not lead to application\/pdf$/],
     ['/false', /: the document is not a PDF$/],
     ['/away', /: the link does not begin with https:\/\/$/],

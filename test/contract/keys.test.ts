@@ -250,7 +250,7 @@ t.test('a key that expires cannot outlive itself, by its own record or by anothe
     const refused = await call('PATCH', `/keys/${record.hash}`, fields, key)
     t.match(
       refused,
-      { status: 400, message: /must not change its own limits and expiry/ },
+      { status: 400, message: /cannot change its own limits or expiry/ },
       JSON.stringify(fields),
     )
   }

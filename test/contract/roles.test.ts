@@ -49,7 +49,7 @@ t.test('every operation takes every role as its row says', async t => {
         t.equal(status, 403, name)
         const { error } = JSON.parse(text) as { error: { message: string; metadata: object } }
         const enough = KEY_ROLES.slice(KEY_ROLES.indexOf(row.role)).join(' or ')
-        t.ok(error.message.includes(`the role ${enough}; this key has the role ${role}`), error.message)
+        t.ok(error.message.includes(`the role ${enough}, but this key has the role ${role}`), error.message)
         t.match(error.metadata, { error_type: 'permission_denied', required_role: row.role })
       }
     }
@@ -74,7 +74,7 @@ t.test('no key makes, changes or takes over one of a higher role', async t => {
   for (const role of KEY_ROLES) {
     t.match(await call('POST', '/keys', { name: 'x', role }, operator.key), {
       status: 403,
-      message: /the role admin; this key has the role operator/,
+      message: /the role admin, but this key has the role operator/,
     })
   }
   for (const { record } of [admin, viewer]) {

@@ -198,11 +198,11 @@ t.test('what the sandbox cannot do is refused before a model is asked, with the 
   const { refused, ask } = await start(t)
   const shell = (environment: object) => ({ tools: [{ type: 'gateway:shell', parameters: { environment } }] })
   const unknown = await refused(shell({ type: 'container_reference', container_id: 'cntr_unknown' }))
-  t.match(unknown, { status: 404, message: /container_id|No container/ })
+  t.match(unknown, { status: 404, message: /container_id|no container/ })
   const network_policy = { type: 'allowlist', allowed_domains: ['example.com'] }
   t.match(await refused(shell({ type: 'container_auto', network_policy })), {
     status: 400,
-    message: /The engine embedded of the sandbox has no network.*network_policy must be {type: disabled}/,
+    message: /The sandbox engine embedded has no network access.*network_policy must be {type: disabled}/,
   })
   const named = { type: 'container_reference', container_id: 'my-notes' }
   await ask([call('shell', { commands: ['echo x > x'] }), DONE], shell(named))
@@ -307,7 +307,7 @@ t.test('a container of one workspace is not found by another', async t => {
     { headers: { authorization: `Bearer ${key}` } },
   )
   t.equal(reply.status, 404)
-  t.match(await reply.text(), /No container has this id/)
+  t.match(await reply.text(), /There is no container with this id/)
 })
 
 t.test('chat completions have bash, and no shell', async t => {

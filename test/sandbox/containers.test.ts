@@ -172,7 +172,7 @@ t.test('another thread uses containers by messages', async t => {
   t.same((await container.list()).map(({ path }) => path).toSorted(), ['in.txt', 'out.txt'])
   await t.rejects(
     sandbox.open(OTHER, container.id, TERMS),
-    new GatewayError('not_found', 'No container has this id; it may have been deleted'),
+    new GatewayError('not_found', 'There is no container with this id; it may have been deleted'),
   )
   const leaving = new AbortController()
   const sleeping = container.run({ ...run, codes: [shell('sleep 100')] }, leaving.signal)

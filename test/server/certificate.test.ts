@@ -52,7 +52,12 @@ t.test('what is wrong is said in words, with the field and nothing of the files'
   for (const [name, cert, key, expected] of [
     ['empty', '', good.key, 'listen.tls.cert: is empty'],
     ['half of a certificate', half(good.cert), good.key, 'listen.tls.cert: is not a PEM file'],
-    ['half of a chain', good.cert + half(other.cert), good.key, 'listen.tls.cert: has a chain'],
+    [
+      'half of a chain',
+      good.cert + half(other.cert),
+      good.key,
+      'listen.tls.cert: contains a certificate chain',
+    ],
     ['a key in its place', good.key, good.key, 'listen.tls.cert: is not a PEM file'],
     ['expired', expired.cert, expired.key, 'listen.tls.cert: expired on 2025-12-31T00:00:00.000Z'],
     ['not yet', early.cert, early.key, 'listen.tls.cert: is not valid before 2027-01-01T00:00:00.000Z'],

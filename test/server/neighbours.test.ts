@@ -11,7 +11,7 @@ const told = (path: string): string => noSuchOperation(path, router).message
 
 t.test('a path without an operation is answered with the one that was probably meant', t => {
   const cases: readonly (readonly [path: string, says: RegExp])[] = [
-    ['/responses', /did you mean POST \/v1\/responses\? The base URL of clients ends in \/v1$/],
+    ['/responses', /did you mean POST \/v1\/responses\? The base URL of a client has to end in \/v1$/],
     ['/chat/completions', /did you mean POST \/v1\/chat\/completions\?/],
     ['/v1/response', /did you mean POST \/v1\/responses\?$/],
     ['/v1/chat/completion', /did you mean POST \/v1\/chat\/completions\?$/],
@@ -24,12 +24,12 @@ t.test('a path without an operation is answered with the one that was probably m
     ['/v1/embedding', /did you mean POST \/v1\/embeddings\?$/],
     [
       '/v1/messages/nothing',
-      /below POST \/v1\/messages there are count_tokens, batches and GET \/v1\/messages\/\{id\}/,
+      /below \/v1\/messages there are only count_tokens, batches, and GET \/v1\/messages\/\{id\}/,
     ],
     ['/messages', /did you mean POST \/v1\/messages\?/],
     ['/v1/responses/resp_1/cancel', /responses are not stored/],
-    ['/v1/responses/resp_1/input_items', /compact, input_tokens and GET \/v1\/responses\/\{id\}/],
-    ['/', /the base URL of clients ends in \/v1$/],
+    ['/v1/responses/resp_1/input_items', /compact, input_tokens, and GET \/v1\/responses\/\{id\}/],
+    ['/', /the base URL of a client has to end in \/v1$/],
     ['/healthz', /on the admin port$/],
     ['/v1', /^No such operation$/],
     ['/something', /paths begin with \/v1$/],

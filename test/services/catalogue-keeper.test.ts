@@ -93,12 +93,12 @@ t.test('a list that is empty or none at all does not take models away, and is to
   await kept.start()
   models.now = []
   t.ok(await eventually(async () => notices.length > 0, 10_000))
-  t.match(notices[0], /its list has no models/)
+  t.match(notices[0], /its list of models is empty/)
   t.same(ids(kept.packed), ['acme/echo'])
   models.now = [told('echo'), told('echo-2')]
   t.ok(await eventually(async () => packed.some(each => ids(each).includes('acme/echo-2')), 10_000))
   t.equal(notices.length, 2)
-  t.match(notices[1], /lists its models again/)
+  t.match(notices[1], /listing the models of a provider again/)
 })
 
 t.test('without the store lists are there all the same', async t => {

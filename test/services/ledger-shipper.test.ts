@@ -301,7 +301,7 @@ t.test(
       lines.map(line => line['msg']),
       [
         /^cannot send usage records/,
-        'the store rejects a usage record; it was set aside',
+        'the store rejected a usage record; it was set aside',
         /sending usage records to the store again/,
       ],
     )

@@ -52,7 +52,7 @@ t.test('older usage records go in batches, their sums stay, and younger ones are
   await go(60_000)
   for (let batch = 1; batch < 3; batch++) await go(100)
   t.same(batches, [200, 200, 50], 'no batch is large')
-  t.match(lines, [{ msg: 'records beyond their retention deleted', records: 450 }])
+  t.match(lines, [{ msg: 'deleted expired records', records: 450 }])
   const filter = { organizationId: 'org_1', since: '' }
   t.same(await store.ledger.latest(filter, 10), young)
   t.match(await store.ledger.usageSince(filter), { requests: 451, cost: 903n })
@@ -89,7 +89,7 @@ t.test('nothing goes while records may be shipped again, and a failure is told o
   ;[whole, fails] = [true, true]
   await go(3_600_000)
   await go(3_600_000)
-  t.match(lines, [{ msg: 'records beyond their retention cannot be removed' }])
+  t.match(lines, [{ msg: 'cannot delete expired records' }])
   t.equal(lines.length, 1)
   fails = false
   await go(3_600_000)

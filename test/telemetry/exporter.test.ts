@@ -113,7 +113,7 @@ t.test('a collector that refuses gets nothing twice; one that is busy is asked a
     return counts.sent === 512
   })
   t.equal(collector.headers.length, 4)
-  t.equal(lines.filter(line => line.includes('accepts traces again')).length, 1)
+  t.equal(lines.filter(line => line.includes('sending traces to the collector again')).length, 1)
   await exporter.close()
   await collector.close()
 })

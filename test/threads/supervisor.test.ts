@@ -136,7 +136,7 @@ t.test('a thread that dies tells its streams, is replaced, and disturbs nobody e
   t.ok(await eventually(() => over.size > 0, PATIENCE_MS), 'the end is told long before they would be over')
   t.ok(
     await eventually(
-      () => lines.some(line => line['msg'] === 'serve thread died, restarting it'),
+      () => lines.some(line => line['msg'] === 'serve thread died; restarting it'),
       PATIENCE_MS,
     ),
   )
@@ -183,10 +183,10 @@ t.test('a thread that hangs is told of, takes the readiness with it, and both co
     lines.some(line => line['msg'] === message && line['thread'] === 'serve-1')
   t.equal((await admin('/readyz')).status, 200)
   const hanging = await block('serve-1')
-  t.ok(await eventually(said('serve thread hangs'), PATIENCE_MS))
-  t.match(await admin('/readyz'), { status: 503, text: /a serve thread hangs/ })
+  t.ok(await eventually(said('serve thread is not responding'), PATIENCE_MS))
+  t.match(await admin('/readyz'), { status: 503, text: /a serve thread is not responding/ })
   hanging.release()
-  t.ok(await eventually(said('serve thread responds again'), PATIENCE_MS))
+  t.ok(await eventually(said('serve thread is responding again'), PATIENCE_MS))
   t.equal((await admin('/readyz')).status, 200)
   t.notOk(lines.some(line => line['thread'] === 'serve-0'))
 })

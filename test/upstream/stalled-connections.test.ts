@@ -72,7 +72,7 @@ for (const [where, { answer, isProxy }] of Object.entries(STALLS)) {
     const leaving = new AbortController()
     const terms = { types: ['text/html'], key: 'one' }
     const late = t.rejects(fetchPage(address, { ...terms, signal: new AbortController().signal }), {
-      message: 'the link takes too long',
+      message: 'the link took too long to answer',
     })
     const left = t.rejects(fetchPage(address, { ...terms, signal: leaving.signal }), { message: 'left' })
     await server.until(2)

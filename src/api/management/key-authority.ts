@@ -28,11 +28,10 @@ const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
 
 /** @throws GatewayError `invalid_request` */
 export function refuseOwn(change: KeyChange): void {
-  if (change.disabled === true) throw refuseField('disabled', 'a key must not lock itself out')
-  if (change.role !== undefined) throw refuseField('role', 'a key must not change its own role')
+  if (change.disabled === true) throw refuseField('disabled', 'a key cannot disable itself')
+  if (change.role !== undefined) throw refuseField('role', 'a key cannot change its own role')
   for (const [field, name] of NOT_OWN) {
-    if (change[field] !== undefined)
-      throw refuseField(name, 'a key must not change its own limits and expiry')
+    if (change[field] !== undefined) throw refuseField(name, 'a key cannot change its own limits or expiry')
   }
 }
 
@@ -55,13 +54,13 @@ export function refuseSession({ identity }: KeyRecord, change: KeyChange | null)
   if (identity === null) return
   const fields = change === null ? ['secret'] : Object.keys(change)
   if (fields.every(field => field === 'disabled')) return
-  throw refuseField('hash', 'the key of a console session can be disabled or deleted, nothing else')
+  throw refuseField('hash', 'the key of a console session can only be disabled or deleted')
 }
 
 /** The least role for a change of a key. @throws GatewayError `permission_denied` */
 export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
   if (other.kind === 'management' && other.hash !== asking.hash) {
-    requireRole(asking, 'admin', 'A change of another management key')
+    requireRole(asking, 'admin', 'Changing another management key')
   }
 }
 

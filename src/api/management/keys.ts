@@ -100,7 +100,7 @@ export function changeKey(deps: KeyDeps): Handler {
     refuseSession(other, change)
     refuseLongerLife(request.key, change.expiresAt)
     if (change.role !== undefined) {
-      requireRole(request.key, 'admin', 'A change of a role')
+      requireRole(request.key, 'admin', 'Changing a role')
       if (other.kind === 'inference') throw refuseField('role', 'only management keys have roles')
     }
     if (change.disabled === false) await requireWorkspace(store, other)
@@ -122,7 +122,7 @@ export function changeKey(deps: KeyDeps): Handler {
 export function deleteKey(deps: KeyDeps): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
-    if (hash === request.key.hash) throw refuseField('hash', 'a key must not lock itself out')
+    if (hash === request.key.hash) throw refuseField('hash', 'a key cannot delete itself')
     const { organizationId } = request.key
     requireMayChange(request.key, requireFound(await deps.store.keys.findIn(organizationId, hash)))
     const remove = async ({ keys }: StoreVerbs) => {
@@ -163,7 +163,7 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   if (body.external != null) throw refuseField('external', 'is not supported')
   const role = body.role ?? null
   if (role !== null) {
-    requireRole(request.key, 'admin', 'The creation of a management key')
+    requireRole(request.key, 'admin', 'Creating a management key')
     refuseSpending(body)
   }
   const { organizationId } = request.key
@@ -195,7 +195,8 @@ const SPENDING = ['limit', 'limit_reset', 'include_byok_in_limit', 'workspace_id
 /** @throws GatewayError `invalid_request` */
 function refuseSpending(body: KeyCreation): void {
   for (const field of SPENDING) {
-    if (body[field] != null) throw refuseField(field, 'a key with a role is a management key, which has none')
+    if (body[field] != null)
+      throw refuseField(field, 'is only for API keys, and a key with a role is a management key')
   }
 }
 
@@ -232,7 +233,7 @@ function expiry(text: string | null, nowMs: number): string | null {
   if (text === null) return null
   const ms = parseInstant(text)
   if (ms === null) throw refuseField('expires_at', 'must be an ISO 8601 time with seconds and Z or an offset')
-  if (ms <= nowMs) throw refuseField('expires_at', 'must lie in the future')
+  if (ms <= nowMs) throw refuseField('expires_at', 'must be in the future')
   return new Date(ms).toISOString()
 }
 

@@ -226,7 +226,7 @@ function unreachable(why: string): SignInError {
   return new SignInError(
     502,
     why,
-    'The provider of the sign-in cannot be reached, or does not answer as one. Try again later; the console works with a management key.',
+    'The sign-in provider cannot be reached, or does not answer as an OpenID provider. Try again later, or use a management key.',
   )
 }
 

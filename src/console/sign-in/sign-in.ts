@@ -73,7 +73,7 @@ export class SignInPages {
   async begin(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#requirePage(request)
     if (this.#beginnings >= BEGINNINGS_MAX)
-      throw new GatewayError('rate_limit_exceeded', 'Too many people sign in at once; try again')
+      throw new GatewayError('rate_limit_exceeded', 'Too many people are signing in at once; try again')
     this.#beginnings++
     try {
       const { url, terms } = await this.#client.begin()
@@ -95,7 +95,7 @@ export class SignInPages {
       sendJson(response, { url: url.href }, cookie)
     } catch (error) {
       if (!(error instanceof SignInError)) throw error
-      this.#deps.log.notice('console', 'a sign-in could not begin', { why: error.why })
+      this.#deps.log.notice('console', 'cannot start a sign-in', { why: error.why })
       throw new GatewayError(
         error.status === 503 ? 'service_unavailable' : 'provider_unavailable',
         error.message,
@@ -121,8 +121,8 @@ export class SignInPages {
       response.writeHead(303, { ...PLAIN_PAGE_HEADERS, 'set-cookie': cookies, location: '/console' }).end()
     } catch (thrown) {
       const refusal = refusalOf(thrown)
-      log.notice('console', 'a sign-in was refused', { why: refusal.why })
-      if (refusal.status === 500) log.fault('console', 'a sign-in failed', thrown)
+      log.notice('console', 'sign-in refused', { why: refusal.why })
+      if (refusal.status === 500) log.fault('console', 'sign-in failed', thrown)
       response
         .writeHead(refusal.status, { ...PLAIN_PAGE_HEADERS, 'set-cookie': cookies })
         .end(refusalPage(refusal.message))

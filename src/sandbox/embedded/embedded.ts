@@ -47,7 +47,7 @@ export function createEmbedded(
     holdsDomains: false,
     async refusal() {
       if (!canWatch() || !existsSync(SHELL))
-        return 'the embedded engine needs /proc and /bin/sh to bound its processes; this machine has not both'
+        return 'the embedded engine needs /proc and /bin/sh to limit its processes, and this machine lacks at least one of them'
       return hasPackage()
         ? null
         : `the embedded engine needs the package ${PACKAGE} beside the gateway: ${INSTALL}`

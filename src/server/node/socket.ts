@@ -286,7 +286,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     try {
       action()
     } catch (thrown) {
-      this.#host.log.fault('server', 'answer failed', thrown)
+      this.#host.log.fault('server', 'cannot send an answer', thrown)
       this.#connection.drop()
     }
   }

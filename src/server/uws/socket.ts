@@ -383,7 +383,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Handles our own exception, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
-    this.#log.fault('server', 'answer failed', thrown)
+    this.#log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return
     try {
       this.#response.close()

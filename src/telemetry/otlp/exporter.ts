@@ -159,7 +159,7 @@ export class TraceExporter {
     const { host } = this.#terms.url
     this.#deps.log.notice(
       'tracing',
-      isAway ? 'cannot send traces to the collector; they are dropped' : 'the collector accepts traces again',
+      isAway ? 'cannot send traces to the collector; dropping them' : 'sending traces to the collector again',
       { host },
     )
   }

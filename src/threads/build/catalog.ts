@@ -140,7 +140,7 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
   }
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
-    faults.add('files.ocr.provider', 'there is no such provider with a base URL')
+    faults.add('files.ocr.provider', 'there is no provider of this name with a base URL')
   }
 }
 

@@ -28,13 +28,13 @@ export async function chooseFront(
   const chosen: Config = { ...config, listen: { ...listen, front } }
   if (front === 'uws' || (threads.serve === 1 && !listen.shared) || (await canShare()))
     return { config: chosen, front }
-  const reason = `the front node cannot share a port on ${process.platform}`
+  const reason = `the HTTP front node cannot share a port on ${process.platform}`
   if (listen.shared) throw new StartError(`listen.shared: must be false, because ${reason}`, false)
   if (threads.serve !== coresMinusOne.default())
     throw new StartError(`threads.serve: must be 1, because ${reason}`, false)
   log.notice(
     'server',
-    'serving with one thread: this HTTP front cannot share its port between threads on this system',
+    'serving with one thread, because this HTTP front cannot share its port between threads on this system',
     { front },
   )
   return { config: { ...chosen, threads: { ...threads, serve: 1 } }, front }

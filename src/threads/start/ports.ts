@@ -34,7 +34,7 @@ function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, 
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
   const taken = code === 'EADDRINUSE'
   const field = taken || code === 'EACCES' ? 'port' : 'host'
-  const reason = taken ? `, another program does (${code})` : ` (${code})`
+  const reason = taken ? `: another program is using it (${code})` : ` (${code})`
   const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
   return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
 }

@@ -102,7 +102,7 @@ export function checkStart(
   const catalog = collect(() => catalogOf(configuredParts(config, { simUrl, known })))
   const databasePath = sqlitePath(config.storage.url)
   if (databasePath === ':memory:') {
-    faults.add('storage.url', 'a database in memory is not shared by threads; name a file')
+    faults.add('storage.url', 'an in-memory database cannot be shared by threads; name a file')
   }
   const { tls } = config.listen
   if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))

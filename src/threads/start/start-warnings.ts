@@ -37,7 +37,8 @@ function exposed({ listen: { tls }, console: { oidc } }: Config): readonly strin
   return files
     .filter(([, path]) => isExposed(path))
     .map(
-      ([field]) => `${field}: every user of this machine can read the file; take the right away (chmod o-r)`,
+      ([field]) =>
+        `${field}: every user of this machine can read the file; remove that permission (chmod o-r)`,
     )
 }
 
@@ -54,7 +55,7 @@ function unpriced(config: Config, catalog: Catalog): readonly string[] {
   if (first === undefined) return []
   const what = rows.length === 1 ? 'the price of this model is' : `the prices of ${rows.length} models are`
   return [
-    `models[${config.models.indexOf(first)}].endpoints: ${what} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; give pricing, or import a list of models`,
+    `models[${config.models.indexOf(first)}].endpoints: ${what} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; set pricing, or import a list of models`,
   ]
 }
 
@@ -64,7 +65,7 @@ function unserved(config: Config, catalog: Catalog): readonly string[] {
   const [first] = without
   if (first === undefined) return []
   return [
-    `catalogue.import: ${without.length} models have no provider here and are not offered, such as ${first.id}; add a provider of their author, or a wildcard row`,
+    `catalogue.import: ${without.length} models, such as ${first.id}, have no provider here and are not offered; add a provider of their author, or a wildcard row`,
   ]
 }
 
@@ -79,7 +80,7 @@ function keyless({ slug, auth, apiKey }: Provider, row: string): readonly string
   if (auth === 'none' || apiKey !== null) return []
   const variable = keyVariable(slug)
   const way = variable === null ? 'set it' : `set it or ${variable}`
-  return [`${row}.apiKey: is missing, and ${slug} serves only callers with credentials of their own; ${way}`]
+  return [`${row}.apiKey: is missing, so ${slug} serves only callers with their own credentials; ${way}`]
 }
 
 /** Keys without an address, at a provider whose address depends on the key. */
@@ -93,7 +94,7 @@ function unaddressed(provider: Provider, row: string): readonly string[] {
   const way = open.includes('region')
     ? 'set region, or give the key as JSON'
     : 'give the key as JSON, or set baseUrl to the whole address'
-  return [`${row}.apiKey: does not tell the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
+  return [`${row}.apiKey: does not contain the ${open.join(', ')} that the address of ${slug} needs; ${way}`]
 }
 
 /** A local server whose usual port is that of the gateway. */
@@ -103,7 +104,7 @@ function circular({ slug, baseUrl }: Provider, row: string, { listen }: Config):
   const isLocal = hostname === 'localhost' || hostname === '[::1]' || /^127\./.test(hostname)
   if (!isLocal || Number(port) !== listen.port) return []
   return [
-    `${row}.baseUrl: port ${port} is that of this gateway, not of ${slug}; set another one here or as listen.port`,
+    `${row}.baseUrl: port ${port} is the port of this gateway, not of ${slug}; set another port here or in listen.port`,
   ]
 }
 
@@ -113,10 +114,10 @@ const LOOPBACK = /^(?:localhost|.*\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 function unencrypted({ baseUrl, proxy }: ProviderRow, row: string): readonly string[] {
   const warnings: string[] = []
   if (isPlainRemote(baseUrl)) {
-    warnings.push(`${row}.baseUrl: asks without TLS, so that keys and prompts can be read on the way`)
+    warnings.push(`${row}.baseUrl: is not https, so keys and prompts can be read in transit`)
   }
   if (proxy !== undefined && proxy !== 'none' && hasUser(proxy) && isPlainRemote(proxyUrl(proxy))) {
-    warnings.push(`${row}.proxy: is sent its password without TLS`)
+    warnings.push(`${row}.proxy: is not https, so its password is sent unencrypted`)
   }
   return warnings
 }

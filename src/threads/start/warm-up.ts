@@ -66,7 +66,7 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
     await pause()
     return (await gaps.next()) ? await runAgainstSim(options, gaps) : 0
   } catch (error) {
-    log.notice('threads', 'the warm-up failed; the first requests are slower', { reason: String(error) })
+    log.notice('threads', 'the warm-up failed; the first requests will be slower', { reason: String(error) })
     return 0
   }
 }

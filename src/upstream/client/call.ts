@@ -158,7 +158,7 @@ export abstract class RunningCall implements UpstreamCall {
     try {
       this.#handler.onError(error)
     } catch (thrown) {
-      this.#deps.log.fault('upstream', 'a handler of a provider connection failed', thrown)
+      this.#deps.log.fault('upstream', 'the handler of a provider connection failed', thrown)
     }
   }
 

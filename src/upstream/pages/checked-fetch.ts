@@ -59,9 +59,8 @@ export async function openCheckedFetch(
   return {
     async fetch(to, init = {}) {
       if (new URL(to).origin !== url.origin)
-        throw new PageError('refused', 'the server sends requests to another origin')
-      if (++requests > terms.maxRequests)
-        throw new PageError('refused', 'the server causes too many requests')
+        throw new PageError('refused', 'the server redirects requests to another origin')
+      if (++requests > terms.maxRequests) throw new PageError('refused', 'the server needs too many requests')
       return responseOf(await ask(dispatcher, new URL(to), init, terms), terms, bytes)
     },
     close() {
@@ -113,11 +112,11 @@ function responseOf(
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {
     body.destroy()
-    throw new PageError('wrong_type', 'the server answers with compressed content')
+    throw new PageError('wrong_type', 'the server answered with compressed content')
   }
   if (statusCode < 200 || statusCode > 599) {
     body.destroy()
-    throw new PageError('unreachable', `the server answers with status ${statusCode}`)
+    throw new PageError('unreachable', `the server answered with status ${statusCode}`)
   }
   if (BODILESS.has(statusCode)) {
     body.destroy()
@@ -144,7 +143,7 @@ function countedStream(body: Readable, maxBytes: number, all: { left: number }):
         throw new PageError(
           'too_large',
           length > maxBytes
-            ? `the server answers with more than ${maxBytes} bytes`
+            ? `the server answered with more than ${maxBytes} bytes`
             : 'the answers of the server are too large in total',
         )
       }

@@ -30,10 +30,10 @@ export function createTunnels(deps: TunnelsDeps): OpenCheckedTunnel {
   return async (address, admits, signal) => {
     const url = checkUrl(deps, address)
     if (!admits(url))
-      throw new PageError('refused', 'the name is not in allowed_domains of the network policy')
+      throw new PageError('refused', 'the domain is not in allowed_domains of the network policy')
     const ending = new AbortController()
     const timer = deps.clock.after(deps.timeoutMs, () =>
-      ending.abort(new PageError('timeout', 'the server takes too long')),
+      ending.abort(new PageError('timeout', 'the server took too long to answer')),
     )
     const either = AbortSignal.any([signal, ending.signal])
     try {

@@ -107,18 +107,19 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
     const { signal } = terms
     signal.throwIfAborted()
     const leavePlace = await places.enter(terms.key, signal)
-    if (leavePlace === null) throw new PageError('busy', 'too many links are being followed')
+    if (leavePlace === null) throw new PageError('busy', 'too many links are being followed at the moment')
     const ending = new AbortController()
     const leave = (): void => ending.abort(signal.reason)
     signal.addEventListener('abort', leave, { once: true })
     const timer = deps.clock.after(deps.timeoutMs, () =>
-      ending.abort(new PageError('timeout', 'the link takes too long')),
+      ending.abort(new PageError('timeout', 'the link took too long to answer')),
     )
     try {
       return await follow(deps, resolve, address, { ...terms, signal: ending.signal })
     } catch (thrown) {
       signal.throwIfAborted()
-      if (thrown instanceof QueueTimeout) throw new PageError('busy', 'too many names are being looked up')
+      if (thrown instanceof QueueTimeout)
+        throw new PageError('busy', 'too many host names are being looked up at the moment')
       // A failure after the deadline is its consequence.
       ending.signal.throwIfAborted()
       throw thrown instanceof PageError ? thrown : unreachable()
@@ -149,7 +150,7 @@ async function follow(
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
       if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
-      if (hops === REDIRECTS_MAX) throw refusal('leads on more than three times')
+      if (hops === REDIRECTS_MAX) throw refusal('redirects more than three times')
       url = checkUrl(deps, location, url)
     } finally {
       answer.leave()
@@ -164,7 +165,7 @@ export function checkUrl(
   base?: URL,
 ): URL {
   if (link.length > LINK_MAX_CHARS) throw refusal('is longer than 2,048 characters')
-  if (!URL.canParse(link, base?.href)) throw refusal('is no URL')
+  if (!URL.canParse(link, base?.href)) throw refusal('is not a URL')
   const url = new URL(link, base)
   const isHttp = url.protocol === 'http:'
   if (!isHttp && url.protocol !== 'https:') throw refusal('does not begin with https://')
@@ -326,13 +327,13 @@ async function read(
   types: readonly string[],
 ): Promise<Omit<FetchedPage, 'url'>> {
   if (statusCode !== 200)
-    throw new PageError('unreachable', `the link was answered with status ${statusCode}`, statusCode)
+    throw new PageError('unreachable', `the link answered with status ${statusCode}`, statusCode)
   const said = firstOf(headers['content-type'], '')
   const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type)) throw new PageError('wrong_type', `the link does not lead to ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
-    throw new PageError('wrong_type', 'the link was answered with compressed content')
+    throw new PageError('wrong_type', 'the link answered with compressed content')
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
   const chunks: Buffer[] = []
   let length = 0
@@ -368,5 +369,5 @@ function unreachable(): PageError {
 }
 
 function tooLarge(maxBytes: number): PageError {
-  return new PageError('too_large', `the content of the link has more than ${maxBytes} bytes`)
+  return new PageError('too_large', `the link answered with more than ${maxBytes} bytes`)
 }

@@ -21,8 +21,8 @@ t.test('a provider of the catalogue without a key is told, with the ways to give
   const models = [model('openai'), model('acme'), model('ollama')]
   const acme = { slug: 'acme', format: 'openai-chat', baseUrl: 'https://acme.test', auth: 'bearer' }
   t.same(warnings(t, { providers: [acme], models }), [
-    'providers (openai).apiKey: is missing, and openai serves only callers with credentials of their own; set it or OPENAI_API_KEY',
-    'providers[0].apiKey: is missing, and acme serves only callers with credentials of their own; set it',
+    'providers (openai).apiKey: is missing, so openai serves only callers with their own credentials; set it or OPENAI_API_KEY',
+    'providers[0].apiKey: is missing, so acme serves only callers with their own credentials; set it',
   ])
   const withKeys = { providers: [{ ...acme, apiKey: 'k' }], models }
   t.same(warnings(t, withKeys, { OPENAI_API_KEY: 'k' }), [])
@@ -34,9 +34,9 @@ t.test('a key that does not say where its provider is, is told with the ways out
   const rows = (more: object = {}) =>
     models.map(({ endpoints }) => ({ slug: endpoints[0]?.provider, apiKey: 'a-plain-key', ...more }))
   t.same(warnings(t, { providers: rows(), models }), [
-    'providers[0].apiKey: does not tell the host that the address of azure needs; give the key as JSON, or set baseUrl to the whole address',
-    'providers[1].apiKey: does not tell the account that the address of cloudflare needs; give the key as JSON, or set baseUrl to the whole address',
-    'providers[3].apiKey: does not tell the region that the address of claude-on-aws needs; set region, or give the key as JSON',
+    'providers[0].apiKey: does not contain the host that the address of azure needs; give the key as JSON, or set baseUrl to the whole address',
+    'providers[1].apiKey: does not contain the account that the address of cloudflare needs; give the key as JSON, or set baseUrl to the whole address',
+    'providers[3].apiKey: does not contain the region that the address of claude-on-aws needs; set region, or give the key as JSON',
   ])
   t.same(warnings(t, { providers: rows({ baseUrl: 'https://mine.example/v1' }), models }), [])
   const account = { slug: 'cloudflare', apiKey: JSON.stringify({ api_key: 'k', account_id: 'a' }) }
@@ -68,7 +68,7 @@ t.test('a key of the file that its provider cannot have is a fault', async t => 
 
 t.test('a local server on the port of the gateway is told', async t => {
   const settings = { models: [model('llamacpp')] }
-  t.match(warnings(t, settings), [/^providers \(llamacpp\)\.baseUrl: port 8080 is that of this gateway/])
+  t.match(warnings(t, settings), [/^providers \(llamacpp\)\.baseUrl: port 8080 is the port of this gateway/])
   t.same(warnings(t, settings, { GATEWAY_PORT: '8081' }), [])
 })
 
@@ -117,13 +117,13 @@ t.test('models without a price are told in one line, unless something else tells
   t.same(warnings(t, { models: [bare('ollama/b')], catalogue: { import: file } }), [])
   writeFileSync(file, JSON.stringify({ data: [{ id: 'nobody/b' }] }))
   t.match(warnings(t, { models: [], catalogue: { import: file } }), [
-    /^catalogue\.import: 1 models have no provider here and are not offered, such as nobody\/b/,
+    /^catalogue\.import: 1 models, such as nobody\/b, have no provider here and are not offered/,
   ])
 })
 
 t.test('a provider that would be asked for its models, but has no key, is told', async t => {
   t.match(warnings(t, { providers: [{ slug: 'openai' }] }), [
-    /^providers\[0\]\.apiKey: is missing, and openai serves only callers/,
+    /^providers\[0\]\.apiKey: is missing, so openai serves only callers/,
   ])
   t.same(warnings(t, { providers: [{ slug: 'openai' }] }, { OPENAI_API_KEY: 'k' }), [])
 })

@@ -68,7 +68,7 @@ t.test('requests go through whatever limits, storage and providers are configure
 t.test('a warm-up that cannot run is told of, and is no reason not to serve', async t => {
   const { told, sent } = await run({ timeouts: { ...defaults.timeouts, requestMs: 1, upstreamHeadersMs: 1 } })
   t.equal(sent, 0)
-  t.match(told, [/^the warm-up failed; the first requests are slower: /])
+  t.match(told, [/^the warm-up failed; the first requests will be slower: /])
 })
 
 t.test('without time nothing is sent', async t => {

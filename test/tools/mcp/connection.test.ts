@@ -366,7 +366,7 @@ t.test('giant replies are cut off, as one document and as a stream', async t => 
   )
   const connection = connectTo(t, url)
   for (const name of ['stream', 'document'])
-    t.match(await errorOf(call(connection, name)), /^The server answers with more than 2097152 bytes/, name)
+    t.match(await errorOf(call(connection, name)), /^The server answered with more than 2097152 bytes/, name)
 })
 
 t.test('an endless list of tools ends with an error', async t => {
@@ -423,7 +423,7 @@ t.test('a server that asks for answers without end gets a bounded number of requ
   )
   const connection = connectTo(t, url)
   t.match(await call(connection, 'a'), { content: [] })
-  t.match(await errorOf(call(connection, 'a')), 'The server causes too many requests')
+  t.match(await errorOf(call(connection, 'a')), 'The server needs too many requests')
   t.ok(requests.length <= 256, String(requests.length))
 })
 

@@ -112,9 +112,9 @@ t.test('links that wait for the lookup of another one are told to come again', a
     outcomes.push(String(await told))
   }
   t.same(outcomes, [
-    'timeout: the link takes too long',
-    'busy: too many names are being looked up',
-    'busy: too many names are being looked up',
+    'timeout: the link took too long to answer',
+    'busy: too many host names are being looked up at the moment',
+    'busy: too many host names are being looked up at the moment',
   ])
   t.same(asked, ['one.test'])
   t.equal(clock.armed, 0)
