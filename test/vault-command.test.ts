@@ -66,7 +66,7 @@ t.test('the command line wraps everything anew and tells how it stands', async t
   })
   t.match(await run(folder, CLI, ['vault', 'rotate'], `${k2},${k1}`), {
     code: 0,
-    stdout: '12 credentials are now wrapped by k2\n',
+    stdout: '12 credentials are now encrypted with k2\n',
     stderr: '',
   })
   t.match(await run(folder, CLI, ['vault', 'status'], k2), { code: 0, stdout: 'k2\tin force\t12\n' })
@@ -83,8 +83,8 @@ t.test('without the old master key the command changes nothing and says so', asy
   const { folder, records } = await installed(t, k1, 2)
   const { code, stdout, stderr } = await run(folder, CLI, ['vault', 'rotate'], k2)
   t.equal(code, 2)
-  t.equal(stdout, '0 credentials are now wrapped by k2\n')
-  t.match(stderr, /^sluice: 2 credentials do not open with any master key given: .+\n$/)
+  t.equal(stdout, '0 credentials are now encrypted with k2\n')
+  t.match(stderr, /^sluice: 2 credentials cannot be decrypted with any of the master keys given: .+\n$/)
   for (const { id } of records) t.match(stderr, id)
   t.match(await run(folder, CLI, ['vault', 'status'], k2), { stdout: 'k2\tin force\t0\nk1\tmissing\t2\n' })
 })

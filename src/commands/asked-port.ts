@@ -51,7 +51,9 @@ function checkedUrl(text: string): string {
   const isPlain =
     url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
   if (!isPlain || !/^https?:$/.test(url.protocol)) {
-    throw new UsageError('--url: expects http:// or https://, a host, and no user or query')
+    throw new UsageError(
+      '--url: expects an http:// or https:// address with a host, and without a user or query',
+    )
   }
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
 }

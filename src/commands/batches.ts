@@ -25,14 +25,20 @@ const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
 
 export const batchesList: Command = {
   name: 'batches list',
-  does: 'batches of the workspace of the key, newest first',
+  does: 'list the batches in the workspace of the key, newest first',
   options: {
-    status: { value: 'STATUS', does: 'only those in this state, or in these: in_progress,failed' },
-    limit: { value: 'N', does: `at most so many; default: ${LIST_DEFAULT}` },
-    after: { value: 'ID', does: 'goes on behind this batch' },
-    'created-after': { value: 'TIME', does: 'only younger ones; Unix seconds, or ISO 8601' },
-    'created-before': { value: 'TIME', does: 'only older ones' },
-    json: { does: 'a line of JSON for each, as the API has it' },
+    status: {
+      value: 'STATUS',
+      does: 'only batches with this status, or with one of several: in_progress,failed',
+    },
+    limit: { value: 'N', does: `how many to list at most; default: ${LIST_DEFAULT}` },
+    after: { value: 'ID', does: 'continue after this batch' },
+    'created-after': {
+      value: 'TIME',
+      does: 'only batches created after this time, in Unix seconds or ISO 8601',
+    },
+    'created-before': { value: 'TIME', does: 'only batches created before this time' },
+    json: { does: 'one line of JSON for each batch, as the API returns it' },
     ...SHARED_OPTIONS,
   },
   async run(given) {
@@ -40,21 +46,21 @@ export const batchesList: Command = {
     const client = clientOf(given)
     const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
     if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
-    else if (batches.length === 0) complain(['no such batch in the workspace of this key'])
+    else if (batches.length === 0) complain(['no matching batches in the workspace of this key'])
     else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
     const last = batches.at(-1)
-    if (hasMore && last !== undefined) complain([`there are more: --after ${last.id}`])
+    if (hasMore && last !== undefined) complain([`there are more: continue with --after ${last.id}`])
     return 0
   },
 }
 
 export const batchesWatch: Command = {
   name: 'batches watch',
-  does: 'progress of a batch until it has ended; exit code 0 if it has completed',
+  does: 'show the progress of a batch until it ends; exit code 0 if it completed',
   argument: 'ID',
   options: {
-    output: { value: 'FILE', does: 'write its results there at the end, as lines of JSON' },
-    json: { does: 'a line of JSON for each change instead of a text' },
+    output: { value: 'FILE', does: 'write the results to this file at the end, as lines of JSON' },
+    json: { does: 'one line of JSON for each change instead of text' },
     ...SHARED_OPTIONS,
   },
   async run(given, argument) {
@@ -85,7 +91,7 @@ export const batchesWatch: Command = {
       if (!signal.aborted) throw error
       const url = typeof given['url'] === 'string' ? ` --url ${client.url}` : ''
       complain([
-        `${id} goes on without being watched; see it again by sluice batches watch ${id}${url}`,
+        `${id} continues without being watched; watch it again with sluice batches watch ${id}${url}`,
         ...(output === null ? [] : [`${output} was not written`]),
       ])
       return EXIT_SIGNALLED + stopping.number
@@ -97,9 +103,9 @@ export const batchesWatch: Command = {
 
 export const batchesCancel: Command = {
   name: 'batches cancel',
-  does: 'end a batch early; results that it has stay',
+  does: 'cancel a batch; the results that it has so far are kept',
   argument: 'ID',
-  options: { json: { does: 'the batch as a line of JSON' }, ...SHARED_OPTIONS },
+  options: { json: { does: 'print the batch as one line of JSON' }, ...SHARED_OPTIONS },
   async run(given, argument) {
     const id = batchId(argument)
     const client = clientOf(given)
@@ -124,7 +130,7 @@ function cancelling(batch: BatchView): string[] {
   const { id, status, total, completed, failed } = batch
   const done = completed + failed
   return [
-    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have a result, which is kept`,
+    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have results, which are kept`,
     `sluice batches watch ${id} shows when it has ended`,
   ]
 }
@@ -133,9 +139,9 @@ function notCancelled(
   { id, status, isTerminal, completed, failed, total, finalizedMs }: BatchView,
   nowMs: number,
 ) {
-  if (!isTerminal) return `${id} cannot be cancelled any more: it is ${status}`
+  if (!isTerminal) return `${id} can no longer be cancelled: it is ${status}`
   const ago = finalizedMs === null ? '' : ` ${duration(nowMs - finalizedMs)} ago`
-  const results = `${count(completed + failed)} of ${counted(total, 'request')} have a result`
+  const results = `${count(completed + failed)} of ${counted(total, 'request')} have results`
   return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
 }
 

@@ -54,7 +54,7 @@ export const CONFIG_OPTION: Option = {
 
 /** Options of every command. */
 const COMMON: Readonly<Record<string, Option>> = {
-  help: { does: 'show the usage' },
+  help: { does: 'show this help' },
   version: { does: 'show the version' },
 }
 
@@ -69,14 +69,14 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   const faults = [
     ...(command.argument === undefined || command.isArgumentOptional === true || argument !== ''
       ? []
-      : [`${command.argument}: is missing: sluice ${command.name} ${command.argument}`]),
+      : [`${command.argument}: is missing; usage: sluice ${command.name} ${command.argument}`]),
     ...surplus.map(
       word => `${safe(word)}: unknown argument of sluice ${command.name}${fileHint(word, command)}`,
     ),
     ...options.flatMap(option => optionFault(option, command)),
     ...Object.entries(command.options)
       .filter(([name, { required }]) => required === true && !options.some(option => option.name === name))
-      .map(([name, { value }]) => `--${name}: is required: --${name} ${value ?? ''}`.trimEnd()),
+      .map(([name, { value }]) => `--${name}: is required; usage: --${name} ${value ?? ''}`.trimEnd()),
   ]
   if (faults.length > 0) throw new UsageError(faults.join('\n'))
   return {
@@ -164,7 +164,7 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   const names = commands.map(({ name }) => name)
   const beginnings = names.filter(name => name.startsWith(`${first} `))
   if (words.length === 1 && beginnings.length > 0) {
-    return `${first}: is the beginning of a command: ${beginnings.join(', ')}`
+    return `${first}: is not a whole command; the commands are: ${beginnings.join(', ')}`
   }
   const asked = words.slice(0, 2).map(safe).join(' ')
   const hint = didYouMean(words.slice(0, 2).join(' '), names) || didYouMean(first, names)
@@ -185,7 +185,7 @@ function optionFault({ written, name, value }: GivenOption, { name: command, opt
 
 /** A bare word is mostly a file: npm takes `--config` away where `--` is missing before it. */
 function fileHint(word: string, { options }: Command): string {
-  return 'config' in options ? `; a configuration file is named by --config ${safe(word)}` : ''
+  return 'config' in options ? `; to name a configuration file, use --config ${safe(word)}` : ''
 }
 
 /** A word without what may be the value of a secret. */
@@ -205,7 +205,7 @@ function usageOfAll(commands: readonly Command[]): string {
     'usage:',
     ...columns(rows),
     '',
-    'Every command takes --help and --version, and the environment of the gateway.',
+    'Every command takes --help and --version, and reads the environment variables of the gateway.',
     '',
   ].join('\n')
 }

@@ -9,12 +9,12 @@ import { configWords, print } from './outcome.ts'
 
 export const connect: Command = {
   name: 'connect',
-  does: 'the lines that point a client at the gateway, such as claude-code; without one, all clients',
+  does: 'print the lines that point a client, such as claude-code, at the gateway; without CLIENT, list all clients',
   argument: 'CLIENT',
   isArgumentOptional: true,
   options: {
-    url: { value: 'URL', does: 'address of the gateway; default: that of the configuration' },
-    model: { value: 'ID', does: 'the model to use; default: the first one of the configuration' },
+    url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
+    model: { value: 'ID', does: 'the model to use; default: the first one in the configuration' },
     config: CONFIG_OPTION,
   },
   async run(given, name) {

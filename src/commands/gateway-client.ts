@@ -9,7 +9,7 @@ import { CommandError, type Given, type Option, UsageError } from './command.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
-  url: { value: 'URL', does: 'address of the gateway; default: that of the configuration' },
+  url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
   key: {
     value: 'KEY',
     does: 'API key; default: GATEWAY_API_KEY, or the file that GATEWAY_API_KEY_FILE names',
@@ -142,7 +142,7 @@ export class GatewayClient {
   /** Something else answers at the address. */
   stranger(): GatewayFault {
     return new GatewayFault(
-      `${this.url} does not answer as a gateway does: name its address by --url URL`,
+      `${this.url} does not answer like a gateway: pass the address of the gateway with --url URL`,
       'another server',
       200,
     )
@@ -151,7 +151,7 @@ export class GatewayClient {
   #away(error: unknown): GatewayFault {
     const code = systemCode(error) ?? 'no answer'
     return new GatewayFault(
-      `no gateway answers at ${this.url} (${code}): start one there, or name its address by --url URL`,
+      `no gateway answers at ${this.url} (${code}): start one there, or pass the address of the gateway with --url URL`,
       code,
     )
   }
@@ -176,15 +176,16 @@ export class GatewayClient {
 
 type Sentence = (said: string, wait: string) => string
 
-const FAILED: Sentence = (said, wait) => `the gateway cannot answer now (${said}): ${wait}`
-const OTHER: Sentence = said => `the gateway refuses this (${said})`
+const FAILED: Sentence = (said, wait) => `the gateway cannot answer at the moment (${said}): ${wait}`
+const OTHER: Sentence = said => `the gateway refused the request (${said})`
 const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
   [
     401,
-    said => `the gateway does not accept the key (${said}): give another by --key KEY or GATEWAY_API_KEY`,
+    said =>
+      `the gateway does not accept the key (${said}): pass another one with --key KEY or GATEWAY_API_KEY`,
   ],
-  [404, said => `the gateway does not have this (${said})`],
-  [429, (said, wait) => `the key has too many requests (${said}): ${wait}`],
+  [404, said => `the gateway did not find it (${said})`],
+  [429, (said, wait) => `this key has sent too many requests (${said}): ${wait}`],
 ] satisfies [number, Sentence][])
 
 /** The parameter at fault as the option that it came from. */

@@ -12,19 +12,19 @@ import { configWords, print } from './outcome.ts'
 
 export const keysCreate: Command = {
   name: 'keys create',
-  does: 'make a key and show it once',
+  does: 'create a key and show it once',
   options: {
-    name: { value: 'NAME', required: true, does: 'name of the key in lists' },
-    management: { does: 'a management key; it makes and changes keys, and cannot call models' },
+    name: { value: 'NAME', required: true, does: 'the name of the key in lists' },
+    management: { does: 'create a management key, which manages keys and cannot call models' },
     role: {
       value: 'ROLE',
-      does: 'what a management key may do: viewer reads, operator changes keys and rules, admin (default) everything',
+      does: 'what the management key may do: viewer reads, operator also changes keys and rules, admin (default) does everything',
     },
     config: CONFIG_OPTION,
   },
   async run(given) {
     const { name, management } = given
-    if (typeof name !== 'string' || name.trim() === '') throw new UsageError('--name: expects NAME')
+    if (typeof name !== 'string' || name.trim() === '') throw new UsageError('--name: must not be empty')
     const role = roleFrom(given)
     await withStore(given, async store => {
       const { key, record } = createKey({
@@ -38,7 +38,7 @@ export const keysCreate: Command = {
         () => auditEntry('key.create', { kind: 'key', id: record.hash, name }),
       )
       print(key)
-      process.stderr.write('Shown only now; the store keeps its hash.\n')
+      process.stderr.write('This key is shown only once; only its hash is stored.\n')
     })
     return 0
   },
@@ -46,7 +46,7 @@ export const keysCreate: Command = {
 
 export const keysList: Command = {
   name: 'keys list',
-  does: 'hashes, labels and states of all keys',
+  does: 'list the hashes, labels and states of all keys',
   options: { config: CONFIG_OPTION },
   async run(given) {
     await withStore(given, async store => {
@@ -61,13 +61,13 @@ export const keysList: Command = {
 
 export const keysRotate: Command = {
   name: 'keys rotate',
-  does: 'give a key a new secret and show it once; the old one ends after the overlap',
+  does: 'give a key a new secret and show it once; the old one stops working after the overlap',
   argument: 'HASH|NAME',
   options: {
     overlap: {
       value: 'TIME',
       required: true,
-      does: 'how long the old secret goes on: 0, or a number with s, m, h or d, up to 30d',
+      does: 'how long the old secret keeps working: 0, or a number with s, m, h or d, up to 30d',
     },
     config: CONFIG_OPTION,
   },
@@ -87,12 +87,12 @@ export const keysRotate: Command = {
       } catch (thrown) {
         if (!(thrown instanceof ConflictError)) throw thrown
         throw new CommandError(
-          `the key has ${KEY_SECRETS_MAX} valid secrets, which is the most: wait until one has expired, or use --overlap 0`,
+          `the key already has ${KEY_SECRETS_MAX} valid secrets, which is the maximum: wait until one has expired, or use --overlap 0`,
         )
       }
       print(key)
       process.stderr.write(
-        `Shown only now; the store keeps its hash. The old secret ends at ${endsAt}; a gateway that runs may take 30 s to read this.\n`,
+        `This secret is shown only once; only its hash is stored. The old secret stops working at ${endsAt}; a running gateway may take 30 s to notice.\n`,
       )
     })
     return 0
@@ -102,7 +102,7 @@ export const keysRotate: Command = {
 /** @throws UsageError */
 function roleFrom({ role, management }: Given): KeyRecord['role'] {
   if (role === undefined) return null
-  if (management !== true) throw new UsageError('--role: only a management key has one: add --management')
+  if (management !== true) throw new UsageError('--role: only management keys have a role: add --management')
   const known = KEY_ROLES.find(each => each === role)
   if (known === undefined) throw new UsageError(`--role: expects one of ${KEY_ROLES.join(', ')}`)
   return known
@@ -129,7 +129,7 @@ function keyNamed(keys: readonly KeyRecord[], text: string): KeyRecord {
     throw new CommandError('no key has this hash or name; sluice keys list shows all of them')
   if (found.length > 1)
     throw new CommandError(
-      `${found.length} keys have this name; give the hash of one: ${found.map(({ hash }) => hash).join(', ')}`,
+      `${found.length} keys have this name; pass the hash of one of them: ${found.map(({ hash }) => hash).join(', ')}`,
     )
   return key
 }

@@ -12,7 +12,7 @@ import { count } from './terminal/text.ts'
 
 export const modelsImport: Command = {
   name: 'models import',
-  does: 'import models from a JSON file of the public shape, in place of earlier ones',
+  does: 'import models from a JSON file in the format of GET /models; they replace those imported earlier',
   argument: 'FILE',
   options: { config: CONFIG_OPTION },
   async run(given, file) {
@@ -28,7 +28,7 @@ export const modelsImport: Command = {
     })
     tell('they are in the store; running gateways load them within 5 s')
     const served = servedOf(given, models)
-    print(`imported ${count(models.length)} models, ${count(served)} of them have a provider here`)
+    print(`imported ${count(models.length)} models; ${count(served)} of them have a provider here`)
     if (served < models.length)
       complain([
         'models without a provider are not offered: add a provider of their author, or a wildcard row (docs/models.md)',
@@ -39,7 +39,7 @@ export const modelsImport: Command = {
 
 export const modelsSources: Command = {
   name: 'models sources',
-  does: 'lists of models in the store, with their number and date',
+  does: 'show the lists of models in the store, with their size and date',
   options: { config: CONFIG_OPTION },
   async run(given) {
     await withStore(given, async ({ catalogue }) => {

@@ -33,29 +33,32 @@ export const prove: Command = {
   argument: 'URL',
   options: {
     key: { value: 'KEY', does: 'API key of the gateway; default: GATEWAY_API_KEY' },
-    model: { value: 'ID', does: 'the model that is called; default: the first one it lists' },
+    model: { value: 'ID', does: 'the model to call; default: the first one that the gateway lists' },
     header: {
       value: "'NAME: VALUE'",
       repeats: true,
-      does: 'a further header of each request; may be repeated',
+      does: 'an additional header for each request; may be repeated',
     },
     as: {
       value: 'CLIENT',
       does: `replay recorded traffic of a client instead: ${CLIENT_NAMES.join(', ')}`,
     },
-    only: { value: 'IDS', does: 'make these checks alone, such as stream,upstream.cut; also figures' },
-    json: { value: 'FILE', does: 'write the report there as JSON' },
-    requests: numbered('requests', 'send at most so many requests'),
-    concurrency: numbered('concurrency', 'open at most so many connections at a time'),
-    seconds: numbered('seconds', 'take at most so long'),
+    only: { value: 'IDS', does: 'run only these checks, such as stream,upstream.cut; also figures' },
+    json: { value: 'FILE', does: 'write the report to this file as JSON' },
+    requests: numbered('requests', 'how many requests to send at most'),
+    concurrency: numbered('concurrency', 'how many connections to open at a time at most'),
+    seconds: numbered('seconds', 'how many seconds to run at most'),
     'provider-port': {
       value: 'PORT',
-      does: 'start a scripted provider on 127.0.0.1, for faults behind the gateway',
+      does: 'start a scripted provider on 127.0.0.1, to test faults behind the gateway',
     },
-    'keep-provider': { does: 'go on with the scripted provider after the report, until Ctrl-C' },
-    'restart-command': { value: 'COMMAND', does: 'run this while streams run: it restarts the gateway' },
-    direct: { value: 'URL', does: 'the provider behind the gateway, to compare times with' },
-    pid: { value: 'PID', does: 'the process of the gateway on this machine, for its CPU time' },
+    'keep-provider': { does: 'keep the scripted provider running after the report, until Ctrl-C' },
+    'restart-command': {
+      value: 'COMMAND',
+      does: 'a command that restarts the gateway, to run while streams are open',
+    },
+    direct: { value: 'URL', does: 'address of the provider behind the gateway, to compare its times' },
+    pid: { value: 'PID', does: 'process id of the gateway on this machine, to measure its CPU time' },
   },
   async run(given, argument) {
     const options = optionsOf(given, argument)
@@ -72,7 +75,8 @@ export const prove: Command = {
       tell(
         `sends at most ${count(options.limits.requests)} requests to ${options.url}, ${options.limits.concurrency} at a time, for at most ${count(options.limits.seconds)} s; each asks for at most 256 tokens`,
       )
-      if (provider !== null) tell(`the scripted provider is ${provider.url}: the gateway has to ask it`)
+      if (provider !== null)
+        tell(`the scripted provider is ${provider.url}: configure the gateway to call it`)
       const report = await run(
         { ...options, provider },
         {
@@ -164,7 +168,9 @@ function address(value: string, name: string): string {
   const isPlain =
     url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
   if (!isPlain || !/^https?:$/.test(url.protocol))
-    throw new UsageError(`${name}: expects http:// or https://, a host, and no user or query`)
+    throw new UsageError(
+      `${name}: expects an http:// or https:// address with a host, and without a user or query`,
+    )
   const path = url.pathname.replace(/\/+$/, '')
   return `${url.origin}${path === '' ? '/v1' : path}`
 }
@@ -173,7 +179,7 @@ function header(value: string): readonly [string, string] {
   const [, name, rest] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\x20-\x7e]*)$/.exec(value) ?? []
   if (name === undefined || rest === undefined) throw new UsageError("--header: expects 'NAME: VALUE'")
   if (/^(?:host|content-length|transfer-encoding|connection|authorization|content-type)$/i.test(name))
-    throw new UsageError(`--header: ${name.toLowerCase()} is set by the checks`)
+    throw new UsageError(`--header: ${name.toLowerCase()} cannot be given, because the checks set it`)
   return [name, rest]
 }
 
@@ -188,7 +194,7 @@ function write(file: string, content: string): void {
 
 /** Resolves at the first signal. */
 async function untilStopped(url: string): Promise<void> {
-  tell(`the scripted provider goes on at ${url}; Ctrl-C ends it`)
+  tell(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
 }
 

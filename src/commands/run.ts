@@ -50,5 +50,5 @@ function takenByNpm([command, ...rest]: readonly string[]): string | null {
   if (command !== 'start' || script !== 'start' || value === undefined) return null
   if (rest.some(word => word.startsWith('--config'))) return null
   const file = value === 'true' || value === '' ? (rest.find(word => !word.startsWith('-')) ?? 'FILE') : value
-  return `--config: npm took it for an option of its own; write: npm start -- --config ${file}`
+  return `--config: npm took this option for one of its own; use npm start -- --config ${file}`
 }

@@ -95,7 +95,7 @@ function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
   } catch (error) {
     log.fault(
       'process',
-      `the first keys could not be written and are lost; create new ones: ${MAKE_KEY}`,
+      `cannot write the first keys to a file, so they are lost; create new ones: ${MAKE_KEY}`,
       error,
     )
   }
@@ -158,13 +158,13 @@ class Stopping {
   async #tellOpen(running: Launched): Promise<void> {
     const count = await running.openRequests()
     if (count === 0 || this.#signals > 1) return
-    const requests = count === 1 ? '1 request runs' : `${count} requests run`
-    screen(`\n${requests}, for at most ${this.#graceMs / 1000} s more. Ctrl-C again to stop now.\n\n`)
+    const requests = count === 1 ? '1 request is still running' : `${count} requests are still running`
+    screen(`\n${requests}, for at most ${this.#graceMs / 1000} s. Press Ctrl-C again to stop now.\n\n`)
   }
 
   async #stop(running: Launched, graceMs: number): Promise<void> {
     const stopped = await running.stop(graceMs).catch(error => {
-      this.#log.fault('process', 'failed to stop cleanly', error)
+      this.#log.fault('process', 'cannot stop cleanly', error)
       this.#exitCode = EXIT_UNCLEAN
       return true
     })

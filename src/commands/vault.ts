@@ -12,7 +12,7 @@ import { count } from './terminal/text.ts'
 
 export const vaultStatus: Command = {
   name: 'vault status',
-  does: 'credentials by the master key that wraps them',
+  does: 'count credentials by the master key that encrypts them',
   options: { config: CONFIG_OPTION },
   async run(given) {
     await withVault(given, async (store, vault) => {
@@ -29,7 +29,7 @@ export const vaultStatus: Command = {
 
 export const vaultRotate: Command = {
   name: 'vault rotate',
-  does: 'wrap all credentials by the first master key',
+  does: 'encrypt all credentials with the first master key',
   options: { config: CONFIG_OPTION },
   async run(given) {
     let failed: readonly string[] = []
@@ -41,11 +41,13 @@ export const vaultRotate: Command = {
         async () => undefined,
         () => auditEntry('vault.rotate', { kind: 'vault', id: vault.currentKeyId, name: null }),
       )
-      print(`${rotation.rewrapped} credentials are now wrapped by ${vault.currentKeyId}`)
+      print(`${rotation.rewrapped} credentials are now encrypted with ${vault.currentKeyId}`)
       failed = rotation.failed
     })
     if (failed.length === 0) return 0
-    complain([`${failed.length} credentials do not open with any master key given: ${failed.join(', ')}`])
+    complain([
+      `${failed.length} credentials cannot be decrypted with any of the master keys given: ${failed.join(', ')}`,
+    ])
     return EXIT_BAD_CONFIGURATION
   },
 }

@@ -22,16 +22,16 @@ const FILE_MAX_BYTES = 256 * 1024 * 1024
 
 export const verify: Command = {
   name: 'verify',
-  does: 'check the signed proof of placement in a saved reply; exit code 1 if it does not hold',
+  does: 'check the signed proof of placement in a saved reply; exit code 1 if it is invalid',
   argument: 'FILE',
   options: {
     keys: {
       value: 'FILE|URL',
-      does: 'public keys: a JWK set, or the address of a gateway; default: proof.keyFile of the configuration',
+      does: 'public keys: a file with a JWK set, or the address of a gateway; default: proof.keyFile of the configuration',
     },
-    request: { value: 'FILE', does: 'check that this is the body of the request' },
+    request: { value: 'FILE', does: 'also check that this is the body of the request' },
     key: GATEWAY_OPTIONS.key,
-    json: { does: 'the signed statement as a line of JSON' },
+    json: { does: 'print the signed statement as one line of JSON' },
     config: CONFIG_OPTION,
   },
   async run(given, file) {
@@ -104,10 +104,10 @@ function sentences({ statement, kid }: CheckedProof, isStream: boolean, hasReque
     `  answer   ${isStream && answer.of === 'reply' ? 'in the last event ' : ''}as it was signed: ${plain(model)} at ${plain(provider)}`,
     hasRequest
       ? '  request  as it was signed'
-      : `  request  not checked: --request FILE does; its SHA-256 is ${plain(request.sha256)}`,
+      : `  request  not checked (use --request FILE); its SHA-256 is ${plain(request.sha256)}`,
     `  asked    ${wishes(statement)}`,
     `  gateway  in region ${plain(region)}`,
-    `  sent to  ${counted(calls.length, 'call')} of a model:`,
+    `  sent to  ${counted(calls.length, 'model call')}:`,
     ...calls.map(call => `    ${sentenceOf(call)}`),
   ]
 }

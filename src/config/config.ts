@@ -216,7 +216,7 @@ function checkRegions(file: Values, faults: Faults): void {
   }
   const names = new Set(hostsOf('europe'))
   const at = hostsOf('us').findIndex(host => names.has(host))
-  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is in regions.europe too')
+  if (at !== -1) faults.add(`regions.us[${at}]`, 'this host is also in regions.europe')
 }
 
 /** Rules of rows of engines that span fields. */

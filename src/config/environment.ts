@@ -74,7 +74,7 @@ function parse(schema: TSchema, text: string): unknown {
 function expected(schema: TSchema): string {
   if (KindGuard.IsInteger(schema)) return integerRange(schema)
   if (KindGuard.IsBoolean(schema)) return '0 or 1'
-  return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another text')
+  return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another value')
 }
 
 /** The keys that are in the environment under the providers' own names, by slug. */
@@ -84,7 +84,7 @@ export function readProviderKeys(environment: Environment, faults: Faults): Read
     const key = variable(environment, name)?.trim() ?? ''
     if (key === '') continue
     if (/^[\x21-\x7e]+$/.test(key)) keys[slug] = key
-    else faults.add(name, 'expected a key without spaces and line breaks')
+    else faults.add(name, 'expected a key without spaces or line breaks')
   }
   return keys
 }

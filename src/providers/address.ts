@@ -34,7 +34,7 @@ export function fillGaps(url: string, values: GapValues, provider: Pick<Provider
   if (open !== undefined) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} needs ${NEEDS[open] ?? open}`,
+      `The address of ${provider.name} needs ${NEEDS[open] ?? open}, which neither the key nor the configuration gives`,
     )
   }
   const isPart = (name: string): boolean => url.indexOf(`{${name}}`) < endOfHost(url)
@@ -44,7 +44,7 @@ export function fillGaps(url: string, values: GapValues, provider: Pick<Provider
   if (gaps.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address of ${provider.name} is not allowed by its row`,
+      `The address that the key gives for ${provider.name} is not among the hosts of the provider`,
     )
   }
   return filled

@@ -30,7 +30,7 @@ interface RowPlace {
 export function modelOf(row: ModelRow, place: RowPlace): Model {
   const { outputModalities = ['text'] } = row
   if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
-    place.faults.add(`${place.path}.outputModalities`, 'embeddings must stand alone')
+    place.faults.add(`${place.path}.outputModalities`, 'embeddings must be the only entry')
   }
   const endpoints = row.endpoints.map((endpoint, at) =>
     endpointOf(endpoint, row, { ...place, path: `${place.path}.endpoints[${at}]` }),
@@ -97,7 +97,7 @@ function formatOf(
 function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
   const which = named ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
-    return `${which} makes no embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
+    return `${which} does not make embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
   }
   const other =
     named === undefined
@@ -121,13 +121,13 @@ function providerFor(
   if (provider !== undefined) fault(`${quote(slug)} needs a baseUrl under providers`)
   else if (KNOWN_SLUGS.includes(slug)) {
     const why = whyNotOffered(slug) ?? 'it has no built-in address'
-    fault(`${quote(slug)} is not offered: ${why}. It needs a row under providers with format and baseUrl`)
+    fault(`${quote(slug)} is not offered: ${why}. Add a row for it under providers, with format and baseUrl`)
   } else fault(unknownProvider(slug, [...providers.keys()]))
   return FAULTY
 }
 
 /** Suggests a similar slug; if there is none, lists the usable ones. */
 function unknownProvider(slug: string, usable: readonly string[]): string {
-  const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; there are ${usable.join(', ')}`
+  const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; the providers are ${usable.join(', ')}`
   return `no provider ${quote(slug)}${hint}`
 }

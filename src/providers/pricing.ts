@@ -51,7 +51,7 @@ function overridesOf(
   let shorter = base
   return sorted.map(({ row, at }) => {
     const { minPromptTokens } = row
-    if (seen.has(minPromptTokens)) faults.add(`${path}[${at}].minPromptTokens`, 'is in another override too')
+    if (seen.has(minPromptTokens)) faults.add(`${path}[${at}].minPromptTokens`, 'is also in another override')
     seen.add(minPromptTokens)
     const price = priceReader(row, `${path}[${at}]`, faults)
     const override: PriceOverride = {

@@ -168,7 +168,7 @@ function batchOf(
   format: AnyFormatName,
 ): NonNullable<Provider['batch']> | null {
   if (batch && !(BATCH_FORMATS as readonly AnyFormatName[]).includes(format)) {
-    throw new ConfigError(`${path}.batch: no batch service is known for the format ${format}`)
+    throw new ConfigError(`${path}.batch: there is no batch service for the format ${format}`)
   }
   if (!batch && batchPriceFactor !== undefined) {
     throw new ConfigError(`${path}.batchPriceFactor: has no effect without batch: true`)
@@ -190,8 +190,8 @@ function baseUrlOf(text: string, fault: (problem: string) => void): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
     fault('expected an http or https URL')
-  } else if (url.search !== '' || url.hash !== '') fault('must have no query and no fragment')
-  else if (url.username !== '' || url.password !== '') fault('must hold no credentials')
+  } else if (url.search !== '' || url.hash !== '') fault('must not have a query or a fragment')
+  else if (url.username !== '' || url.password !== '') fault('must not contain credentials')
   return text.replace(/\/+$/, '')
 }
 

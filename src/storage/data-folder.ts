@@ -59,7 +59,7 @@ export function unwritable(file: string, code: string | null): string {
   const path = resolve(file)
   const way = WAYS_OUT[code ?? '']
   if (way === undefined) return `${path}: cannot be created (${code ?? 'unknown'})`
-  return `${path}: cannot be created (${code}): ${userName()} ${way}. Give that user the folder ${dirname(path)}, start in a folder it may write to, or name another by storage.url or DATABASE_URL`
+  return `${path}: cannot be created (${code}): ${userName()} ${way}. Give that user the folder ${dirname(path)}, start in a folder that it may write to, or set another one in storage.url or DATABASE_URL`
 }
 
 function userName(): string {

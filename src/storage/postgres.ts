@@ -43,10 +43,10 @@ const CANCELLED = '57014'
 const DUPLICATE = '23505'
 /** Reasons that an operator can act on, by SQL state. */
 const REASONS: Readonly<Record<string, string>> = {
-  '28000': 'not allowed to log in; DATABASE_URL or storage.url names the user',
+  '28000': 'the user may not log in; the user is named in DATABASE_URL or storage.url',
   '28P01': 'wrong user or password; they are in DATABASE_URL or storage.url',
   '3D000': 'no such database; create it, or name another in DATABASE_URL or storage.url',
-  '42501': 'missing permissions; the user has to own the schema',
+  '42501': 'the user lacks permissions; it must own the schema',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
   [CANCELLED]: 'a statement was cancelled',
@@ -120,7 +120,10 @@ async function currentSchema(transaction: QueryExecutorProvider): Promise<string
   const { rows } = await sql<{ name: string | null }>`select current_schema() as name`.execute(transaction)
   const name = rows[0]?.name
   if (typeof name === 'string') return name
-  throw new StoreError('storage: PostgreSQL cannot be used (no schema of the search path exists)', 'schema')
+  throw new StoreError(
+    'storage: PostgreSQL cannot be used (no schema of the search path exists; create one)',
+    'schema',
+  )
 }
 
 /** @throws StoreError */

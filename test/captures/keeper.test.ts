@@ -274,7 +274,7 @@ t.test('while the store is away requests are left out, and told once it is back'
   await take(record.id, 'd\n')
   t.equal((await read(record)).text, 'a\n{"left_out":2}\nd\n')
   t.match(await store.captures.find('org_1', record.id), { requests: 2, leftOut: 2 })
-  t.equal(lines.filter(line => line.includes('cannot update the capture')).length, 1)
+  t.equal(lines.filter(line => line.includes('cannot update the size of a capture')).length, 1)
 })
 
 t.test('a second process writes a file of its own, and both have one bound', async t => {

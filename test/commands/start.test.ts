@@ -71,7 +71,7 @@ t.test(
   async t => {
     const cwd = t.testdir({})
     const first = onTerminal(t, cwd, '')
-    await first.shows(/Another key, at any time: npx sluice keys create --name NAME/)
+    await first.shows(/To create another key at any time: npx sluice keys create --name NAME/)
     t.match(
       first.text(),
       /Sluice \d+\.\d+\.\d+\r\n +configuration +none.*\r\n +storage .*data\/gateway\.db\r\n/,
@@ -109,7 +109,7 @@ t.test(
     const body = JSON.stringify({ model: HELD_MODEL, input: 'x', stream: true })
     const reply = await fetch(`${url}/responses`, { method: 'POST', headers, body })
     gateway.child.stdin?.write('\x03')
-    await gateway.shows(/1 request runs, for at most 30 s more\. Ctrl-C again to stop now\./)
+    await gateway.shows(/1 request is still running, for at most 30 s\. Press Ctrl-C again to stop now\./)
     t.equal(provider.running, 1, 'nothing has ended it')
     gateway.child.stdin?.write('\x03')
     t.match(await reply.text(), 'response.failed')

@@ -46,8 +46,8 @@ t.test(
     t.equal(code, 0)
     t.match(stdout, /^the proof is valid: gen-\S+, signed \d{4}-\S+Z by key [\w-]{43}$/m)
     t.match(stdout, /^ {2}answer {3}as it was signed: sim\/echo at Simulated$/m)
-    t.match(stdout, /^ {2}request {2}not checked: --request FILE does; its SHA-256 is [0-9a-f]{64}$/m)
-    t.match(stdout, /^ {2}sent to {2}1 call of a model:$/m)
+    t.match(stdout, /^ {2}request {2}not checked \(use --request FILE\); its SHA-256 is [0-9a-f]{64}$/m)
+    t.match(stdout, /^ {2}sent to {2}1 model call:$/m)
     t.match(stdout, /sim\/echo at Simulated, promises no region, .*, credential shared, status 200$/m)
     const ways = [
       ['--keys', files.keys, '--request', files.request],
@@ -169,7 +169,7 @@ t.test('a proof belongs to its answer alone, and covers nothing behind it', asyn
   t.equal(await verdict(forged(proofIn(other))), 'the answer is not the one that was signed')
   const events = stream.split('\n\n').filter(each => each.includes('data: {'))
   t.equal(await verdict(events.join('\n\n')), 'holds')
-  t.match(await verdict([...events, events[0]].join('\n\n')), /does not cover what follows it/)
+  t.match(await verdict([...events, events[0]].join('\n\n')), /does not cover the \d+ event\(s\) after it/)
   t.match(
     await verdict(events.slice(0, -1).join('\n\n')),
     /has no gateway_metadata\.proof/,

@@ -366,7 +366,7 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
   { yaml: 'regions: { europe: ["http://eu"] }', says: 'regions.europe[0]: ' },
   {
     yaml: 'regions: { europe: [a.b], us: [c, A.B] }',
-    says: 'regions.us[1]: this host is in regions.europe too',
+    says: 'regions.us[1]: this host is also in regions.europe',
   },
   { yaml: 'a: [', says: 'invalid YAML' },
   { yaml: '- a', says: '(root): ' },
@@ -480,7 +480,10 @@ t.test('no message repeats what may be a key in the wrong place', t => {
     [`providers: [{ slug: x, apiKey:${key} }]`, 'providers[0].*: unknown setting'],
     [`providers: [{ slug: x, ${key}: 1 }]`, 'providers[0].*: unknown setting'],
     [`${key}: "\${NOT_THERE}"`, '*: environment variable NOT_THERE is not set'],
-    [`providers:\n  - slug: x\n    apiKey: *${key}\n`, 'invalid YAML: alias refers to an undefined anchor'],
+    [
+      `providers:\n  - slug: x\n    apiKey: *${key}\n`,
+      'invalid YAML: an alias (*) refers to an anchor (&) that does not exist',
+    ],
     [`providers:\n  - slug: x\n    apiKey ${key}\n    name: y\n`, 'invalid YAML: '],
     [`a: "${key}`, 'invalid YAML: line 1, column '],
     [`a: [1]\n]${key}`, 'invalid YAML: line 2, column 1: a character that does not belong here'],
@@ -574,8 +577,8 @@ t.test('a fault of the YAML is told in words, with its place', async t => {
   const cases = [
     ['a:\n\tb: 1', /line 2, column 1: a tab indents the line; use spaces$/],
     ['listen: { port: 1', /line 1, column \d+: .*a bracket there is not closed$/],
-    ['a: 1\na: 2', /line 2, column 1: a setting occurs twice in its group$/],
-    ['a: b: c', /line 1, column \d+: a setting begins within another one/],
+    ['a: 1\na: 2', /line 2, column 1: a setting occurs twice in the same group$/],
+    ['a: b: c', /line 1, column \d+: a setting begins inside another one/],
   ] as const
   for (const [yaml, says] of cases) t.throws(() => load(yaml), { message: says }, yaml)
 })

@@ -216,7 +216,7 @@ t.test('the command line leaves records too', async t => {
     [['no such name', '--overlap', '0'], /no key has this hash or name/],
     [['by hand', '--overlap', '60'], /--overlap: expects 0, or a time such as 90s/],
     [['by hand', '--overlap', '31d'], /--overlap: expects/],
-    [['by hand'], /--overlap: is required: --overlap TIME/],
+    [['by hand'], /--overlap: is required; usage: --overlap TIME/],
   ] as const) {
     const refused = run('keys', 'rotate', ...words)
     t.not(refused.status, 0)

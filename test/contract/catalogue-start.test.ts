@@ -132,7 +132,7 @@ t.test('a file of models is imported beside a running gateway', async t => {
   const { stdout, stderr } = await run(process.execPath, [...words, join(folder, 'models.json'), ...config], {
     env: PRODUCT_ENVIRONMENT,
   })
-  t.match(stdout, 'imported 3 models, 2 of them have a provider here')
+  t.match(stdout, 'imported 3 models; 2 of them have a provider here')
   t.match(stderr, '3 models read, 3 of them with prices')
   t.ok(await eventually(async () => (await ids(gateway)).length === 2, PATIENCE_MS))
   t.same(await ids(gateway), ['many/echo', 'acme/echo'])

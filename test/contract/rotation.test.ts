@@ -125,7 +125,7 @@ t.test('no request fails while all credentials are wrapped anew', async t => {
   await load
   const opened = (await gateway.metric('gateway_credential_cache_misses_total')) - openedBefore
 
-  t.equal(told, `${MODELS + OTHERS} credentials are now wrapped by k2\n`)
+  t.equal(told, `${MODELS + OTHERS} credentials are now encrypted with k2\n`)
   t.comment(
     `${served} requests, ${servedWhile} of them during the rotation of ${MODELS + OTHERS} credentials`,
   )

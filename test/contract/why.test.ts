@@ -380,7 +380,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   await t.test('an id that nobody knows ends with 1, and a missing one with 2', async t => {
     const unknown = await world.why('gen-unknown')
     t.equal(unknown.code, 1)
-    t.match(unknown.stderr, /gen-unknown: no request is known by this id/)
+    t.match(unknown.stderr, /gen-unknown: there is no request with this id/)
     t.equal((await world.why()).code, 2)
   })
 })

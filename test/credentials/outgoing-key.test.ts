@@ -196,7 +196,7 @@ t.test('a key with an account or a host fills the address, and only with hosts o
   t.equal(at('adb-1.7.azuredatabricks.net').baseUrl, 'https://adb-1.7.azuredatabricks.net/serving-endpoints')
   t.match(
     refused(() => at('cloud.databricks.com.evil.example')),
-    'is not allowed by its row',
+    'is not among the hosts of the provider',
   )
 })
 

@@ -81,7 +81,7 @@ t.test('with a port it starts the provider, and keeps it if it is told to', asyn
     'upstream.text',
   ]
   const running = startCommand(t, words)
-  await running.wrote(/the scripted provider goes on at .*; Ctrl-C ends it/)
+  await running.wrote(/the scripted provider keeps running at .*; stop it with Ctrl-C/)
   await running.wrote(/^pass {2}upstream\.text/m)
   t.equal((await fetch(`http://127.0.0.1:${port}/v1/models`)).status, 200)
   running.child.kill('SIGINT')
@@ -95,7 +95,7 @@ async function wordsRun(words: readonly string[]): Promise<unknown> {
 
 t.test('wrong words are told before anything is sent, and without the key', async t => {
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
-    [[], /URL: is missing: sluice prove URL/],
+    [[], /URL: is missing; usage: sluice prove URL/],
     [['ftp://x', '--key', KEY], /URL: expects http:/],
     [['http://x'], /an API key is missing: pass --key KEY, or set GATEWAY_API_KEY/],
     [['http://x', '--key', 'a b'], /--key: expects a key without spaces/],
@@ -103,7 +103,10 @@ t.test('wrong words are told before anything is sent, and without the key', asyn
     [['http://x', '--key', KEY, '--concurrency', '1'], /--concurrency: expects a number from 2/],
     [['http://x', '--key', KEY, '--provider-port', 'x'], /--provider-port: expects a number/],
     [['http://x', '--key', KEY, '--header', 'x'], /--header: expects 'NAME: VALUE'/],
-    [['http://x', '--key', KEY, '--header', 'Host: y'], /--header: host is set by the checks/],
+    [
+      ['http://x', '--key', KEY, '--header', 'Host: y'],
+      /--header: host cannot be given, because the checks set it/,
+    ],
     [['http://x', '--key', KEY, '--only', 'X y'], /--only: expects ids of checks/],
   ]
   for (const [words, says] of cases) {

@@ -310,7 +310,7 @@ t.test('all faults of the rows are told at once, without those that follow from 
   t.match(faults[2], /no provider "openia"; did you mean openai\?$/)
   t.match(
     faults[6],
-    /"krea" is not offered: its public API makes images only.* It needs a row under providers/,
+    /"krea" is not offered: its public API makes images only.* Add a row for it under providers/,
   )
   t.end()
 })
@@ -357,7 +357,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'acme', format: 'openai-chat' }] }),
     path,
-    /openai-chat makes no embeddings: use one of openai-embeddings, cohere-embeddings, /,
+    /openai-chat does not make embeddings: use one of openai-embeddings, cohere-embeddings, /,
   )
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'anthropic' }] }),
@@ -367,6 +367,6 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     { models: [{ ...VECTORS, outputModalities: ['text', 'embeddings'], endpoints: [{ provider: 'acme' }] }] },
     'models[0].outputModalities',
-    /embeddings must stand alone/,
+    /embeddings must be the only entry/,
   )
 })

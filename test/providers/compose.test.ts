@@ -277,7 +277,7 @@ t.test('prices of long prompts are checked and ordered', async t => {
   ])
   t.match(
     faultOf([row({ minPromptTokens: 5 }, { minPromptTokens: 5 })]),
-    /overrides\[1\]\.minPromptTokens: is in another override too/,
+    /overrides\[1\]\.minPromptTokens: is also in another override/,
   )
 })
 

@@ -24,7 +24,7 @@ export class ResultFile {
     return attempt(path, async () => {
       const known = await stat(path).catch(() => null)
       if (known?.isDirectory() === true)
-        throw new CommandError(`${path}: is a folder, and --output expects a file`)
+        throw new CommandError(`${path}: is a folder, but --output expects a file`)
       // A pipe or a device cannot be replaced.
       const written = known === null || known.isFile() ? `${path}.part` : path
       return new ResultFile(path, written, await open(written, 'w'))
@@ -37,7 +37,7 @@ export class ResultFile {
       if (this.#bytes === 0) return
       if (!this.#isBeside) {
         throw new CommandError(
-          `${this.path}: the gateway became unreachable, and results already written there cannot be undone`,
+          `${this.path}: the gateway became unreachable, and the results already written there cannot be taken back`,
         )
       }
       await this.#handle.truncate(0)

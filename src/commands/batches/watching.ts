@@ -92,7 +92,8 @@ class Questions {
       this.#deps.signal.throwIfAborted()
       // At the beginning it is more likely that the address is wrong.
       if (this.#last === null || !(error instanceof GatewayFault)) throw error
-      if (error.status === 404) throw new CommandError(`${this.#deps.id} was deleted in the meantime`)
+      if (error.status === 404)
+        throw new CommandError(`${this.#deps.id} was deleted while it was being watched`)
       if (!error.passes) throw error
       return this.#refused(error, this.#last.batch)
     }
@@ -121,7 +122,7 @@ class Questions {
 
   #show(batch: BatchView): void {
     this.#pace.note(doneOf(batch), this.#deps.clock.monotonicMs())
-    if (this.#trouble === 'no answer') this.#deps.display.note('the gateway answers again')
+    if (this.#trouble === 'no answer') this.#deps.display.note('the gateway is answering again')
     this.#trouble = null
     this.#deps.display.show(this.#moment(batch))
   }
@@ -143,8 +144,8 @@ function doneOf({ completed, failed }: BatchView): number {
 
 function noteOf(trouble: Trouble, { reason }: GatewayFault): string {
   return trouble === 'must wait'
-    ? `the gateway limits the requests of this key (${reason}); this goes on more slowly`
-    : `the gateway does not answer (${reason}); it keeps the batch, and this goes on when it is back`
+    ? `the gateway limits the requests of this key (${reason}); continuing more slowly`
+    : `the gateway is not answering (${reason}); it keeps the batch, and watching continues when it is back`
 }
 
 function pauseFor(leftMs: number | null): number {

@@ -16,7 +16,7 @@ const ARGUMENT = 'ID'
 
 export const capturesList: Command = {
   name: 'captures list',
-  does: 'captures that are kept: whose requests, how many, until when',
+  does: 'list the captures: whose requests they hold, how many, and until when',
   options: { config: CONFIG_OPTION },
   async run(given) {
     await withStore(given, async ({ captures }) => {
@@ -41,7 +41,7 @@ export const capturesList: Command = {
 
 export const capturesShow: Command = {
   name: 'captures show',
-  does: 'what a capture has of this node: requests, calls to providers, answers',
+  does: 'show what a capture recorded on this node: requests, calls to providers, answers',
   argument: ARGUMENT,
   options: {
     json: { does: 'one line of JSON for each request' },
@@ -61,7 +61,7 @@ export const capturesShow: Command = {
       }
       const shown = new PartReader(folder, keys, record, given)
       for (const part of parts) await shown.show(part)
-      if (parts.length === 0) complain(['nothing was captured yet'])
+      if (parts.length === 0) complain(['nothing has been captured yet'])
     })
     return 0
   },
@@ -69,7 +69,7 @@ export const capturesShow: Command = {
 
 export const capturesDelete: Command = {
   name: 'captures delete',
-  does: 'end a capture and delete what it has; other nodes follow within a minute',
+  does: 'end a capture and delete what it recorded; other nodes follow within a minute',
   argument: ARGUMENT,
   options: { config: CONFIG_OPTION },
   async run(given, id) {
@@ -91,7 +91,7 @@ export const capturesDelete: Command = {
             : null,
       )
       removeFiles(capturesFolder(config.storage.url), record.id)
-      print(`${record.id} is deleted`)
+      print(`${record.id} was deleted`)
     })
     return 0
   },
@@ -118,19 +118,19 @@ class PartReader {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
       complain([
-        `${counted(requests, 'request')} of it are on another node, ${node} on ${escaped(host)}: run this command there`,
+        `${counted(requests, 'request')} of this capture are on another node, ${node} on ${escaped(host)}: run this command there`,
       ])
       return
     }
     if (!existsSync(path)) {
-      if (requests > 0) complain([`${path} is gone, with ${counted(requests, 'request')}`])
+      if (requests > 0) complain([`${path} is missing, with ${counted(requests, 'request')}`])
       return
     }
     try {
       await this.#read(path, name)
     } catch (error) {
       if (!(error instanceof SealedFileError)) throw error
-      throw new CommandError(`${path} does not open: ${error.message}`)
+      throw new CommandError(`${path} cannot be opened: ${error.message}`)
     }
   }
 
@@ -140,7 +140,7 @@ class PartReader {
     let line = ''
     for await (const piece of openSealedFile(path, this.#keys, { captureId: id, organizationId, name })) {
       if (piece.kind === 'end') {
-        if (!piece.isWhole) complain(['this part has no end: it grows still, or its process was killed'])
+        if (!piece.isWhole) complain(['this part has no end: it is still growing, or its process was killed'])
         continue
       }
       line += decoder.decode(piece.bytes, { stream: true })
@@ -160,7 +160,7 @@ class PartReader {
 async function findKept({ captures }: Store, id: string): Promise<CaptureRecord> {
   const record = (await captures.list()).find(each => each.id === id && isKept(each))
   if (record === undefined) {
-    throw new CommandError('there is no such capture: sluice captures list names those that are kept')
+    throw new CommandError('there is no such capture; sluice captures list shows all captures')
   }
   return record
 }

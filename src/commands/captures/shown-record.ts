@@ -74,7 +74,7 @@ function* linesOf(record: ShownRecord): Generator<string> {
 
 function* callLines(number: number, call: ShownCall): Generator<string> {
   const { method, host, path, provider, at_ms: at, status, ended_ms: ended, error } = call
-  const end = ended == null ? 'not ended' : `ended at ${ended} ms`
+  const end = ended == null ? 'still running' : `ended at ${ended} ms`
   yield `--- call ${number} at ${at} ms: ${method} ${host}${path} (${provider ?? 'unknown provider'})`
   yield* (call.headers ?? []).map(([name, value]) => `  ${name}: ${value}`)
   yield* section('body', bodyOf(call.body))

@@ -23,8 +23,8 @@ export const doctor: Command = {
   does: 'write versions, settings without secrets, ports, latencies and last errors to one file, for support',
   options: {
     config: CONFIG_OPTION,
-    log: { value: 'FILE', does: 'a log of the gateway; its last errors are copied' },
-    out: { value: 'FILE', does: 'where to write; default: sluice-doctor-TIME.json here' },
+    log: { value: 'FILE', does: 'a log file of the gateway, whose last errors are copied' },
+    out: { value: 'FILE', does: 'file to write; default: sluice-doctor-TIME.json in this folder' },
   },
   async run({ config: file, log, out }) {
     const created = isoInstant(systemClock.nowMs())
@@ -50,7 +50,7 @@ export const doctor: Command = {
             },
             gateway: await gatewayAt(`http://${config.admin.host}:${config.admin.port}`),
           }),
-      lastErrors: typeof log === 'string' ? errorsIn(log) : 'none: --log FILE names a log',
+      lastErrors: typeof log === 'string' ? errorsIn(log) : 'none: name a log file with --log FILE',
     }
     const name = typeof out === 'string' ? out : `sluice-doctor-${created.replaceAll(':', '-')}.json`
     writeFileSync(name, `${JSON.stringify(report, null, 2)}\n`, { mode: 0o600 })

@@ -36,7 +36,7 @@ export function reportText({ checks, summary, figures, ration }: ProveReport): s
         `first bytes of a stream, ${dialect}: ${ms(gateway.medianMs)} (95%: ${ms(gateway.p95Ms)}, ${gateway.samples} streams)${
           direct === null || addedMs === null
             ? ''
-            : `; without the gateway ${ms(direct.medianMs)}: added ${ms(addedMs)}`
+            : `; without the gateway ${ms(direct.medianMs)}, so it adds ${ms(addedMs)}`
         }`,
     ),
     ...figures.cpu.map(
@@ -55,7 +55,7 @@ function details({ status, expected, matters, basis, repeat }: CheckResult): str
   if (status !== 'fail' && status !== 'warning') return []
   return [
     `      expected: ${expected} (${basis})`,
-    `      matters: ${matters}`,
+    `      why it matters: ${matters}`,
     ...(repeat === null ? [] : [`      repeat: ${short(repeat, REPEAT_MAX_CHARS)}`]),
   ]
 }

@@ -24,7 +24,7 @@ export function banner({ version, config, file, catalog, url, adminUrl }: Starte
   const models = catalog.models()
   const providers = new Set(models.flatMap(model => model.endpoints.map(endpoint => endpoint.provider.name)))
   const rows = [
-    ['configuration', file ?? 'none: every setting has its default'],
+    ['configuration', file ?? 'none: all settings have their defaults'],
     ['storage', storageName(config.storage.url)],
     [
       'models',
@@ -47,22 +47,22 @@ function storageName(url: string): string {
 /** The first keys, the variables of the docs, and a request that works as pasted; all are shown once. */
 export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
   return [
-    'First keys, shown only now:',
+    'First keys, shown only once:',
     `  management key  ${keys.managementKey}`,
     `  API key         ${keys.apiKey}`,
     '',
-    'For the examples of the docs, set them in a shell:',
+    'To run the examples of the docs, set them in a shell:',
     `  export URL=${started.url} KEY=${keys.apiKey} MANAGEMENT_KEY=${keys.managementKey}`,
     '',
     ...tryIt(keys.apiKey, started),
-    `Another key, at any time: ${MAKE_KEY}`,
+    `To create another key at any time: ${MAKE_KEY}`,
     '',
   ].join('\n')
 }
 
 function tryIt(apiKey: string, { catalog, url }: Pick<Started, 'catalog' | 'url'>): readonly string[] {
   const model = modelToTry(catalog)
-  if (model === null) return ['There is no model yet: add one to the configuration file.', '']
+  if (model === null) return ['There are no models yet: add one to the configuration file.', '']
   const body = JSON.stringify({ model, input: 'Hello, Sluice!', stream: true })
   return [
     'Try it:',

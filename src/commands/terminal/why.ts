@@ -17,7 +17,7 @@ export const why: Command = {
   does: 'explain one request: its stages, attempts and cost, and why it was routed this way',
   argument: 'ID',
   options: {
-    json: { does: 'the explanation as a line of JSON' },
+    json: { does: 'print the explanation as one line of JSON' },
     config: CONFIG_OPTION,
   },
   async run(given, id) {
@@ -25,7 +25,7 @@ export const why: Command = {
       const [found, ...others] = await explanations(store, id)
       if (found === undefined) {
         throw new CommandError(
-          `${plain(id, 128)}: no request is known by this id. An explanation is kept for a day, and is there two seconds after the answer; a usage record, for retention.usageDays`,
+          `${plain(id, 128)}: there is no request with this id. Explanations appear two seconds after the answer and are kept for a day; usage records are kept for retention.usageDays`,
         )
       }
       if (given['json'] === true) {

@@ -7,7 +7,7 @@ import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 
 export const ADMIN_OPTIONS = {
-  url: { value: 'URL', does: 'address of the admin port; default: that of the configuration' },
+  url: { value: 'URL', does: 'address of the admin port; default: the one in the configuration' },
   key: {
     value: 'KEY',
     does: 'management key; default: GATEWAY_MANAGEMENT_KEY, or the file that GATEWAY_MANAGEMENT_KEY_FILE names',
@@ -49,25 +49,25 @@ export async function askSummary({ url, key }: AskedPort, signal: AbortSignal): 
   switch (reply.status) {
     case 401:
       throw new CommandError(
-        `the gateway does not accept the key (${said ?? '401'}): give another management key by --key KEY or GATEWAY_MANAGEMENT_KEY`,
+        `the gateway does not accept the key (${said ?? '401'}): pass another management key with --key KEY or GATEWAY_MANAGEMENT_KEY`,
       )
     case 403:
       throw said !== null && /management key is required/.test(said)
         ? new CommandError(ADMIN_PORT.otherKind)
-        : new CommandError(`the gateway refuses this key (${said ?? '403'})`)
+        : new CommandError(`the gateway refused this key (${said ?? '403'})`)
     case 404:
       throw new CommandError(
-        `${url} has no console: name the admin port by --url URL (9090 unless admin.port says otherwise); console.enabled must be true there`,
+        `${url} has no console: pass the address of the admin port with --url URL (port 9090 unless admin.port is set); console.enabled must be true there`,
       )
     default:
       if (reply.status >= 500 || reply.status === 429) {
         throw new AdminFault(
-          `the gateway cannot answer now (${reply.status}, ${said ?? 'no reason given'}): try again later`,
+          `the gateway cannot answer at the moment (${reply.status}, ${said ?? 'no reason given'}): try again later`,
         )
       }
       throw said === null
         ? stranger(url)
-        : new CommandError(`the gateway refuses this (${reply.status}, ${said})`)
+        : new CommandError(`the gateway refused the request (${reply.status}, ${said})`)
   }
 }
 
@@ -103,13 +103,15 @@ async function textOf(reply: Response, url: string, signal: AbortSignal): Promis
 function away(url: string, error: unknown): AdminFault {
   const code = systemCode(error) ?? 'no answer'
   return new AdminFault(
-    `no gateway answers at ${url} (${code}): start one there, or name its admin port by --url URL`,
+    `no gateway answers at ${url} (${code}): start one there, or pass the address of its admin port with --url URL`,
   )
 }
 
 /** Something else answers at the address. */
 function stranger(url: string): CommandError {
-  return new CommandError(`${url} does not answer as the admin port of a gateway does: name it by --url URL`)
+  return new CommandError(
+    `${url} does not answer like the admin port of a gateway: pass its address with --url URL`,
+  )
 }
 
 /** The message of an error document, without the key; null: it is none. */

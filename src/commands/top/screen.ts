@@ -99,7 +99,8 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
   ]
   const left = Math.max(0, style.rows - head.length - 1)
   const models = summary.models.slice(0, Math.min(MODELS_MAX, Math.max(1, Math.floor(left / 3))))
-  const modelLines = models.length === 0 ? ['no request in this time'] : tableOf(MODEL_COLUMNS, models, style)
+  const modelLines =
+    models.length === 0 ? ['no requests in this time'] : tableOf(MODEL_COLUMNS, models, style)
   const requestRows = Math.max(0, left - modelLines.length - 2)
   const latest = summary.latest.slice(0, requestRows)
   return [
@@ -110,7 +111,7 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
 }
 
 function healthOf({ problems }: Summary, style: ScreenStyle): string[] {
-  if (problems.length === 0) return [paint(style, 'green', 'all is well')]
+  if (problems.length === 0) return [paint(style, 'green', 'no problems')]
   return problems.map(({ text, is_serious: isSerious }) =>
     paint(style, isSerious ? 'red' : 'yellow', cut(`! ${plain(text)}`, style.columns)),
   )

@@ -20,11 +20,11 @@ const LEAVE = '\x1b[?25h\x1b[?1049l'
 
 export const top: Command = {
   name: 'top',
-  does: 'requests, first token, errors and money of a running gateway; Ctrl-C ends it',
+  does: 'show requests, first token times, errors and costs of a running gateway; stop with Ctrl-C',
   options: {
-    once: { does: 'print it once, and end; so it is where stdout is no terminal' },
-    json: { does: 'a line of JSON each time, as the admin port has it' },
-    every: { value: 'SECONDS', does: `time between two looks; default: ${EVERY.usual}` },
+    once: { does: 'print once and exit; this is the default if stdout is not a terminal' },
+    json: { does: 'one line of JSON for each update, as the admin port returns it' },
+    every: { value: 'SECONDS', does: `seconds between two updates; default: ${EVERY.usual}` },
     ...ADMIN_OPTIONS,
     config: CONFIG_OPTION,
   },
@@ -55,7 +55,7 @@ export const top: Command = {
 function everyMsOf({ every }: Given): number {
   const seconds = every === undefined ? EVERY.usual : Number(every)
   if (!(seconds >= EVERY.min && seconds <= EVERY.max)) {
-    throw new UsageError(`--every: expects seconds from ${EVERY.min} to ${EVERY.max}`)
+    throw new UsageError(`--every: expects a number of seconds from ${EVERY.min} to ${EVERY.max}`)
   }
   return seconds * 1_000
 }

@@ -45,16 +45,16 @@ export async function checkProof(
   const checked = await readProof(reply.proof, keys)
   const { answer, request } = checked.statement
   if (answer.of === 'events' && !reply.isStream) {
-    throw new ProofFault('the proof is of a stream: give all its events as they came')
+    throw new ProofFault('the proof is for a stream: save all events of the stream exactly as they arrived')
   }
   if (reply.digest(answer.of) !== answer.sha256)
     throw new ProofFault('the answer is not the one that was signed')
   if (reply.later > 0) {
-    throw new ProofFault(`the proof does not cover what follows it: ${reply.later} more event(s)`)
+    throw new ProofFault(`the proof does not cover the ${reply.later} event(s) after it`)
   }
   if (body !== null && sha256(body) !== request.sha256) {
     throw new ProofFault(
-      'the request is not the one that was signed: its bytes have to be those that were sent (curl -d drops line ends, --data-binary does not)',
+      'the request is not the one that was signed: its bytes must be exactly those that were sent (curl -d drops line ends, --data-binary does not)',
     )
   }
   return checked
@@ -65,7 +65,8 @@ async function readProof(proof: string, keys: readonly ProofJwk[]): Promise<Chec
   const kid = kidOf(() => decodeProtectedHeader(proof))
   const names = await Promise.all(keys.map(key => calculateJwkThumbprint(key)))
   const key = keys[names.indexOf(kid)]
-  if (key === undefined) throw new ProofFault(`no key here has signed it (its key is ${kid})`)
+  if (key === undefined)
+    throw new ProofFault(`none of the keys given has signed it (it was signed with key ${kid})`)
   const verified = await compactVerify(proof, await importJWK(key, PROOF_ALGORITHM), {
     algorithms: [PROOF_ALGORITHM],
   }).catch(() => {

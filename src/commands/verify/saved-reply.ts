@@ -21,7 +21,7 @@ export function readSavedReply(text: string): SavedReply | string {
   const place = proofPlace(values[at])
   const proof = place?.metadata['proof']
   if (place === null)
-    return 'has no gateway_metadata.proof: ask with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
+    return 'has no gateway_metadata.proof: send the request with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
   if (typeof proof !== 'string') return 'has a proof that is not a string'
   return {
     proof,

@@ -129,11 +129,11 @@ t.test('a gateway that goes away is told once, and waited for longer and longer'
   for (let n = 0; n < 7; n++) pauses.push(await watched.answer(away()))
   t.same(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000])
   t.same(watched.notes, [
-    'the gateway does not answer (ECONNREFUSED); it keeps the batch, and this goes on when it is back',
+    'the gateway is not answering (ECONNREFUSED); it keeps the batch, and watching continues when it is back',
   ])
   t.match(watched.moments.at(-1), { trouble: 'no answer', batch: { completed: 3 } })
   await watched.answer({ completed: 4 })
-  t.equal(watched.notes.at(-1), 'the gateway answers again')
+  t.equal(watched.notes.at(-1), 'the gateway is answering again')
   t.match(watched.moments.at(-1), { trouble: null, batch: { completed: 4 } })
   t.equal(await watched.answer(away()), 1_000, 'the next time begins anew')
   t.equal(watched.notes.length, 3)
@@ -146,8 +146,8 @@ t.test('the gateway says how long to wait', async t => {
   t.equal(await watched.answer(new GatewayFault('limited', '429, Too many', 429, 5_000)), 5_000)
   t.equal(await watched.answer(new GatewayFault('starts', '503, Starting', 503, 2_000)), 2_000)
   t.same(watched.notes, [
-    'the gateway limits the requests of this key (429, Too many); this goes on more slowly',
-    'the gateway does not answer (503, Starting); it keeps the batch, and this goes on when it is back',
+    'the gateway limits the requests of this key (429, Too many); continuing more slowly',
+    'the gateway is not answering (503, Starting); it keeps the batch, and watching continues when it is back',
   ])
 })
 
@@ -155,7 +155,7 @@ t.test('a refusal that will not pass ends it, and so does any at the beginning',
   for (const [before, fault, says] of [
     [[], away(), /no gateway answers/],
     [[{}], new GatewayFault('the key is refused', '401', 401), /the key is refused/],
-    [[{}], new GatewayFault('unknown', '404', 404), /^batch_1 was deleted in the meantime$/],
+    [[{}], new GatewayFault('unknown', '404', 404), /^batch_1 was deleted while it was being watched$/],
     [[{}], new CommandError('no space'), /no space/],
     [[{}, away()], new TypeError('a fault of ours'), /a fault of ours/],
   ] as const) {

@@ -52,7 +52,7 @@ t.test('lines fit every width, and colours are for terminals that show them', as
     t.notMatch(lines.join(''), /[\u0000-\u001f\u202e]/, 'names do not change the terminal')
   }
   const wide = screenOf(SUMMARY, { columns: 120, rows: 40, colors: false }).join('\n')
-  t.match(wide, 'all is well')
+  t.match(wide, 'no problems')
   t.match(wide, /1\.2k requests {2}failed 1% {2}first token 320ms, p95 1\.2s/)
   t.match(wide, 'today $1.23  month $31.50  at this pace $62.25')
   t.match(wide, /MODEL +REQUESTS +FAILED +FIRST +P95 +COST/)
@@ -113,10 +113,10 @@ t.test('sluice top', async t => {
       [['--url', nowhere, ...key], /no gateway answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)/, 1],
       [['--url', adminUrl, '--key', wrong], /does not accept the key \(Invalid API key\)/, 1],
       [['--url', adminUrl, '--key', apiKey], /this is an API key, but the console needs a management key/, 1],
-      [['--url', url, ...key], /has no console: name the admin port by --url URL/, 1],
-      [['--url', 'ftp://x', ...key], /--url: expects http:\/\/ or https:\/\//, 2],
+      [['--url', url, ...key], /has no console: pass the address of the admin port with --url URL/, 1],
+      [['--url', 'ftp://x', ...key], /--url: expects an http:\/\/ or https:\/\/ address/, 2],
       [['--url', adminUrl], /a management key is missing/, 2],
-      [['--url', adminUrl, ...key, '--every', '0'], /--every: expects seconds from 1 to 3600/, 2],
+      [['--url', adminUrl, ...key, '--every', '0'], /--every: expects a number of seconds from 1 to 3600/, 2],
     ] as const
     const outcomes = await Promise.all(cases.map(([words]) => top(...words).ended))
     for (const [at, [, told, exit]] of cases.entries()) {

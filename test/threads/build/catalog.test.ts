@@ -61,7 +61,7 @@ t.test('a provider takes its key from its own variable where the configuration g
   t.equal(keyOf({ providers: [{ slug: 'openai' }] }, 'from-there\n'), 'from-there')
   t.equal(keyOf({ providers: [{ slug: 'openai', apiKey: 'own' }] }, 'from-there'), 'own')
   t.equal(keyOf({}, ''), null)
-  t.throws(() => keyOf({}, 'two words'), /^OPENAI_API_KEY: expected a key without spaces and line breaks$/)
+  t.throws(() => keyOf({}, 'two words'), /^OPENAI_API_KEY: expected a key without spaces or line breaks$/)
   const { catalog } = load(t, { models }, { OPENAI_API_KEY: 'k' })
   t.equal(catalog.model('openai/a')?.endpoints[0]?.provider.auth, 'bearer')
 })
