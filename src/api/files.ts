@@ -83,10 +83,14 @@ function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly
     return part
   }
   if (parts.some(({ name }) => name.startsWith('expires_after')))
-    throw refuseField('expires_after', 'is not supported: delete the file when it is no longer needed')
+    throw refuseField(
+      'expires_after',
+      'is not supported: files do not expire; delete the file when it is no longer needed',
+    )
   const [file, purpose] = [named('file'), named('purpose')]
   if (file === undefined || file.filename === null) throw refuseField('file', 'must be a file with a name')
-  if (purpose !== undefined && purpose.filename !== null) throw refuseField('purpose', 'must be a text')
+  if (purpose !== undefined && purpose.filename !== null)
+    throw refuseField('purpose', 'must be a text field, not a file')
   return { file, purpose: purpose ?? null }
 }
 
@@ -173,7 +177,7 @@ export function deleteFile(deps: FilesApiDeps): Handler {
     if (output !== null) {
       throw new GatewayError(
         'conflict',
-        `The file goes with its batch: DELETE /v1/batches/${output.batch.id} removes both`,
+        `The file belongs to a batch: DELETE /v1/batches/${output.batch.id} deletes both`,
       )
     }
     if (!(await files.remove(placeOf(key), id, key.hash))) throw unknown()

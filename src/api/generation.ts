@@ -169,7 +169,8 @@ function searchFilter(query: URLSearchParams, organizationId: string): SearchFil
 function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
   const given = parameter(query, 'outcome')?.split(',')
   const known = given?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
-  if (known?.length !== given?.length) throw refuseField('outcome', `must be of ${OUTCOMES.join(', ')}`)
+  if (known?.length !== given?.length)
+    throw refuseField('outcome', `must be one or more of ${OUTCOMES.join(', ')}`)
   return known
 }
 

@@ -74,12 +74,12 @@ function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
   if (!(ring instanceof Promise)) return ring
   return ring.catch((cause: unknown) => {
     if (!(cause instanceof ProofKeyError)) throw cause
-    log.notice('proof', 'no signing key for proofs: create one or set proof.keyFile', {
+    log.notice('proof', 'there is no key for signing proofs; create one, or set proof.keyFile', {
       reason: cause.message,
     })
     throw new GatewayError(
       'service_unavailable',
-      'Proofs cannot be signed at the moment: the gateway has no signing key',
+      'Proofs cannot be signed at the moment: the gateway has no signing key (setting proof.keyFile)',
       {
         retryAfterSeconds: RETRY_AFTER_SECONDS.operator,
         cause,

@@ -47,11 +47,11 @@ export function openResumable(
   if (!DIALECT_ABILITIES[dialect.name].resumes) {
     throw refuseField(
       SHOWN_HEADER,
-      'works with POST /responses, /chat/completions and /messages; leave it out here',
+      'works only with POST /responses, /chat/completions and /messages; leave it out here',
     )
   }
   if (call.request.stream !== true) {
-    throw refuseField(SHOWN_HEADER, 'needs a stream: send "stream": true, or leave it out')
+    throw refuseField(SHOWN_HEADER, 'works only with streams: send "stream": true, or leave this header out')
   }
   const abortion = new RequestAbort()
   const { signal } = request
@@ -61,7 +61,7 @@ export function openResumable(
   let hasLeft = false
   const giveUp = (): void =>
     abortion.abort(
-      new GatewayError('client_closed', 'The client disconnected, and nobody resumed the stream'),
+      new GatewayError('client_closed', 'The client disconnected, and the stream was not resumed'),
     )
   const follow = (notice: TranscriptNotice): void => {
     if (notice === 'read') {

@@ -44,7 +44,7 @@ export function resumeStream(dialect: Dialect, what: string, deps: ResumeDeps): 
     if (!flagParameter(request.query, 'stream')) {
       throw refuseField(
         'stream',
-        `must be true: ${what} are not stored. Streams that were asked for with X-Gateway-Resumable: true can be read again for a while`,
+        `must be true: ${what} are not stored. Only streams that were requested with X-Gateway-Resumable: true can be read again, and only for a while`,
       )
     }
     const id = request.params.get('id') ?? ''
@@ -59,7 +59,7 @@ function questionOf({ query, key }: ApiRequest, id: string): TranscriptQuestion 
   if (after !== undefined && !NUMBER.test(after)) {
     throw refuseField(
       'starting_after',
-      'must be the number of the last event that you have (on /responses its sequence_number, else its place from 0), an integer of at least 0; without it the stream comes from its beginning',
+      'must be the number of the last event that you have, an integer of at least 0 (on /responses its sequence_number, otherwise its position, counted from 0); leave it out to read the stream from its beginning',
     )
   }
   return { id, keyHash: key.hash, after: after === undefined ? -1 : Number(after) }
@@ -76,7 +76,7 @@ function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
 function tooManyReaders(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    `The stream is being read on ${READERS_MAX} connections, which is the limit; close one of them first`,
+    `The stream is already being read on ${READERS_MAX} connections, which is the limit; close one of them first`,
     { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }
@@ -133,7 +133,7 @@ class ResumedStream {
         this.#refuse(
           new GatewayError(
             'gone',
-            'The stream can no longer be resumed: it has more bytes than are kept (resume.maxBytesPerKey)',
+            'The stream can no longer be resumed: it is larger than the gateway keeps (resume.maxBytesPerKey)',
           ),
         )
         break
@@ -141,7 +141,7 @@ class ResumedStream {
         this.#refuse(
           refuseField(
             'starting_after',
-            `must not be above the last event of the stream, which is ${part.last}`,
+            `must be at most ${part.last}, the number of the last event of the stream`,
           ),
         )
         break

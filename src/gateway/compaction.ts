@@ -148,7 +148,7 @@ function unsealed(sealed: string, path: string, owner: readonly string[], seal: 
   if (!seal.knows(sealed)) {
     throw new GatewayError(
       'invalid_request',
-      `${path}: its encryption key is no longer in use: compact again`,
+      `${path}: its encryption key is no longer in use: send the conversation itself, and compact it again`,
     )
   }
   const text = seal.open(sealed, owner)

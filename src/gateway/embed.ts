@@ -154,7 +154,7 @@ function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
     deps.metrics.guardrailDecisions.inc({ guardrail: 'all', action: 'refused_unchecked' })
     throw new GatewayError(
       'permission_denied',
-      `${inputPath(exchange.settings, at)}: a guardrail on this API key reads texts, which token ids hide: send the text`,
+      `${inputPath(exchange.settings, at)}: a guardrail on this API key checks texts, and it cannot read token ids: send the text`,
     )
   })
 }
@@ -206,10 +206,10 @@ function takes({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed)
 }
 
 const NOT_TAKEN: Readonly<Record<EmbeddingsNeed, string>> = {
-  tokens: 'takes no token ids: send texts',
-  images: 'takes no images',
-  dimensions: 'makes vectors of one length only',
-  input_type: 'takes no input_type at any endpoint, and provider.require_parameters is set',
+  tokens: 'does not take token ids: send text',
+  images: 'does not take images',
+  dimensions: 'makes vectors of only one length',
+  input_type: 'does not take input_type at any endpoint, and provider.require_parameters is set',
 }
 
 function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {

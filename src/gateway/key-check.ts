@@ -104,7 +104,7 @@ export class KeyCheck {
   enter(keyHash: string, organizationId: string): () => void {
     this.#count(organizationId)
     if (this.#running.take(keyHash, 1) !== 'taken') {
-      throw new GatewayError('rate_limit_exceeded', 'Too many keys are being tried at once', {
+      throw new GatewayError('rate_limit_exceeded', 'Too many keys are being checked at once; try again', {
         retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       })
     }
@@ -121,7 +121,7 @@ export class KeyCheck {
     if (count >= PER_MINUTE) {
       throw new GatewayError(
         'rate_limit_exceeded',
-        'This organization has tried too many keys in this minute',
+        'This organization has checked too many keys in this minute; wait a minute',
         {
           retryAfterSeconds: Math.ceil((this.#minuteEndsMs - nowMs) / 1000),
         },
@@ -135,7 +135,7 @@ export class KeyCheck {
     const { catalog } = this.#deps
     const provider = catalog.provider(slug)
     if (provider === undefined) {
-      throw new GatewayError('not_found', 'provider: the configuration does not offer it')
+      throw new GatewayError('not_found', 'provider: is not offered by the configuration of this gateway')
     }
     if (model === undefined) {
       return { provider, credential, endpoint: cheapest(catalog, provider, credential), isNamed: false }
@@ -317,7 +317,7 @@ function noList({ name }: Provider): GatewayError {
 function openList({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
-    `${name} shows its list of models to everybody, so it proves no key, and the catalogue has no model to ask`,
+    `${name} shows its list of models without a key, so the list does not prove the key, and the catalogue has no model of this provider to call`,
     { metadata: { reason: 'nothing_to_ask' } },
   )
 }
@@ -325,7 +325,7 @@ function openList({ name }: Provider): GatewayError {
 function nothingToAsk({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
-    `${name} has no list of models, and the catalogue has no model of it that this key could be tried with`,
+    `${name} has no list of models, and the catalogue has no model of this provider that could be called with this key`,
     { metadata: { reason: 'nothing_to_ask' } },
   )
 }

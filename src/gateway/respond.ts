@@ -186,7 +186,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
   }
 }
 
-const ONE_BY_ONE = 'chooses a model for single requests: a batch has to name the model'
+const ONE_BY_ONE = 'is a router for single requests: a batch has to name its model'
 
 const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
   { timed: 'guard', run: fillInput },

@@ -47,7 +47,7 @@ t.test('management operations of the page', async t => {
     t.match(await call('GET', 'activity?dimensions=day,key'), { status: 200 })
     t.match(await call('GET', 'activity?dimensions=nothing'), {
       status: 400,
-      text: /dimensions: must be some of/,
+      text: /dimensions: must be one or more of/,
     })
   })
 

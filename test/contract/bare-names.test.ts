@@ -56,7 +56,7 @@ t.test('every door answers a bare name with the whole id', async t => {
 })
 
 t.test('a name that several models end in is refused with their names', async t => {
-  const says = 'twin may be acme/twin or bcme/twin: name one of them'
+  const says = 'twin could mean acme/twin or bcme/twin: name one of them'
   t.match(await post('/responses', { model: 'twin', input: 'Hi' }), {
     status: 400,
     told: { error: { message: says } },

@@ -188,7 +188,7 @@ t.test('openai: what cannot be a batch is refused with the line and the way out'
   const purpose = await refusal(create(await upload([line('a', 'x')], 'user_data')))
   t.match((purpose as Error).message, /400 input_file_id: must be the id of a file with the purpose batch/)
   const unknown = await refusal(create('file-abc'))
-  t.match((unknown as Error).message, /404 input_file_id: the workspace has no such file/)
+  t.match((unknown as Error).message, /404 input_file_id: there is no such file in this workspace/)
   const expiring = await refusal(
     openai.batches.create({
       input_file_id: 'x',
@@ -335,7 +335,7 @@ t.test(
     t.ok(chat)
     t.notOk(ids.includes(chat?.id ?? ''))
     const foreign = await refusal(anthropic.messages.batches.retrieve(chat?.id ?? ''))
-    t.match((foreign as Error).message, /read it by GET \/v1\/batches\//)
+    t.match((foreign as Error).message, /read it with GET \/v1\/batches\//)
   },
 )
 

@@ -249,7 +249,7 @@ t.test('what a newcomer gets wrong is answered with the way out', async t => {
   t.match(await message({ ...asked, input: [{ id: 'x' }] }), /^input\[0\]\.type: is required/)
   t.equal(
     await message({ ...asked, provider: { max_price: { prompt: 0 } } }),
-    'No endpoint of sim/echo may serve this request: each costs more than provider.max_price.',
+    'No endpoint of sim/echo may serve this request: all cost more than provider.max_price.',
   )
   t.match(
     await message({ ...asked, provider: { data_colection: 'deny' } }),

@@ -185,13 +185,13 @@ t.test('refusals are told in words, with the way out', async t => {
     works: false,
     asked: null,
     field: 'models',
-    advice: 'Add a row of models with an endpoint at bare, then try again',
+    advice: 'Add a row under models with an endpoint at bare, then try again',
   })
   for (const [status, field, advice] of [
     [403, 'providers[].apiKey', /permissions/],
     [404, 'upstreamModel', /does not offer this model/],
     [429, null, /^The key is known/],
-    [400, null, /says nothing of the key/],
+    [400, null, /says nothing about the key/],
     [500, null, /Shop has trouble/],
   ] as const) {
     says = () => ({ status, body: { error: { message: 'because' } } })
@@ -216,7 +216,7 @@ t.test('models of embeddings, and providers without keys', async t => {
   t.match(await tried('/providers/check', { provider: 'vectors' }), { works: false, field: 'models' })
   t.match(await call('POST', '/providers/check', { provider: 'nobody' }), {
     status: 404,
-    message: 'provider: the configuration does not offer it',
+    message: 'provider: is not offered by the configuration of this gateway',
   })
   for (const body of [{}, { provider: '' }, { provider: 'shop', key: 'x' }, { provider: 'shop', model: '' }])
     t.equal((await call('POST', '/providers/check', body)).status, 400, JSON.stringify(body))
@@ -247,7 +247,7 @@ t.test('a key tries two at once', async t => {
   const running = [1, 2].map(() => call('POST', '/providers/check', { provider: 'shop' }))
   await both
   const third = await call('POST', '/providers/check', { provider: 'shop' })
-  t.match(third, { status: 429, message: 'Too many keys are being tried at once' })
+  t.match(third, { status: 429, message: 'Too many keys are being checked at once; try again' })
   clock.advance(20_000)
   for (const answer of running) t.equal((await answer).status, 200)
   says = () => null

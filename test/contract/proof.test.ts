@@ -315,7 +315,9 @@ t.test('without a place for the key a proof is refused before any model is asked
   t.equal(reply.status, 503)
   t.match(await reply.json(), { error: { message: /^Proofs cannot be signed at the moment/ } })
   t.match(
-    stuck.lines.find(({ msg }) => msg === 'no signing key for proofs: create one or set proof.keyFile'),
+    stuck.lines.find(
+      ({ msg }) => msg === 'there is no key for signing proofs; create one, or set proof.keyFile',
+    ),
     { reason: /cannot be \w+ \(ENOTDIR\)/ },
   )
   const plain = await stuck.respond(BODIES.responses)

@@ -164,7 +164,7 @@ t.test('errors name the field by its path, and repeat nothing', async t => {
     [{ input: 'a', provider: { secret: 'x' } }, /^provider\.secret: is not a known field/],
     [{ input: 'a', user: 'u'.repeat(257) }, /^user: /],
     [{ input: 'a', stream: true }, /^stream: must be false: vectors are returned in one document/],
-    [{ input: 'a', models: ['a/b'] }, /^models: must be absent: vectors of different models/],
+    [{ input: 'a', models: ['a/b'] }, /^models: must be left out: vectors of different models/],
     [{ messages: [] }, /^messages: is not a field of embeddings: use input/],
     [{ input: 'a', plugins: [] }, /^plugins: is not a field of embeddings/],
     [{ input: 'a', preset: 'x' }, /^preset: a stored preset is not offered/],

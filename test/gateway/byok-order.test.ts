@@ -160,7 +160,7 @@ t.test(
     t.equal(refused.status, 404)
     t.match(refused, {
       code: 'no_endpoints',
-      message: 'm/two runs on own provider credentials only in this workspace',
+      message: 'This workspace uses only its own provider credentials for m/two',
       metadata: { availability: { code: 'no_endpoints', excluded_by: ['byok_required'] } },
     })
     const filtered = refusal({ provider: { only: ['q'] } }, required)

@@ -225,7 +225,7 @@ async function askAll(
     const rows = await ask(query)
     if (typeof rows === 'string') {
       if (sums.length <= ROWS_MAX) t.fail(`${name}: ${rows}`)
-      t.match(rows, 'too many for one answer')
+      t.match(rows, 'too many rows for one answer')
     } else {
       answered++
       const expected = expectedRows(sums, dimensions)

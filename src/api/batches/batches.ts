@@ -96,13 +96,13 @@ async function openInput(
   if (file === null) {
     throw new GatewayError(
       'not_found',
-      'input_file_id: the workspace has no such file: upload it by POST /v1/files with the purpose batch',
+      'input_file_id: there is no such file in this workspace: upload it with POST /v1/files and the purpose batch',
     )
   }
   if (file.purpose !== BATCH_PURPOSE) {
     throw refuseField(
       'input_file_id',
-      `must be the id of a file with the purpose ${BATCH_PURPOSE}, and this one has another: upload it again with that one`,
+      `must be the id of a file with the purpose ${BATCH_PURPOSE}, but this file has another purpose: upload it again with purpose=${BATCH_PURPOSE}`,
     )
   }
   if (file.bytes > maxBytes) {

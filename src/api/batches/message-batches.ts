@@ -27,7 +27,7 @@ export function listMessageBatches({ store }: BatchDeps): Handler {
     const after = parameter(query, 'after_id')
     const before = parameter(query, 'before_id')
     if (after !== undefined && before !== undefined)
-      throw refuseField('before_id', 'must be absent beside after_id')
+      throw refuseField('before_id', 'must be left out when after_id is given')
     const filter = {
       organizationId: key.organizationId,
       workspaceId: workspaceOf(key),
@@ -113,7 +113,7 @@ async function found(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord>
   if (batch.endpoint === ENDPOINT) return batch
   throw new GatewayError(
     'not_found',
-    `The batch is not one of ${ENDPOINT}: read it by GET /v1/batches/${batch.id}`,
+    `The batch was not created for ${ENDPOINT}: read it with GET /v1/batches/${batch.id}`,
   )
 }
 

@@ -84,7 +84,10 @@ export function listActivity(deps: AccountDeps): Handler {
     const { byWorkspace: _, ...within } = filter
     const rows = await store.ledger.clientActivity({ ...within, by: by.name })
     if (rows === null)
-      throw refuseField('group_by', 'covers too many requests: name a date, a key or a workspace')
+      throw refuseField(
+        'group_by',
+        'covers too many requests: narrow it down to a date, a key or a workspace',
+      )
     reply.json(200, {
       data: rows.map(row => ({
         ...toActivityDocument(deps, { ...row, workspaceId: null }, false),

@@ -48,13 +48,17 @@ export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] 
   const given = parameter(query, 'dimensions')
   if (given === undefined) {
     const range = RANGE.find(name => query.has(name))
-    if (range !== undefined) throw refuseField(range, 'needs dimensions, such as dimensions=day,model')
+    if (range !== undefined)
+      throw refuseField(range, 'works only with dimensions, such as dimensions=day,model')
     return null
   }
   const found = given.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
   const dimensions = found.filter(dimension => dimension !== undefined)
   if (dimensions.length < found.length || new Set(dimensions).size < found.length) {
-    throw refuseField('dimensions', `must be some of ${USAGE_DIMENSIONS.join(', ')}, each once`)
+    throw refuseField(
+      'dimensions',
+      `must be one or more of ${USAGE_DIMENSIONS.join(', ')}, each at most once`,
+    )
   }
   for (const other of ['group_by', 'date']) {
     if (query.has(other)) throw refuseField(other, 'must not be given together with dimensions')
@@ -72,7 +76,7 @@ export async function listDimensions(
   if (rows === null) {
     throw new GatewayError(
       'invalid_request',
-      'dimensions: these sums are too many for one answer: name fewer dimensions, a shorter range, a key or a workspace',
+      'dimensions: the result has too many rows for one answer: name fewer dimensions, a shorter range, a key or a workspace',
     )
   }
   reply.json(200, { data: rows.map(row => toDocument(row, byokFeePercent, providerName)) })

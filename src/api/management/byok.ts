@@ -55,7 +55,7 @@ function refuseFull(thrown: unknown): never {
   if (!(thrown instanceof ConflictError)) throw thrown
   throw new GatewayError(
     'conflict',
-    `The workspace may have ${CREDENTIALS_MAX} credentials: delete those that are no longer needed`,
+    `The workspace has reached its limit of ${CREDENTIALS_MAX} credentials: delete those that are no longer needed`,
     { cause: thrown },
   )
 }
@@ -110,7 +110,7 @@ export function changeCredential(deps: ByokDeps): Handler {
     }
     throw new GatewayError(
       'conflict',
-      'The credential was changed by other requests in the meantime; try again',
+      'The credential was changed by another request at the same time; try again',
     )
   }
 }

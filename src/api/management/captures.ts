@@ -44,7 +44,7 @@ export function createCapture(deps: CaptureDeps): Handler {
     if (captures.running === null) {
       throw new GatewayError(
         'permission_denied',
-        'Captures are off. The operator of the gateway turns them on with the setting capture.enabled',
+        'Captures are turned off: the operator of the gateway can turn them on with the setting capture.enabled',
       )
     }
     const record = await newCapture(deps, request.key, body)
@@ -115,18 +115,19 @@ async function newCapture(
   const keyHash = body.key_hash ?? null
   const workspaceId = body.workspace_id ?? null
   if ((keyHash === null) === (workspaceId === null)) {
-    throw refuseField('key_hash', 'is required, or workspace_id; not both')
+    throw refuseField('key_hash', 'give either key_hash or workspace_id, and not both')
   }
   if (body.max_bytes != null && body.max_bytes > captures.maxBytes) {
-    throw refuseField('max_bytes', `must be at most ${captures.maxBytes}, the setting capture.maxBytes`)
+    throw refuseField('max_bytes', `must be at most ${captures.maxBytes} (setting capture.maxBytes)`)
   }
   if (keyHash !== null) {
     const key = await store.keys.findIn(organizationId, keyHash)
-    if (key === null) throw refuseField('key_hash', 'is no key of this organization')
-    if (key.kind !== 'inference') throw refuseField('key_hash', 'is a management key, which calls no models')
+    if (key === null) throw refuseField('key_hash', 'is not a key of this organization')
+    if (key.kind !== 'inference')
+      throw refuseField('key_hash', 'is a management key, which cannot call models; name an API key')
   } else if (workspaceId !== null) {
     const isKnown = (await store.workspaces.find(organizationId, workspaceId)) !== null
-    if (!isKnown) throw refuseField('workspace_id', 'is no workspace of this organization')
+    if (!isKnown) throw refuseField('workspace_id', 'is not a workspace of this organization')
   }
   const nowMs = clock.nowMs()
   return {
@@ -143,7 +144,10 @@ async function newCapture(
 }
 
 function noRoom(reached: keyof typeof ROOM): GatewayError {
-  const what = reached === 'running' ? 'run already: wait for the end of one' : 'are kept already'
+  const what =
+    reached === 'running'
+      ? 'are already running: wait for one to end'
+      : 'are already stored: wait for one to expire'
   return new GatewayError(
     'conflict',
     `${ROOM[reached]} captures of this organization ${what}, or delete one with DELETE /captures/{id}`,

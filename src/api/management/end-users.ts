@@ -81,7 +81,7 @@ export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler
     const user = naming(request)
     const { is_active: isActive, weight } = checkEndUserUpdate(request.body)
     if (isActive === undefined && weight === undefined) {
-      throw refuseField('is_active', 'is required, unless there is a weight')
+      throw refuseField('is_active', 'is required, unless weight is given')
     }
     const fields = {
       ...(isActive === undefined ? {} : { isActive }),
@@ -129,7 +129,7 @@ export const byPath: EndUserNaming = request => checkName(request.params.get('us
 
 export const byQuery: EndUserNaming = request => {
   const user = parameter(request.query, 'user')
-  if (user === undefined) throw refuseField('user', 'is required: name one end user')
+  if (user === undefined) throw refuseField('user', 'is required and must name one end user')
   return checkName(user)
 }
 

@@ -84,7 +84,10 @@ export function assign(deps: AssignmentDeps, { kind, read }: Assignees): Handler
     const guardrail = await findNamedGuardrail(store, request)
     const { organizationId } = guardrail
     if (guardrail.isWorkspaceDefault) {
-      throw refuseField('id', 'must not be the default guardrail of a workspace, which applies to all of it')
+      throw refuseField(
+        'id',
+        'must not be the default guardrail of a workspace, which always applies to the whole workspace',
+      )
     }
     if (kind === 'api-key') await checkKeys(store, guardrail, assignees)
     const by = { assignedBy: request.key.creatorUserId, createdAt: isoInstant(clock.nowMs()) }

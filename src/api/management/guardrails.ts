@@ -100,7 +100,7 @@ export function changeGuardrail(deps: GuardrailDeps): Handler {
     await checkPatterns(deps.patternProblem, body)
     const current = await findNamedGuardrail(deps.store, request)
     if (current.isWorkspaceDefault && body.name !== undefined && body.name !== current.name) {
-      throw refuseField('name', 'must stay as it is for the default guardrail of a workspace')
+      throw refuseField('name', 'cannot be changed for the default guardrail of a workspace')
     }
     const settings = settingsAfter(deps, current, body)
     if (isDeepStrictEqual({ ...current, ...settings }, current)) {
@@ -160,7 +160,7 @@ async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
     if (!(error instanceof ConflictError)) throw error
     throw new GatewayError(
       'conflict',
-      'The guardrail was changed by another request in the meantime; try again',
+      'The guardrail was changed by another request at the same time; try again',
       {
         cause: error,
       },

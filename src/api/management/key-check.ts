@@ -92,7 +92,7 @@ function statusOf({ error }: KeyVerdict): number | null {
 
 function worksBy(name: string, hasKey: boolean, { asked, model }: KeyVerdict): string {
   const by = asked === 'models' ? 'it listed its models' : `${model} answered`
-  return hasKey ? `${name} took the key: ${by}` : `${name} answers, and asks for no key: ${by}`
+  return hasKey ? `${name} accepted the key: ${by}` : `${name} answers without asking for a key: ${by}`
 }
 
 interface TriedPlace {
@@ -125,29 +125,29 @@ function wayOut({ error, asked }: KeyVerdict, place: TriedPlace): WayOut {
     case 403:
       return {
         field: keyWay(place, '').field,
-        advice: `The key may not do this: look at its permissions, and at the region and models of its account at ${name}`,
+        advice: `The key lacks permission for this call: check its permissions, and the region and models of its account at ${name}`,
       }
     case 402:
     case 429:
       return {
         field: null,
-        advice: `The key is known: look at the credit and the limits of its account at ${name}`,
+        advice: `${name} knows the key: check the credit and the limits of its account there`,
       }
     case 404:
       return asked === 'models'
-        ? addressWay(slug, 'The address leads nowhere')
+        ? addressWay(slug, 'Nothing was found at the address')
         : {
             field: 'upstreamModel',
-            advice: `${name} does not offer this model to the key: look at its name in the row of models, or try another one`,
+            advice: `${name} does not offer this model to the key: check upstreamModel in its row under models, or try another model`,
           }
   }
   if (typeof status === 'number') {
     return status < 500
       ? {
           field: null,
-          advice: 'The provider refused this call, which says nothing of the key: try another model',
+          advice: 'The provider refused this call, which says nothing about the key: try another model',
         }
-      : { field: null, advice: `${name} has trouble: try again later` }
+      : { field: null, advice: `${name} has a problem of its own: try again later` }
   }
   return unanswered(error, place, isOwn)
 }
@@ -157,16 +157,21 @@ function unanswered(error: GatewayError, place: TriedPlace, isOwn: boolean): Way
     case 'nothing_to_ask':
       return {
         field: 'models',
-        advice: `Add a row of models with an endpoint at ${place.slug}, then try again`,
+        advice: `Add a row under models with an endpoint at ${place.slug}, then try again`,
       }
     case 'proxy_failure':
-      return { field: 'proxy', advice: 'Look at the proxy for outgoing connections' }
+      return { field: 'proxy', advice: 'Check the proxy for outgoing connections' }
     case 'timeout':
-      return { field: null, advice: `Try again; if it stays so, look at the way from here to ${place.name}` }
+      return {
+        field: null,
+        advice: `Try again; if it keeps happening, check the network between this machine and ${place.name}`,
+      }
     case undefined:
-      return isOwn ? { field: 'key', advice: 'Give the credential a key that fits the provider' } : NO_WAY_OUT
+      return isOwn
+        ? { field: 'key', advice: 'Give the credential a key in a form that the provider uses' }
+        : NO_WAY_OUT
     default:
-      return addressWay(place.slug, 'Nobody answers as this provider there')
+      return addressWay(place.slug, 'Nothing answers like this provider at the address')
   }
 }
 
@@ -176,13 +181,13 @@ function keyWay({ slug, isOwn }: TriedPlace, put: string): WayOut {
   const where = variable === null ? '' : `, or into the variable ${variable}`
   return {
     field: 'providers[].apiKey',
-    advice: `${put} into apiKey of the row ${slug} of providers${where}, then reload or restart`,
+    advice: `${put} into apiKey of the row ${slug} under providers${where}, then reload or restart`,
   }
 }
 
 function addressWay(slug: string, why: string): WayOut {
   return {
     field: 'providers[].baseUrl',
-    advice: `${why}: look at baseUrl of the row ${slug} of providers, and at the network of this machine`,
+    advice: `${why}: check baseUrl of the row ${slug} under providers, and the network of this machine`,
   }
 }

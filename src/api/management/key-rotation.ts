@@ -49,6 +49,6 @@ export function rotateKey(deps: KeyDeps): Handler {
 function tooMany(): GatewayError {
   return new GatewayError(
     'conflict',
-    `The key has ${KEY_SECRETS_MAX} secrets that are valid, which is the most; wait until one of them has expired, or set overlap_seconds to 0`,
+    `The key already has ${KEY_SECRETS_MAX} valid secrets, which is the maximum: wait until one of them has expired, or set overlap_seconds to 0`,
   )
 }

@@ -146,7 +146,7 @@ export async function findNamedWorkspace(
 
 /** @throws GatewayError `invalid_request` for a slug of the form of an id, which could name two workspaces. */
 function slugOf(slug: string): string {
-  if (UUID.test(slug)) throw refuseField('slug', 'must not have the form of an id')
+  if (UUID.test(slug)) throw refuseField('slug', 'must not look like an id')
   return slug
 }
 

@@ -43,7 +43,7 @@ export function googlePage(models: readonly Model[], query: URLSearchParams): ob
 function sizeOf(query: URLSearchParams): number {
   const text = single(query, 'pageSize') ?? single(query, 'page_size')
   if (text === null || text === '' || text === '0') return PAGE_DEFAULT
-  if (!/^\d{1,9}$/.test(text)) throw refuseField('pageSize', 'must be an integer, not less than 0')
+  if (!/^\d{1,9}$/.test(text)) throw refuseField('pageSize', 'must be an integer of at least 0')
   return Math.min(PAGE_MAX, Number(text))
 }
 
@@ -51,6 +51,6 @@ function placeOf(query: URLSearchParams): number {
   const token = single(query, 'pageToken') ?? single(query, 'page_token')
   if (token === null || token === '') return 0
   const [, place] = TOKEN.exec(token) ?? []
-  if (place === undefined) throw refuseField('pageToken', 'must be the nextPageToken of the page before')
+  if (place === undefined) throw refuseField('pageToken', 'must be the nextPageToken of the previous page')
   return Number(place)
 }

@@ -83,7 +83,8 @@ function bounds(models: readonly Model[], query: URLSearchParams) {
   const limit = limitOf(query)
   const after = placeOf(models, query, 'after_id')
   const before = placeOf(models, query, 'before_id')
-  if (after !== null && before !== null) throw refuseField('before_id', 'must be absent beside after_id')
+  if (after !== null && before !== null)
+    throw refuseField('before_id', 'must be left out when after_id is given')
   if (before !== null) {
     const from = Math.max(0, before - limit)
     return { from, to: before, hasMore: from > 0 }
@@ -96,7 +97,7 @@ function placeOf(models: readonly Model[], query: URLSearchParams, name: string)
   const id = single(query, name)
   if (id === null || id === '') return null
   const at = models.findIndex(model => model.id === id)
-  if (at === -1) throw refuseField(name, 'is not the id of a model of this list')
+  if (at === -1) throw refuseField(name, 'is not the id of a model in this list')
   return at
 }
 

@@ -121,7 +121,8 @@ export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UN
 /** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
 export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
   for (const name of UNKNOWN_HERE) {
-    if (query.has(name)) throw refuseField(name, 'must be absent: the catalogue does not have this property')
+    if (query.has(name))
+      throw refuseField(name, 'must be left out: the catalogue does not have this property')
   }
   return [
     ...capabilities(query),
@@ -227,7 +228,7 @@ function indexes(query: URLSearchParams): ModelFilter[] {
 function decimal(query: URLSearchParams, name: string): number | null {
   const text = single(query, name)
   if (text === null) return null
-  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw refuseField(name, 'must be a number, 0 or more')
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw refuseField(name, 'must be a number of at least 0')
   return Number(text)
 }
 
@@ -236,7 +237,7 @@ function perMillion(query: URLSearchParams, name: string): number | null {
   const text = single(query, name)
   if (text === null) return null
   if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text))
-    throw refuseField(name, 'must be a number of USD per million tokens')
+    throw refuseField(name, 'must be a price in USD per million tokens')
   return Math.round(Number(text) * (UNITS_PER_USD / 1e6))
 }
 
@@ -277,7 +278,7 @@ function integer(query: URLSearchParams, name: string, minimum: number, maximum:
   const value = Number(text)
   if (!/^\d{1,16}$/.test(text) || value < minimum || value > maximum) {
     const range =
-      maximum === Number.MAX_SAFE_INTEGER ? `not less than ${minimum}` : `from ${minimum} to ${maximum}`
+      maximum === Number.MAX_SAFE_INTEGER ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`
     throw refuseField(name, `must be an integer ${range}`)
   }
   return value
@@ -296,7 +297,7 @@ function words(
     if (!list.every(word => /^[a-z0-9_]{1,64}$/.test(word)))
       throw refuseField(name, 'must be parameter names, separated by commas')
   } else if (!list.every(word => known.includes(word))) {
-    throw refuseField(name, `must be some of ${known.join(', ')}`)
+    throw refuseField(name, `must be one or more of ${known.join(', ')}`)
   }
   return list
 }

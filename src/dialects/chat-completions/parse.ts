@@ -75,14 +75,19 @@ function refuse(body: ChatBody): void {
   const other = body as unknown as Readonly<Record<string, unknown>>
   refuseForeign(body, OF_RESPONSES, 'chat completions')
   for (const name of ['n', 'best_of']) {
-    if (other[name] != null && other[name] !== 1) throw refuseField(name, 'must be 1: one answer is given')
+    if (other[name] != null && other[name] !== 1)
+      throw refuseField(name, 'must be 1: only one answer is returned')
   }
   if (other['functions'] != null) throw refuseField('functions', 'must be null: use tools')
   if (other['function_call'] != null) throw refuseField('function_call', 'must be null: use tool_choice')
   const audio = body.modalities?.indexOf('audio') ?? -1
   if (audio !== -1)
-    throw refuseField(elementPath('modalities', audio), 'must be text or image: no audio is made')
-  if (other['audio'] != null) throw refuseField('audio', 'must be null: no audio is made')
+    throw refuseField(
+      elementPath('modalities', audio),
+      'must be text or image: audio output is not offered by this gateway',
+    )
+  if (other['audio'] != null)
+    throw refuseField('audio', 'must be null: audio output is not offered by this gateway')
 }
 
 function translate(body: ChatBody, fields: Record<string, unknown>, tools: ReadonlySet<string>): void {
@@ -104,14 +109,14 @@ function translate(body: ChatBody, fields: Record<string, unknown>, tools: Reado
 
 function outputLimit({ max_tokens: older, max_completion_tokens: newer }: ChatBody): number | null {
   if (older != null && newer != null && older !== newer)
-    throw refuseField('max_tokens', 'must be equal to max_completion_tokens where both are set')
+    throw refuseField('max_tokens', 'must be equal to max_completion_tokens if both are set')
   return newer ?? older ?? null
 }
 
 /** Log probabilities without alternatives are asked for as none of them. */
 function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
   if (logprobs === false) {
-    if (top != null && top > 0) throw refuseField('top_logprobs', 'must not be set where logprobs is false')
+    if (top != null && top > 0) throw refuseField('top_logprobs', 'must not be set if logprobs is false')
     return null
   }
   return top ?? (logprobs === true ? 0 : null)
@@ -121,7 +126,7 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
 function reasoningConfig(body: ChatBody): (ReasoningConfig & { exclude?: boolean | null }) | null {
   const { reasoning, reasoning_effort: effort, include_reasoning: include } = body
   if (effort != null && reasoning?.effort != null && reasoning.effort !== effort)
-    throw refuseField('reasoning_effort', 'must be equal to reasoning.effort where both are set')
+    throw refuseField('reasoning_effort', 'must be equal to reasoning.effort if both are set')
   const excluded = include === false && reasoning?.exclude == null
   if (effort == null && !excluded) return reasoning ?? null
   return {

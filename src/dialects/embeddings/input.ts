@@ -94,7 +94,7 @@ function partOf(part: unknown, path: string): EmbeddingPart {
   if (part['type'] === 'image_url') {
     const url = isObject(part['image_url']) ? part['image_url']['url'] : undefined
     if (typeof url !== 'string' || url === '') {
-      throw refuseField(`${path}.image_url.url`, 'must be a string: an address or a data URL')
+      throw refuseField(`${path}.image_url.url`, 'must be a string: a URL or a data URL')
     }
     return { type: 'input_image', image_url: url }
   }

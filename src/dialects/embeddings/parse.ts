@@ -33,7 +33,7 @@ const KNOWN: ReadonlySet<string> = new Set([
 
 /** Fields of other operations, with the way out: taking one for unknown would lose it in silence. */
 const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
-  ['models', 'must be absent: vectors of different models cannot be compared; name one in model'],
+  ['models', 'must be left out: vectors of different models cannot be compared; name one model in model'],
   ['messages', 'is not a field of embeddings: use input'],
   ['texts', 'is not a field of embeddings: use input'],
   ['plugins', 'is not a field of embeddings: plugins work on text that a model writes'],

@@ -55,7 +55,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** @throws GatewayError `invalid_request` for what nobody here can do */
 export function setConfig(config: GenerationConfig, fields: Fields): void {
   if ((config.candidateCount ?? 1) > 1)
-    throw refuseField('generationConfig.candidateCount', 'must be 1: one answer is made for each request')
+    throw refuseField('generationConfig.candidateCount', 'must be 1: only one answer is returned')
   const set = (name: string, value: unknown): void => {
     if (value !== undefined && value !== null) fields[name] = value
   }
@@ -109,7 +109,7 @@ function modalitiesOf({ responseModalities: given }: GenerationConfig): readonly
     if (modality !== undefined) return modality
     throw refuseField(
       `generationConfig.responseModalities[${at}]`,
-      'must be TEXT or IMAGE: sound is not offered by this gateway',
+      'must be TEXT or IMAGE: audio output is not offered by this gateway',
     )
   })
   return modalities.includes('image') ? modalities : null

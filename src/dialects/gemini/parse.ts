@@ -50,7 +50,7 @@ const FOREIGN: readonly ForeignField[] = [
   ['reasoning', 'use generationConfig.thinkingConfig'],
   ['reasoning_effort', 'use generationConfig.thinkingConfig'],
   ['tool_choice', 'use toolConfig.functionCallingConfig'],
-  ['config', 'its fields belong into the body itself and into generationConfig'],
+  ['config', 'its fields belong in the body itself and in generationConfig'],
   ['previous_response_id', 'send the whole conversation in contents'],
 ]
 

@@ -132,7 +132,7 @@ function refuseThread(value: unknown): void {
   if (typeof value !== 'object' || value === null || (value as { thread?: unknown }).thread == null) return
   throw new GatewayError(
     'invalid_request',
-    'thread: must be absent: send the whole conversation in messages',
+    'thread: must be left out: send the whole conversation in messages',
     {
       metadata: { error_code: 'thread_unsupported_request' },
     },
@@ -214,6 +214,6 @@ function textConfig({ output_config: output, output_format: older }: MessagesBod
 function serviceTier({ service_tier: tier, speed }: MessagesBody): string | null {
   if (speed !== 'fast') return tier == null ? null : (TIERS.get(tier) ?? tier)
   if (!FAST_TIERS.has(tier ?? undefined))
-    throw refuseField('speed', 'must not be fast where service_tier asks for another tier')
+    throw refuseField('speed', 'must not be fast if service_tier asks for another tier')
   return 'priority'
 }

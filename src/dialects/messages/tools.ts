@@ -43,7 +43,7 @@ export function hubTool(tool: MessagesTool, index: number): Tool {
   const family = type.length > MEMBERS_MAX_CHARS ? '' : type.replace(DATE, '')
   const path = `${elementPath('tools', index)}.type`
   if (family === 'tool_search_tool_bm25')
-    throw refuseField(path, 'must be tool_search_tool_regex: it is the search offered')
+    throw refuseField(path, 'must be tool_search_tool_regex: no other search is offered')
   const form = FAMILIES.get(family)
   if (form === undefined) {
     const known = ['custom', ...FAMILIES.keys()].join(', ')

@@ -137,7 +137,7 @@ function workspaceOf(request: ResponsesRequest): string | null {
 
 function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.modalities?.includes('image') === true)
-    throw inexpressible('modalities', 'this provider writes text only')
+    throw inexpressible('modalities', 'this provider returns only text')
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
 }
 

@@ -56,7 +56,10 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
   else writer.all(request.input)
   if (!writer.turns.some(turn => turn.role !== 'system'))
-    throw inexpressible('input', 'must hold at least one message that is neither empty nor a system message')
+    throw inexpressible(
+      'input',
+      'must contain at least one message that is neither empty nor a system message',
+    )
   return {
     ...writer,
     turns: writer.turns.map(turn => (turn instanceof OpenTurn ? resultsFirst(turn) : turn)),

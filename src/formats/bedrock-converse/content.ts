@@ -123,7 +123,7 @@ function fileBlock(part: InputFile, path: string): ConverseBlock {
   if (file === '') {
     throw inexpressible(
       part.file_url == null ? `${path}.file_id` : `${path}.file_url`,
-      'this provider takes files inside the request only: send file_data',
+      'this provider takes files only inside the request: send file_data',
     )
   }
   const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : dataUrl(file)

@@ -30,7 +30,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
   if (request.modalities?.includes('image') === true) {
-    throw inexpressible('modalities', 'this provider writes text only')
+    throw inexpressible('modalities', 'this provider returns only text')
   }
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
   const family = familyOf(endpoint.upstreamModel)

@@ -42,7 +42,7 @@ export function conversation(request: ResponsesRequest, family: Family): Convers
       for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
     }
   if (writer.messages.length === 0) {
-    throw inexpressible('input', 'must hold at least one message that is not a system message')
+    throw inexpressible('input', 'must contain at least one message that is not a system message')
   }
   return {
     system: writer.system,

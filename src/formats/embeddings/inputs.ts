@@ -43,7 +43,7 @@ export function textInputs({ input }: EmbeddingsRequest, settings: EmbeddingsSet
     if (typeof item.content === 'string') return item.content
     const texts = item.content.map((part, at) => {
       if (part.type === 'input_text') return part.text
-      throw inexpressible(elementPath(`${path}.content`, at), 'this provider embeds texts only')
+      throw inexpressible(elementPath(`${path}.content`, at), 'this provider embeds only text')
     })
     return texts.join('\n')
   })

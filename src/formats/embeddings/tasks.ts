@@ -53,5 +53,5 @@ export function providerWord(
   const task = taskOf(inputType)
   const word = task === null ? undefined : words[task]
   if (word !== undefined) return word
-  throw inexpressible('input_type', `this provider knows ${Object.keys(words).join(', ')}`)
+  throw inexpressible('input_type', `must be one of ${Object.keys(words).join(', ')} for this provider`)
 }

@@ -138,7 +138,7 @@ class Turns {
     if (role === 'system' || role === 'developer') {
       for (const part of parts) {
         if (typeof part['text'] !== 'string') {
-          throw inexpressible(`${path}.content`, 'instructions can only be text for this provider')
+          throw inexpressible(`${path}.content`, 'instructions for this provider must be text')
         }
         this.#system.push(part['text'])
       }
@@ -342,7 +342,7 @@ function fromUrl(url: string | null, fallbackType: string | null, path: string):
   if (url !== null && /^data:/i.test(url)) return inline(url, fallbackType, path)
   // Google's own file ids are addresses; those of others mean nothing to it.
   if (url === null || !/^(?:https?|gs):\/\//i.test(url)) {
-    throw inexpressible(path, 'must be a data URL or an address with http, https or gs')
+    throw inexpressible(path, 'must be a data URL, or a URL with http, https or gs')
   }
   const mimeType = typeOfName(url.replace(/[?#].*$/s, '')) ?? fallbackType
   return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }

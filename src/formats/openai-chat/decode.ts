@@ -286,7 +286,7 @@ export class ChatDecoder implements Decoder {
     this.#ended = true
     const { reason, broken } = finishOf(this.#finish)
     if (broken !== null) {
-      throw providerFailure({ status: null, code: broken, message: 'The provider broke the reply off' })
+      throw providerFailure({ status: null, code: broken, message: 'The provider broke off the reply' })
     }
     if (reason === 'content_filter' && !this.#spokeAtAll()) {
       throw new GatewayError(

@@ -357,7 +357,7 @@ function file(part: Extract<AssistantPart, { type: 'input_file' }>, path: string
   const inline = url?.startsWith('data:') === true ? url : null
   const data = part.file_data ?? inline
   if (typeof data !== 'string' && typeof part.file_id !== 'string') {
-    throw refusePart(path, url === null ? 'a file without data' : 'a file by its address')
+    throw refusePart(path, url === null ? 'a file without data' : 'a file by URL')
   }
   return {
     ...(typeof part.filename === 'string' ? { filename: part.filename } : {}),

@@ -67,7 +67,8 @@ export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): 
 /** Converts a thrown value to a GatewayError; an unexpected one is logged with its cause. */
 export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
-  if (error.code === 'internal') log.fault('gateway', 'exchange failed', error.cause ?? error)
+  if (error.code === 'internal')
+    log.fault('gateway', 'request failed in an unexpected way', error.cause ?? error)
   return error
 }
 

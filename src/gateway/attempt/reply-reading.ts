@@ -130,7 +130,7 @@ export class ReplyReading {
     try {
       this.relay?.settle()
     } catch (thrown) {
-      log.fault('gateway', 'cannot parse events that were relayed', thrown)
+      log.fault('gateway', 'cannot parse the events of a relayed stream', thrown)
     }
     this.bounds.drop()
   }

@@ -41,7 +41,7 @@ const RUN_MAX_MS = 60_000
 /** Calls of one turn that run concurrently. */
 const PARALLEL_MAX = 8
 /** The text that the model gets for a call that does not run. */
-export const BUDGET_SPENT = 'The limit of tool calls of this request is reached'
+export const BUDGET_SPENT = 'This request has reached its limit of tool calls'
 /** Characters of an unknown name that are shown to the model. */
 const NAME_MAX_CHARS = 64
 /** Characters of a result that the model gets. */

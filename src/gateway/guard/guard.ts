@@ -290,9 +290,13 @@ export function createCheckText(tasks: GuardTasks): CheckText {
     const who = side === 'input' ? 'user' : 'other'
     const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who }], signal)
     if (failure !== null) {
-      throw new GatewayError('guardrail_unavailable', 'The rules could not be evaluated now: try again', {
-        cause: failure.cause,
-      })
+      throw new GatewayError(
+        'guardrail_unavailable',
+        'The rules of the guardrails could not be evaluated; try again',
+        {
+          cause: failure.cause,
+        },
+      )
     }
     const found = findings[0] ?? []
     return { action: strictest(found), redacted: redact(text, found), findings: found }

@@ -209,7 +209,7 @@ export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
   const isLimited = waiting.every(each => each.isLimited)
   const [code, availability, state] = isLimited
     ? (['rate_limit_exceeded', 'capacity_exhausted', 'are at capacity'] as const)
-    : (['service_unavailable', 'temporarily_unavailable', 'fail at the moment'] as const)
+    : (['service_unavailable', 'temporarily_unavailable', 'are failing at the moment'] as const)
   const plural = seconds === 1 ? 'second' : 'seconds'
   return new GatewayError(
     code,

@@ -227,16 +227,16 @@ const ADVICE: Readonly<Record<Special, string>> = {
   prompt:
     'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',
   modalities:
-    'no provider of this model makes images for this gateway. Choose a model whose output_modalities has image',
+    'no provider of this model makes images through this gateway. Choose a model whose output_modalities include image',
   agent_message: `${RESPONSES_ONLY}, and none of them serves this model. Send the text as a message instead`,
   context_compaction: `${RESPONSES_ONLY}, and none of them serves this model. Send the conversation itself instead`,
-  configuration_update: 'no provider of this model takes an effort of reasoning. Leave the item out',
+  configuration_update: 'no provider of this model takes a reasoning effort. Leave the item out',
   mcp_servers:
     'only providers that speak the Messages format can be sent it, and none of them serves this model. Use the tool mcp of POST /v1/responses or /v1/chat/completions instead',
   computer_use:
-    'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model of OpenAI or Anthropic',
+    'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model by OpenAI or Anthropic',
   own_kind:
-    'only providers that speak the Gemini format know it, and none of them serves this model. Leave it out, or choose a model of Google',
+    'only providers that speak the Gemini format know it, and none of them serves this model. Leave it out, or choose a model by Google',
   context_management:
     'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
 }

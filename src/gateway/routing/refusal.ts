@@ -26,7 +26,7 @@ export function wrongEndpoint(model: Model): GatewayError {
 export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
   const meanings = catalog.meanings(id)
   if (meanings.length > 1) {
-    const message = `${id} may be ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
+    const message = `${id} could mean ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
     return unavailable('model_not_found', message, [id], [])
   }
   // In place of a model some callers name a key.
@@ -91,21 +91,21 @@ export function nothingLeft(refused: Refused): GatewayError {
 
 /** Reasons for leaving out endpoints, in words for the caller. */
 const WORDS: Readonly<Record<string, string>> = {
-  data_region: 'none keeps data in the region of the request host',
+  data_region: 'none keeps data in the region of the host that the request was sent to',
   allowed_providers: 'provider.only or provider.order excludes all of them',
   ignored_providers: 'provider.ignore excludes all of them',
   'data_policy:zdr': 'provider.zdr asks for zero data retention',
   'data_policy:training': 'provider.data_collection is deny',
-  distillable_text: 'none is known to allow provider.enforce_distillable_text',
+  distillable_text: 'provider.enforce_distillable_text is set and none is known to allow distillation',
   quantization: 'none has one of provider.quantizations',
-  max_price: 'each costs more than provider.max_price',
+  max_price: 'all cost more than provider.max_price',
   require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
   free_variant: 'none is free',
-  [CONTEXT_LENGTH]: 'the input and the output that was asked for do not fit the context',
-  [MAX_OUTPUT_TOKENS]: 'the request asks for more output than the model writes',
-  [INPUT_MODALITIES]: 'the model does not take all kinds of input that the request has',
+  [CONTEXT_LENGTH]: 'the input and the requested output do not fit into the context',
+  [MAX_OUTPUT_TOKENS]: 'the request asks for more output than the model can write',
+  [INPUT_MODALITIES]: 'the model does not take all kinds of input in the request',
   service_tier: 'all belong to a service tier that the request does not ask for',
-  [BYOK_REQUIRED]: 'the workspace uses own provider credentials only, and none applies',
+  [BYOK_REQUIRED]: 'the workspace uses only its own provider credentials, and none applies',
   [NO_SHARED_KEY]: 'no provider key is configured',
 }
 
@@ -133,15 +133,15 @@ function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): Gate
   if (reason !== INPUT_MODALITIES) return null
   const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
   const kinds = (missing.length === 0 ? needs.modalities : missing).join(' and ')
-  const detail = `${names} ${ids.length === 1 ? 'takes' : 'take'} no ${kinds} input`
+  const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not take ${kinds} input`
   const reading = missing.includes('file') ? ', or read PDFs as text with the plugin file-parser' : ''
-  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities has it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
+  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
   return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
 }
 
 function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
   return excludedBy.has(BYOK_REQUIRED)
-    ? `${ids.join(', ')} runs on own provider credentials only in this workspace, and none of them is enabled and allowed for this model, API key and user.`
+    ? `This workspace uses only its own provider credentials for ${ids.join(', ')}, and none of them is enabled and allowed for this model, API key and user.`
     : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
 }
 

@@ -182,7 +182,7 @@ const REFUSED: readonly (readonly [string, string, RegExp])[] = [
   [
     'amazon-bedrock',
     json({ ...AWS, accessKeyId: 'ASIAIOSFODNN7EXAMPLE' }),
-    /accessKeyId must be .* of a user/,
+    /accessKeyId must be .* an IAM user/,
   ],
   ['amazon-bedrock', json({ ...AWS, accessKeyId: CANARY }), /accessKeyId must be/],
   ['amazon-bedrock', json({ ...AWS, secretAccessKey: CANARY }), /secretAccessKey must be/],

@@ -126,7 +126,7 @@ t.test('what the API has no block for is refused with its path', async t => {
     /only text in system/,
   )
   t.match(refused({ input: [call('c', '[1]')] }), /^input\[0\]\.arguments: must be a JSON object/)
-  t.match(refused({ input: [message('system', text('x'))] }), /^input: must hold/)
+  t.match(refused({ input: [message('system', text('x'))] }), /^input: must contain/)
   t.match(refused({ tools: [{ type: 'web_search' }] }), /^tools\[0\]: /)
 })
 

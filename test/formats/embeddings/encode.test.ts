@@ -210,14 +210,14 @@ t.test('what a format cannot say is refused with its path', async t => {
     ['gemini-embeddings', { input: [1, 2] }, /^input: token ids/],
     ['vertex-embeddings', { input: [1] }, /^input: token ids/],
     ['ollama-embeddings', { input: [[1]] }, /^input\[0\]: token ids/],
-    ['vertex-embeddings', { input: MIXED }, /^input\[0\]\.content\[1\]: this provider embeds texts only/],
+    ['vertex-embeddings', { input: MIXED }, /^input\[0\]\.content\[1\]: this provider embeds only text/],
     ['ollama-embeddings', { input: MIXED }, /^input\[0\]\.content\[1\]: /],
     ['gemini-embeddings', { input: LINKED }, /^input\[0\]\.content\[0\]\.image_url\.url: must be a data URL/],
     ['cohere-embeddings', { input: LINKED }, /^input\[0\]\.content\[0\]\.image_url\.url: must be a data URL/],
     [
       'cohere-embeddings',
       { input: 'a', input_type: 'fact_verification' },
-      /^input_type: this provider knows query, /,
+      /^input_type: must be one of query, /,
     ],
     ['gemini-embeddings', { input: 'a', input_type: 'anything' }, /^input_type: /],
   ]

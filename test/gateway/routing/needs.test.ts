@@ -71,7 +71,7 @@ t.test('a model that says what it takes is not asked with anything else', async 
       code: 'constraint_filtered',
       metadata: { availability: { excluded_by: ['input_modalities'], constraint: { field: 'input' } } },
     })
-    t.match(error.message, `takes no ${kind} input`)
+    t.match(error.message, `does not take ${kind} input`)
     t.match(error.message, `input_modalities=${kind}`)
     t.equal(/file-parser/.test(error.message), kind === 'file')
     t.same(ids({ model: 'm/silent', input }), ['silent@a'], 'a row that does not say excludes nothing')
@@ -82,7 +82,7 @@ t.test('a model that says what it takes is not asked with anything else', async 
   t.same(ids({ models: ['m/text', 'm/sees'], input: message(PARTS.image) }), ['sees@b'])
   t.match(
     refusal({ model: 'm/sees', input: message(PARTS.image, PARTS.audio) }).message,
-    /takes no audio input/,
+    /does not take audio input/,
   )
 })
 
