@@ -23,10 +23,10 @@ const LIMITS: Readonly<Record<LimitName, string>> = {
   key_limit: 'the spending limit of the API key',
   budget: 'the budget of a guardrail',
   credits: 'the credits of the organization',
-  open_requests_of_key: 'the requests that one API key may have open (limits.openPerKey)',
-  bytes_of_key: 'the memory that requests of one API key may hold',
-  unread_answers_of_key: 'the answers that readers of the API key have not taken',
-  load: 'the load that a thread takes (limits)',
+  open_requests_of_key: 'the open requests of the API key (limits.openPerKey)',
+  bytes_of_key: 'the memory that the requests of one API key may hold',
+  unread_answers_of_key: 'the bytes of answers that clients of the API key have not read',
+  load: 'the load that a thread can take (limits)',
 }
 
 function outcomeOf(explanation: Explanation): string[] {
@@ -39,7 +39,7 @@ function outcomeOf(explanation: Explanation): string[] {
     const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}${key}`
     return [outcome === 'completed' ? `Answered${at}.` : `Ended as ${outcome}${at}.`]
   }
-  const verb = attempts.length === 0 ? 'Refused before any model was asked' : 'Failed'
+  const verb = attempts.length === 0 ? 'Refused before any model was called' : 'Failed'
   return [
     `${verb}${code}: ${error.code}.`,
     ...(error.message === null ? [] : [`Message: ${error.message}`]),
@@ -57,17 +57,18 @@ function outcomeOf(explanation: Explanation): string[] {
 function waits({ stages_ms: stages, error }: Explanation): string[] {
   const queue = stages?.queue
   if (queue === undefined) return []
-  const end = error?.limit === 'open_requests_of_key' ? 'and got no place' : 'then one of them ended'
+  const end =
+    error?.limit === 'open_requests_of_key' ? 'and none of them ended in time' : 'then one of them ended'
   return [
-    `It waited ${ms(queue)} for a place, because its API key had all its requests open (limits.openPerKey); ${end}.`,
+    `It waited ${ms(queue)} in the queue, because its API key had reached its limit of open requests (limits.openPerKey); ${end}.`,
   ]
 }
 
 const CHOICES: Readonly<Record<EndpointChoice, string>> = {
-  only: 'it was the only endpoint that may serve the request',
+  only: 'it was the only endpoint that could serve the request',
   own_key: 'BYOK credentials of the workspace come first',
-  pinned: 'the conversation stays at it (session affinity)',
-  probe: 'its breaker was open, and this request found out whether it works again',
+  pinned: 'the conversation stays with it (session affinity)',
+  probe: 'its breaker was open, and this request tested whether it works again',
   preference: 'the request sets the order (provider.order or provider.sort)',
   price: 'it was drawn by price among healthy endpoints (routing.loadBalancing)',
   order: 'it is the first one in the order of the catalogue',
@@ -89,8 +90,8 @@ function failovers(explanation: Explanation): string[] {
   const { attempts, passed_over: passed, tools } = explanation
   const lines = passed.map(each => {
     const why =
-      each.state === 'rate_limited' ? 'its provider has asked to wait (rate limit)' : 'its breaker was open'
-    return `Not asked ${named(each, explanation)}: ${why}, for ${ms(each.wait_ms)} more.`
+      each.state === 'rate_limited' ? 'its provider asked for a pause (rate limit)' : 'its breaker was open'
+    return `Not called ${named(each, explanation)}: ${why}, for another ${ms(each.wait_ms)}.`
   })
   for (const [at, attempt] of attempts.entries()) {
     const next = attempts[at + 1]
@@ -124,7 +125,7 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
   if (error === null || !Object.hasOwn(FAILURES, error)) return ''
   const { retry } = FAILURES[error as FailureCode]
   if (retry === 'never') return ''
-  return explanation.not_reached.length === 0 ? 'No other endpoint was left.' : 'No other one was asked.'
+  return explanation.not_reached.length === 0 ? 'No other endpoint was left.' : 'No other one was called.'
 }
 
 function guards({ actions }: Explanation): string[] {
@@ -158,20 +159,20 @@ const FILTERS: Readonly<Record<string, string>> = {
   ignored_providers: 'provider.ignore names it',
   'data_policy:zdr': 'it retains data, and provider.zdr asks for none',
   'data_policy:training': 'it may use data, and provider.data_collection is deny',
-  distillable_text: 'it is not known to allow provider.enforce_distillable_text',
+  distillable_text: 'provider.enforce_distillable_text is set, and it is not known to allow distillation',
   quantization: 'it has none of provider.quantizations',
   max_price: 'it costs more than provider.max_price',
   require_parameters: 'it lacks a parameter, and provider.require_parameters is set',
   free_variant: 'it is not free',
   context_length: 'its context is too short',
   max_output_tokens: 'it writes less than max_output_tokens',
-  input_modalities: 'it does not take a kind of input',
-  service_tier: 'it belongs to a service tier that was not asked for',
+  input_modalities: 'it does not take all kinds of input in the request',
+  service_tier: 'it belongs to a service tier that was not requested',
   byok_required: 'the workspace allows only its own credentials here',
   no_shared_key: 'no provider key is configured',
-  unknown_price: 'its price is not known, and limits of money hold',
+  unknown_price: 'its price is not known, and spending limits apply',
   credential_restricted: 'the credential is for other models, keys or users',
-  other_service_tier: 'another one has the service tier that was asked for',
+  other_service_tier: 'another one has the requested service tier',
   fewer_parameters: 'another one supports more parameters of the request',
   no_json_object: 'another one has a JSON mode',
   probably_too_short: 'the request probably fits another one better',
@@ -187,7 +188,9 @@ function others(explanation: Explanation): string[] {
   const { attempts, excluded, passed_over: passed, not_reached: later, skipped_models: skipped } = explanation
   // The first choice is among them then.
   const isNobodyAsked = attempts.length === 0 && passed.length === 0
-  const why = isNobodyAsked ? 'the request ended before any endpoint was asked' : 'it came later in the order'
+  const why = isNobodyAsked
+    ? 'the request ended before any endpoint was called'
+    : 'it came later in the order'
   return [
     ...excluded.map(
       each => `Left out ${named(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
@@ -197,7 +200,7 @@ function others(explanation: Explanation): string[] {
       return `Not reached ${named(each, explanation)}: ${why}${open}.`
     }),
     ...skipped.map(
-      model => `Left out model ${model}, which the request names too: the catalogue does not have it.`,
+      model => `Left out model ${model}, which the request also names: it is not in the catalogue.`,
     ),
   ]
 }

@@ -78,7 +78,8 @@ class ActiveBodyBuilder implements ActivePlugin {
     this.#calls++
     if (turn.finish === 'stop' && isRequests(answerText(turn.output))) return { kind: 'pass' }
     if (this.#calls < CALLS) return { kind: 'again', prompt: exchange.prompt }
-    const message = 'The model wrote no valid requests: say more precisely which models to ask, and what'
+    const message =
+      'The model wrote no valid requests: say more precisely which models to call, and with what'
     return { kind: 'refuse', error: new GatewayError('answer_mismatch', message) }
   }
 }

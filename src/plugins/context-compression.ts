@@ -117,7 +117,7 @@ class ActiveCompression implements ActivePlugin {
     if (!compressed.fits)
       throw tooLong(
         endpoint,
-        'even without its middle: shorten the instructions, the tools or the last message',
+        'even with its middle left out: shorten the instructions, the tools or the last message',
       )
     if (!compressed.changed) return
     const before = this.#tokens(prompt)
@@ -169,7 +169,7 @@ class ActiveCompression implements ActivePlugin {
 }
 
 const SHORTER =
-  'and too much of it would be lost: shorten it, choose a model with a longer context, or add the plugin context-compression'
+  'and shortening it automatically would lose too much: shorten it, choose a model with a longer context, or add the plugin context-compression'
 
 function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayError {
   return new GatewayError(

@@ -84,7 +84,8 @@ class ActiveFileParser implements ActivePlugin {
   async #admitOcr(exchange: Exchange): Promise<void> {
     const { caller, request } = exchange
     const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
-    if (this.#deps.ocr === null) throw refuseField(field, 'mistral-ocr is not configured')
+    if (this.#deps.ocr === null)
+      throw refuseField(field, 'mistral-ocr is not configured; the operator sets files.ocr.provider')
     if (staysHere(exchange))
       throw refuseField(field, 'mistral-ocr: the data of this request must not go to another provider')
     const rule = await this.#deps.policyAgainst(caller, 'ocr')
@@ -110,7 +111,8 @@ class ActiveFileParser implements ActivePlugin {
     for (const document of documents) {
       const content = await reader.read(document, engine)
       for (const text of textsOf(content)) chars += text.length
-      if (chars > TEXT_MAX_CHARS) throw refuseField(document.path, 'the documents contain too much text')
+      if (chars > TEXT_MAX_CHARS)
+        throw refuseField(document.path, 'the documents contain too much text together')
       contents.set(document.source.text, content)
     }
     exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
@@ -288,7 +290,7 @@ class FileReader {
       if (!(thrown instanceof TaskError)) throw thrown
       if (thrown.keyFull) throw keyBusy(thrown)
       if (thrown.outcome === 'overloaded' || thrown.outcome === 'cancelled') throw busy(thrown)
-      if (thrown.outcome === 'timeout') throw refuseField(path, 'the document takes too long to read')
+      if (thrown.outcome === 'timeout') throw refuseField(path, 'the document took too long to read')
       const known = thrown.failure !== null && thrown.failure.code !== 'internal'
       throw refuseField(path, known ? thrown.message : 'the document cannot be read')
     }
@@ -340,11 +342,15 @@ function textContent(text: string): ReadContent[number] {
 function keyBusy(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'file-parser: too many documents of this API key are being read',
+    'file-parser: too many documents of this API key are being read; try again',
     { cause, retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }
 
 function busy(cause: unknown): GatewayError {
-  return new GatewayError('service_unavailable', 'file-parser: too many documents are being read', { cause })
+  return new GatewayError(
+    'service_unavailable',
+    'file-parser: too many documents are being read; try again',
+    { cause },
+  )
 }

@@ -57,10 +57,7 @@ function activeFusion(
     skipsRescan: true,
     prepare(exchange) {
       if (slug === undefined) {
-        throw new GatewayError(
-          'invalid_request',
-          'models: a fusion cannot be a fallback: use it in model only',
-        )
+        throw new GatewayError('invalid_request', 'models: a fusion cannot be a fallback: name it in model')
       }
       const preset = settings?.preset ?? slug
       const panel = settings?.analysis_models ?? fusionModels.panel(preset)

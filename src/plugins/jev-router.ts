@@ -148,15 +148,15 @@ class ActiveJevRouter implements ActivePlugin {
 const TOLD_MAX = 32
 
 function checkCombined({ dataRegion, prompt }: Exchange): void {
-  if (dataRegion !== null) throw refuseField('model', `${SLUG} is served on the global host only`)
+  if (dataRegion !== null) throw refuseField('model', `${SLUG} is available only on the global host`)
   if (prompt.reasoning?.max_tokens != null) {
     throw refuseField(
       'reasoning.max_tokens',
-      `${SLUG} takes reasoning.effort, as a hint, and no number of tokens`,
+      `${SLUG} takes only reasoning.effort, as a hint, and no number of tokens`,
     )
   }
   if (prompt.reasoning?.mode === 'pro')
-    throw refuseField('reasoning.mode', `${SLUG} does not take the mode pro`)
+    throw refuseField('reasoning.mode', `${SLUG} does not support the mode pro`)
 }
 
 /** A prompt with tools is an agent task, unless it is about code. */

@@ -36,7 +36,8 @@ class ActiveModeration implements ActivePlugin {
 
   async prepare(exchange: Exchange): Promise<void> {
     const { moderation } = this.#deps.config
-    if (moderation === null) throw refusal('no moderation model is configured')
+    if (moderation === null)
+      throw refusal('no moderation model is configured; the operator sets moderation.model')
     const { prompt, zeroRetention, dataRegion } = exchange
     // The input must not go to another model.
     if (zeroRetention || prompt.provider?.zdr === true)
@@ -93,9 +94,13 @@ class ActiveModeration implements ActivePlugin {
       exchange.signal.throwIfAborted()
       cause = thrown
     }
-    throw new GatewayError('guardrail_unavailable', 'moderation: the input could not be moderated', {
-      ...(cause === undefined ? {} : { cause }),
-    })
+    throw new GatewayError(
+      'guardrail_unavailable',
+      'moderation: the moderation model gave no usable answer; try again',
+      {
+        ...(cause === undefined ? {} : { cause }),
+      },
+    )
   }
 }
 

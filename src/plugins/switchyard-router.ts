@@ -59,7 +59,8 @@ class ActiveSwitchyard implements ActivePlugin {
     const { clock } = this.#deps
     const beganMs = clock.monotonicMs()
     exchange.strategy = 'auto'
-    if (exchange.dataRegion !== null) throw refuseField('model', `${SLUG} is served on the global host only`)
+    if (exchange.dataRegion !== null)
+      throw refuseField('model', `${SLUG} is available only on the global host`)
     const tiers = tiersOf(await this.#candidates(exchange))
     const { ids, strategy, judged } = await this.#choice(exchange, tiers)
     const names = chosenNames(ids, this.#variants)
@@ -99,7 +100,7 @@ class ActiveSwitchyard implements ActivePlugin {
       if (kind === null)
         throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
-        throw refuseField(`models[${at}]`, `${SLUG} takes ids of models, no aliases, variants or routers`)
+        throw refuseField(`models[${at}]`, `${SLUG} takes ids of models, not aliases, variants or routers`)
       }
     }
     const found = await models.of(exchange, asked, this.#variants)

@@ -39,7 +39,7 @@ export function attributeFilter(
   let left = FILTERS_MAX
   const read = (value: unknown, at: string, depth: number): AttributeFilter => {
     if (--left < 0 || depth > DEPTH_MAX)
-      return refuse(at, `must have at most ${FILTERS_MAX} parts, at most ${DEPTH_MAX} deep`)
+      return refuse(at, `must have at most ${FILTERS_MAX} parts, nested at most ${DEPTH_MAX} deep`)
     const fields = (typeof value === 'object' && value !== null ? value : {}) as Readonly<
       Record<string, unknown>
     >
@@ -54,8 +54,9 @@ export function attributeFilter(
       }
     }
     const comparison = COMPARISONS.find(each => each === type)
-    if (comparison === undefined) return refuse(`${at}.type`, `must be ${COMPARISONS.join(', ')}, and or or`)
-    if (!isAttribute(key)) return refuse(`${at}.key`, `must be ${Object.keys(ATTRIBUTES).join(', ')}`)
+    if (comparison === undefined)
+      return refuse(`${at}.type`, `must be one of ${COMPARISONS.join(', ')}, and, or`)
+    if (!isAttribute(key)) return refuse(`${at}.key`, `must be one of ${Object.keys(ATTRIBUTES).join(', ')}`)
     const isList = comparison === 'in' || comparison === 'nin'
     const values: unknown = isList ? fields['value'] : [fields['value']]
     const kind = NUMBERS.has(key) ? 'number' : 'string'

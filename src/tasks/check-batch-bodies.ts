@@ -68,7 +68,7 @@ function single(body: Record<string, unknown>, model: string): Record<string, un
   if (secret !== null) {
     throw new GatewayError(
       'invalid_request',
-      `${secret}: must be absent: batch requests are stored until they run, and credentials of MCP servers must not be stored; send this request outside a batch`,
+      `${secret}: must be left out: batch requests are stored until they run, and credentials of MCP servers must not be stored; send this request outside a batch`,
     )
   }
   return body['model'] == null ? { ...body, model } : body

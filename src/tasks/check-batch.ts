@@ -60,12 +60,12 @@ function ended(progress: BatchProgress): CheckBatchOutput {
   const fileId = fields.input_file_id ?? null
   if (fileId === null) {
     if (fields.metadata != null)
-      throw new BatchFault('invalid_request', 'metadata: is a field of batches with input_file_id alone')
+      throw new BatchFault('invalid_request', 'metadata: is allowed only in batches with input_file_id')
     if (firstRequest === null)
       throw new BatchFault('invalid_request', 'requests: is required and must be an array')
   } else if (firstRequest === null) return { outcome: 'by-file', fields, fileId }
   else if (form !== 'lines')
-    throw new BatchFault('invalid_request', 'input_file_id: must not be given beside requests')
+    throw new BatchFault('invalid_request', 'input_file_id: must not be given together with requests')
   return { outcome: 'whole', fields, model: modelOf(progress), requests, firstRequest }
 }
 

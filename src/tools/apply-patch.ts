@@ -30,7 +30,7 @@ export function createApplyPatch(): ServerTool {
       if (first !== undefined && !DIALECT_ABILITIES[exchange.dialect].patches)
         throw new GatewayError(
           'invalid_request',
-          `${first.path}.type: apply_patch works with POST /v1/responses only`,
+          `${first.path}.type: apply_patch works only with POST /v1/responses`,
         )
       if (second !== undefined)
         throw new GatewayError('invalid_request', `${second.path}.type: apply_patch is already in the list`)

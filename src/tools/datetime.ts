@@ -17,7 +17,7 @@ export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool
           return {
             item: { ...fieldsAt(clock, defaultZone(call.tool)), status: 'incomplete' },
             result: JSON.stringify({
-              error: 'timezone: is not an IANA time zone, for example Europe/Berlin',
+              error: 'timezone: must be an IANA time zone, for example Europe/Berlin',
             }),
           }
         }

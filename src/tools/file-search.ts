@@ -134,7 +134,7 @@ class Search {
 
   async run(call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
     const queries = queriesOf(call)
-    if (queries.length === 0) return failed(call, `queries: must have 1 to ${QUERIES_MAX} texts`)
+    if (queries.length === 0) return failed(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
     try {
       const found = await this.#search(queries, signal)
       const cited = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(0, CITED_MAX)

@@ -83,7 +83,10 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
         begun: () => ({}),
         async run(_call, progress, signal) {
           if (used) {
-            return failed('fusion_invocation_capped', 'fusion works once in a request, and has been called')
+            return failed(
+              'fusion_invocation_capped',
+              'fusion can be called only once in a request, and it has been called already',
+            )
           }
           used = true
           return await fuse(askAs, { fusion, exchange, progress, signal })
@@ -176,7 +179,7 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
   const failures = outcome.failed.length === 0 ? {} : { failed_models: outcome.failed }
   if (outcome.responses.length === 0) {
     progress({ name: 'fusion_call.completed', fields: {} })
-    return failed(reasonOf(outcome), 'No model of the panel has answered', failures)
+    return failed(reasonOf(outcome), 'No model of the panel answered', failures)
   }
   const model = fusion.analyst ?? outerModel(exchange)
   progress({

@@ -116,7 +116,7 @@ async function makeImage(
   try {
     const { output } = await ask()
     const image = imageIn(output)
-    if (image === null) return failed(call, 'The model made no image')
+    if (image === null) return failed(call, 'The model generated no image')
     tell('completed')
     return {
       item: { ...image, status: 'completed' },
@@ -161,7 +161,7 @@ function without(fields: Readonly<Record<string, unknown>>, name: string): Recor
   return rest
 }
 
-const NO_MODEL = 'no model of the catalogue makes images'
+const NO_MODEL = 'no model in the catalogue generates images'
 
 /** Null: the catalogue has none. */
 function modelByDefault(catalog: Catalog): string | null {

@@ -18,7 +18,9 @@ export function instanceNames(tool: string, entries: readonly ToolEntry[]): read
     if (seen.has(name)) {
       throw refused(
         path,
-        name === null ? `is required: another ${tool} has none either` : `another ${tool} has this name`,
+        name === null
+          ? `is required, because another ${tool} has no name either`
+          : `another ${tool} has this name`,
       )
     }
     seen.add(name)

@@ -184,7 +184,7 @@ function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exch
   if (connection === null)
     throw new GatewayError(
       'invalid_request',
-      `${path}.connector_id: this provider has no connectors; name the server by server_url`,
+      `${path}.connector_id: this provider has no connectors; name the server in server_url`,
     )
   if (mayAsk && !DIALECT_ABILITIES[dialect].approvals)
     throw new GatewayError(

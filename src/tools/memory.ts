@@ -119,7 +119,7 @@ const VERBS: Readonly<
       return { result: { keys, has_more: entries.length > LIST_MAX } }
     }
     const entry = await store.memory.find(place, checkedKey(key))
-    if (entry === null) throw new TextFault('There is nothing under this key')
+    if (entry === null) throw new TextFault('Nothing is stored under this key')
     return { shown: { value: entry.value }, result: entry }
   },
   async write({ store, clock }, place, args) {

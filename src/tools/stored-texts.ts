@@ -113,7 +113,9 @@ function cleaned(filename: string): string {
   try {
     return cleanFilename(filename, 'filename')
   } catch (thrown) {
-    throw new TextFault(thrown instanceof GatewayError ? thrown.message : 'The name cannot be used')
+    throw new TextFault(
+      thrown instanceof GatewayError ? thrown.message : 'The name cannot be used for a file',
+    )
   }
 }
 
@@ -132,7 +134,7 @@ export function textArgument(args: Readonly<Record<string, unknown>>, name: stri
   const value = args[name]
   if (value === undefined || value === null) return null
   if (typeof value === 'string') return value
-  throw new TextFault(`${name}: must be a text`)
+  throw new TextFault(`${name}: must be a string`)
 }
 
 /** @throws TextFault when it is absent */

@@ -133,7 +133,7 @@ function checkRequest(
         'tool_search works with /responses and /messages, not with chat completions',
       )
     if (tool['defer_loading'] === true)
-      throw refuseField(`${path}.defer_loading`, 'must not be set: this tool finds the others')
+      throw refuseField(`${path}.defer_loading`, 'must not be set on the tool that finds the others')
   }
   const first = firstDeferred(tools)
   if (first === null) return
@@ -144,15 +144,14 @@ function checkRequest(
     if (!tools.some(isShown))
       throw refuseField(
         first,
-        'must not be set on all tools: the model needs one beside the search from the start',
+        'must not be set on all tools: besides the search, the model needs at least one from the start',
       )
   }
   const isFree =
     choice === undefined ||
     choice === 'auto' ||
     (typeof choice === 'object' && choice.type === 'allowed_tools')
-  if (!isFree)
-    throw refuseField('tool_choice', 'must be auto or allowed_tools where tools have defer_loading')
+  if (!isFree) throw refuseField('tool_choice', 'must be auto or allowed_tools if tools have defer_loading')
 }
 
 /** The path of the flag of the first deferred tool; null: there is none. */

@@ -91,7 +91,7 @@ class WebFetchSession implements ToolSession {
       if (each.tool.type === NATIVE && place.hosts(NATIVE)) return { native: each.tool as unknown as Tool }
       if (each.engine === 'native' || (each.engine === 'auto' && place.hosts('web_fetch'))) {
         if (place.hosts('web_fetch')) return { native: each.tool as unknown as Tool }
-        throw refuseField(`${each.path}.engine`, 'the provider of this model fetches no pages itself')
+        throw refuseField(`${each.path}.engine`, 'the provider of this model cannot fetch pages')
       }
       this.#engineOf(each)
       return declaration(each.tool)
@@ -119,7 +119,7 @@ class WebFetchSession implements ToolSession {
     fetching.usesLeft--
     const url = webUrl(address)
     if (url === null)
-      return failed(address, 'url: must be a whole web address without name and password', null)
+      return failed(address, 'url: must be a complete web address without a user name and password', null)
     if (!fetching.admits(url)) return failed(address, 'the request does not allow this domain', null)
     const engine = this.#engineOf(fetching)
     const read = await (engine === null
@@ -176,7 +176,7 @@ class WebFetchSession implements ToolSession {
         keyHash: this.#exchange.caller.keyHash,
         signal,
       })
-      if (found === null) return { error: `the engine ${engine.name} fetches no pages`, status: null }
+      if (found === null) return { error: `the engine ${engine.name} cannot fetch pages`, status: null }
       if (typeof found.page === 'number') return statusFailure(found.page)
       return { ...found.page, cost: found.cost }
     } catch (thrown) {
@@ -237,7 +237,7 @@ function failed(url: string, error: string, status: number | null): ToolOutcome 
 function pageFailure({ status, fault, message }: PageError): Read {
   if (status !== null) return statusFailure(status)
   if (fault === 'wrong_type' && !message.includes('compressed'))
-    return { error: 'the address leads to no page, text, JSON, XML or PDF', status: 200 }
+    return { error: 'the address does not lead to a page, text, JSON, XML or PDF', status: 200 }
   return { error: message, status: null }
 }
 
@@ -247,7 +247,8 @@ function statusFailure(status: number): Read {
 }
 
 function taskFailure({ outcome, failure, message }: TaskError): string {
-  if (outcome === 'overloaded' || outcome === 'cancelled') return 'too many pages are being read'
+  if (outcome === 'overloaded' || outcome === 'cancelled')
+    return 'too many pages are being read at the moment; try again'
   if (outcome === 'failed' && failure !== null && failure.code !== 'internal') return message
   return 'the page cannot be read'
 }

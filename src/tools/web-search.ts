@@ -125,10 +125,10 @@ class WebSearchSession implements ToolSession {
     if (query === '') return failed(call, 'query: is required')
     const { settings, engine } = searching
     if (searching.usesLeft <= 0)
-      return failed(call, `web_search may be used ${settings.maxUses} times in this request`)
+      return failed(call, `web_search may be used at most ${settings.maxUses} times in this request`)
     const maxResults = Math.min(settings.maxResults, searching.resultsLeft)
     if (maxResults <= 0)
-      return failed(call, `web_search may give ${settings.maxTotalResults} results in this request`)
+      return failed(call, `web_search may return at most ${settings.maxTotalResults} results in this request`)
     searching.usesLeft--
     searching.resultsLeft -= maxResults
     if (isProviders(call.tool)) {

@@ -55,8 +55,11 @@ t.test('a malformed body is 400 in the envelope, small or large, and names its p
     [batchBody(undefined, { completion_window: '48h' }), /^completion_window: must be 24h or null$/],
     [batchBody(undefined, { callback_url: 'https://example.com' }), /^callback_url: is not offered/],
     [batchBody(undefined, { colour: {} }), /^colour: is not a known field; the known ones are endpoint, /],
-    [batchBody(undefined, { metadata: {} }), /^metadata: is a field of batches with input_file_id alone/],
-    [batchBody(undefined, { input_file_id: 'x' }), /^input_file_id: must not be given beside requests/],
+    [batchBody(undefined, { metadata: {} }), /^metadata: is allowed only in batches with input_file_id/],
+    [
+      batchBody(undefined, { input_file_id: 'x' }),
+      /^input_file_id: must not be given together with requests/,
+    ],
     [batchBody(undefined, { model: undefined }), /^model: is required/],
     [batchBody(undefined, { model: 5 }), /^model: must be a string of .* and broken Unicode, or null$/],
     [batchBody([{ body: {} }]), /^requests\[0\].custom_id: is required/],

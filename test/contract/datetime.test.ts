@@ -129,7 +129,7 @@ t.test('what the model gets wrong goes back to it as the error of the tool', asy
   const reply = await ask([wrong('{"timezone":"Mars/Olympus"}'), wrong('no JSON'), ANSWERS])
   t.equal(((await reply.json()) as ResponseResource).status, 'completed')
   const told = provider.asked.map(({ body }) => (body['messages'] as { content?: unknown }[]).at(-1)?.content)
-  t.match(told[1], /is not an IANA time zone/)
+  t.match(told[1], /must be an IANA time zone/)
   t.match(told[2], /not a JSON object/)
 })
 

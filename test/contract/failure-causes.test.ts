@@ -239,7 +239,7 @@ t.test('what a newcomer gets wrong is answered with the way out', async t => {
   const asked = { model: 'sim/echo', input: 'hi' }
   t.match(
     await message({ model: 'sim/echo', messages: [] }),
-    /^input: .* goes to POST \/v1\/chat\/completions or POST \/v1\/messages$/,
+    /^input: .* send a body with messages to POST \/v1\/chat\/completions or POST \/v1\/messages$/,
   )
   const part = (type: string) => ({ ...asked, input: [{ role: 'user', content: [{ type, text: 'hi' }] }] })
   t.equal(

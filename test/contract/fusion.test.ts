@@ -318,7 +318,7 @@ t.test('settings that cannot be are refused by their path', async t => {
   await refused([TOOL, TOOL], /^tools\[1\]\.type: fusion is already in the list$/)
   await refused(
     fusion({ tools: [{ type: 'gateway:fusion' }] }),
-    /^tools\[0\]\.parameters\.tools\[0\]\.type: .*asks models/,
+    /^tools\[0\]\.parameters\.tools\[0\]\.type: .*calls models/,
   )
   await refused(
     fusion({ tools: [{ type: 'gateway:advisor' }] }),

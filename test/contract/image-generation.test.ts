@@ -154,7 +154,7 @@ t.test('a failure is told to the model, and the answer goes on', async t => {
   const { ask } = await start(t, () => ({ content: 'I do not draw' }))
   const response = (await (await ask(OURS)).json()) as ResponseResource
   t.equal(response.status, 'completed')
-  t.match(response.output[0], { status: 'incomplete', error: 'The model made no image' })
+  t.match(response.output[0], { status: 'incomplete', error: 'The model generated no image' })
   const native = (await (
     await ask({ type: 'image_generation', model: 'acme/draw' })
   ).json()) as ResponseResource

@@ -366,7 +366,7 @@ t.test('a request that cannot be moderated is not let through', async t => {
     world.provider.script('moderator', [reply])
     const told = await ask(world, { model: 'acme/model', ...MODERATE })
     t.equal(told.status, 503)
-    t.equal(told.body.error?.message, 'moderation: the input could not be moderated')
+    t.equal(told.body.error?.message, 'moderation: the moderation model gave no usable answer; try again')
   }
   const zdr = await ask(world, { model: 'acme/model', provider: { zdr: true }, ...MODERATE })
   t.equal(zdr.status, 400)
@@ -476,7 +476,7 @@ t.test('a document that cannot be read is refused by its path', async t => {
   const plugins = [{ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }]
   const ocr = await ask(world, { model: 'acme/model', input: [asking(PDF)], plugins })
   t.equal(ocr.status, 400)
-  t.match(ocr.body.error?.message, 'mistral-ocr is not configured')
+  t.match(ocr.body.error?.message, 'mistral-ocr is not configured; the operator sets files.ocr.provider')
   const many = { type: 'message', role: 'user', content: Array(17).fill(asking(PDF).content[1]) }
   t.equal((await ask(world, { model: 'acme/model', input: [many], ...PARSE })).status, 400)
   t.equal(world.provider.asked.length, 0)

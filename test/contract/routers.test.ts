@@ -140,9 +140,12 @@ t.test('settings and combinations that cannot be are 400 and name the field', as
     [{ ...jev, plugins: [{ id: 'jev-router', speed: 'fast' }] }, /plugins\[0\]/],
     [{ ...jev, reasoning: { max_tokens: 100 } }, /^reasoning\.max_tokens: /],
     [{ ...jev, reasoning: { mode: 'pro' } }, /^reasoning\.mode: /],
-    [{ ...jev, models: ['gateway/auto'] }, /^models\[0\]: a request can name one router/],
-    [{ model: 'gateway/auto', models: ['openrouter/free'] }, /^models\[0\]: a request can name one router/],
-    [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*in model only/],
+    [{ ...jev, models: ['gateway/auto'] }, /^models\[0\]: a request can name only one router/],
+    [
+      { model: 'gateway/auto', models: ['openrouter/free'] },
+      /^models\[0\]: a request can name only one router/,
+    ],
+    [{ model: 'ash/model-0', models: ['nvidia/switchyard'] }, /^models\[0\]: .*only in model/],
     [switchyard('ash/model-0', 'nobody/none'), /^models\[1\]: is not a text model/],
     [switchyard('ash/model-0:free'), /^models\[0\]: .*no aliases/],
     [switchyard('ash/model-0', 'birch/model-1', 'cedar/model-2', 'elm/model-3'), /^models: .*1 to 3/],
@@ -177,7 +180,7 @@ t.test('a regional host leaves models of the region, and refuses two routers', a
   for (const model of ['nvidia/switchyard', 'typesafe/jev-router']) {
     const { status, body } = await askRouter(world, { model })
     t.equal(status, 400)
-    t.match(body.error?.message, /^model: .* global host only/)
+    t.match(body.error?.message, /^model: .* only on the global host/)
   }
 })
 

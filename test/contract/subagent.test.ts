@@ -105,7 +105,7 @@ t.test('settings that cannot be are refused by their path', async t => {
   const messages = [{ role: 'user', content: 'Hi' }]
   const chatTool = { type: 'function', function: { name: 'find', parameters: {} } }
   const chat = { messages, tools: [subagent({ inherit_functions: true }), chatTool] }
-  await refused(chat, at('inherit_functions: works with POST /v1/responses only'), '/chat/completions')
+  await refused(chat, at('inherit_functions: works only with POST /v1/responses'), '/chat/completions')
 })
 
 /** A response whose worker waits for the client, and the items to go on with. */

@@ -90,7 +90,7 @@ t.test('what is wrong with a patch is told to the model', async t => {
     [{}, /^type: /],
     [{ type: 'move_file', path: 'a' }, /^type: /],
     [{ type: 'delete_file' }, /^path: is required/],
-    [{ type: 'delete_file', path: 'a', diff: '-x' }, /^diff: delete_file has none/],
+    [{ type: 'delete_file', path: 'a', diff: '-x' }, /^diff: must be left out for delete_file/],
     [{ type: 'create_file', path: 'a' }, /^diff: is required/],
     [{ type: 'create_file', path: 'a', diff: '+a\n b' }, /^diff: line 2 must begin with \+/],
     [update(''), /^diff: has no line/],

@@ -234,7 +234,7 @@ for (const stream of [false, true]) {
       { keys: ['colour'], has_more: false },
       { deleted: true },
       { deleted: false },
-      { error: 'There is nothing under this key' },
+      { error: 'Nothing is stored under this key' },
     ])
     t.match(response.output[0], {
       type: 'gateway:memory',

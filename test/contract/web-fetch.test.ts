@@ -105,9 +105,9 @@ t.test('failures are results with their reason', async t => {
   )
   t.match(results, [
     { url: `${pages.url}/missing`, status: 'failed', error: 'HTTP 404: Not Found' },
-    { status: 'failed', error: 'the address leads to no page, text, JSON, XML or PDF' },
+    { status: 'failed', error: 'the address does not lead to a page, text, JSON, XML or PDF' },
     { status: 'failed', error: 'the link answered with more than 1000000 bytes' },
-    { status: 'failed', error: /^url: must be a whole web address/ },
+    { status: 'failed', error: /^url: must be a complete web address/ },
     { status: 'failed', error: 'the link cannot be reached' },
   ])
   t.match(response.output[0], { status: 'incomplete', httpStatus: 404, error: 'HTTP 404: Not Found' })

@@ -291,7 +291,7 @@ t.test('domains, number and length are held here, whatever the engine says', asy
     { number: 3, title: 'a.test', url: 'https://a.test/docs/2', text: 'two' },
   ])
   t.match(third, { results: { length: 1 } })
-  t.match(last, { error: 'web_search may give 4 results in this request' })
+  t.match(last, { error: 'web_search may return at most 4 results in this request' })
   t.match(JSON.parse(engine.seen[0]?.body ?? ''), { userLocation: 'DE', numResults: 3 })
   t.match(JSON.parse(engine.seen[1]?.body ?? ''), { numResults: 1 })
   t.equal(engine.seen.length, 2)
@@ -327,7 +327,7 @@ t.test('a failing engine is a result that the model reads, and costs nothing', a
     usage: { server_tool_use_details: { web_search_requests: 0, tool_calls_executed: 1 } },
   })
   t.same(resultIn(provider.asked[1]?.body), {
-    error: 'the engine own answered 401: its apiKey is not accepted',
+    error: 'the engine own answered 401: it does not accept its apiKey',
   })
   t.notMatch(JSON.stringify(gateway.lines), ENGINE_KEY)
   t.notMatch(JSON.stringify(provider.asked), ENGINE_KEY)

@@ -163,7 +163,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
     /Left out a m\/private: it retains data.*\[data_policy:zdr\]/,
   ])
   note('no use of data', await ask({ model: 'm/training', provider: { data_collection: 'deny' } }), [
-    /^Refused before any model was asked with 404: constraint_filtered\.$/m,
+    /^Refused before any model was called with 404: constraint_filtered\.$/m,
     /Left out a m\/training: .*\[data_policy:training\]/,
   ])
   both('region')
@@ -192,20 +192,20 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   await ask({ model: 'm/pinned', session_id: 's-1' })
   both('pinned')
   note('a pinned conversation', await ask({ model: 'm/pinned', session_id: 's-1' }), [
-    /First choice b m\/pinned: the conversation stays at it/,
+    /First choice b m\/pinned: the conversation stays with it/,
   ])
   a.script('broken', [{ status: 500 }, { status: 500 }])
   await ask({ model: 'm/broken' })
   await ask({ model: 'm/broken' })
   note('an open breaker', await ask({ model: 'm/broken' }), [
     /with 503: service_unavailable/,
-    /Not asked a m\/broken: its breaker was open/,
+    /Not called a m\/broken: its breaker was open/,
   ])
   a.script('limited', [{ status: 429, retryAfter: 60 }])
   await ask({ model: 'm/limited' })
   note('a provider that asks to wait', await ask({ model: 'm/limited' }), [
     /with 429: rate_limit_exceeded/,
-    /Not asked a m\/limited: its provider has asked to wait/,
+    /Not called a m\/limited: its provider asked for a pause/,
   ])
   a.script('tool', [{ calls: [{ name: 'datetime', arguments: '{}' }] }, OK])
   note('a server tool', await ask({ model: 'm/tool', tools: [{ type: 'gateway:datetime' }] }), [
@@ -271,7 +271,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
     'a blocked request',
     await ask({ model: 'm/guarded', input: `To ${EMAIL}` }, { key: guarded.key }),
     [
-      /Refused before any model was asked with 403: permission_denied/,
+      /Refused before any model was called with 403: permission_denied/,
       /Message: Request blocked by content filter/,
       new RegExp(`Guardrail ${blocking} .*: Blocked in the request`),
     ],
@@ -311,7 +311,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
     /with 402: payment_required/,
     /Limit: the spending limit of the API key/,
     /Message: The spending limit of this API key does not allow/,
-    /Not reached a m\/spent: the request ended before any endpoint was asked/,
+    /Not reached a m\/spent: the request ended before any endpoint was called/,
   ])
   note(
     'an unknown model',
@@ -449,11 +449,11 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
   await a.until(({ asked }) => asked.some(({ model }) => model === 'hangs'))
   note('no place, and no end user', await ask({ model: 'm/held', ...small }), [
     /with 429: rate_limit_exceeded/,
-    /Limit: the requests that one API key may have open \(limits\.openPerKey\)/,
+    /Limit: the open requests of the API key \(limits\.openPerKey\)/,
   ])
   note('waited for a place in vain', await ask({ model: 'm/held', user: 'jo', ...small }), [
-    /It waited \S+ m?s for a place, .*got no place/,
-    /Limit: the requests that one API key may have open/,
+    /It waited \S+ m?s in the queue, .*none of them ended in time/,
+    /Limit: the open requests of the API key/,
   ])
   a.script('held', [OK])
   const [deadline, waited] = [await hanging, await retried()]
@@ -462,7 +462,7 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
     /The total time of a request \(timeouts\.requestMs\)/,
   ])
   note('waited for a place', waited, [
-    /It waited \S+ m?s for a place, .*then one of them ended/,
+    /It waited \S+ m?s in the queue, .*then one of them ended/,
     /^Answered by a with m\/held/m,
   ])
   a.script(
@@ -479,7 +479,7 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
   )
   note('shed by load', await shed.promise, [
     /with 503: service_unavailable/,
-    /Limit: the load that a thread takes/,
+    /Limit: the load that a thread can take/,
   ])
   await check(t, world.explained)
 

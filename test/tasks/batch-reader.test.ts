@@ -125,7 +125,7 @@ t.test('what is wrong is named by its path, and nothing of it is told', async t 
     [
       'a field of a very long name',
       batch('[]', `,"${'x'.repeat(5000)}":1`),
-      /body: must not have a field with so long/,
+      /body: must not have a field with such a long/,
     ],
     [
       'a prototype',

@@ -90,7 +90,7 @@ t.test('prices of the configuration win', async t => {
 const FAILURES: Readonly<Record<string, [RequestListener, RegExp]>> = {
   'a wrong key': [
     answer(401, `{"error":"bad ${KEY}"}`),
-    /^the engine own answered 401: its apiKey is not accepted$/,
+    /^the engine own answered 401: it does not accept its apiKey$/,
   ],
   'a fault': [answer(500, KEY), /^the engine own answered 500$/],
   'a redirect': [

@@ -33,7 +33,10 @@ export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknow
     const forbidden = forbiddenKey(body)
     if (forbidden !== null) throw new GatewayError('invalid_request', forbidden)
     if (!fits(body)) {
-      throw new GatewayError('invalid_request', explain(schema, body) ?? 'body: does not fit the interface')
+      throw new GatewayError(
+        'invalid_request',
+        explain(schema, body) ?? 'body: does not match the schema of this operation',
+      )
     }
     return body as Static<Schema>
   }

@@ -86,7 +86,7 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
 }
 
 const CHAT_BODY =
-  'input: is required and must be a string or an array; a body with messages goes to POST /v1/chat/completions or POST /v1/messages'
+  'input: is required and must be a string or an array; send a body with messages to POST /v1/chat/completions or POST /v1/messages'
 
 /** The body without nulls that stand for absent fields. @throws GatewayError for a body of another operation */
 function usable(body: Record<string, unknown>): unknown {
@@ -145,11 +145,11 @@ function models(request: ResponsesRequest, offered: Offered): string | null {
     const router = routerSlug(model)
     if (router === null) continue
     if (named !== null && (named.name !== router.name || named.variants !== router.variants)) {
-      return `models[${index}]: a request can name one router, and ${named.name} is already there`
+      return `models[${index}]: a request can name only one router, and it already names ${named.name}`
     }
     named = router
     if (request.model !== model && ALONE.has(router.name)) {
-      return `models[${index}]: the router ${router.name} works in model only`
+      return `models[${index}]: the router ${router.name} works only in model`
     }
   }
   return request.preset == null ? null : `preset: a stored preset ${NOT_OFFERED}`
@@ -338,7 +338,7 @@ function itemRefusal(
       return toolsRefusal(item.tools, '.tools', offered)
     case 'configuration_update':
       return previous?.type === 'configuration_update'
-        ? '.type: configuration_update must not follow another one directly'
+        ? '.type: a configuration_update must not directly follow another one'
         : null
     default:
       return null

@@ -108,7 +108,7 @@ export function regionRefusal(
   if (regionIsInKey(provider)) {
     return (declared ?? 'global') === (ofKey ?? 'global')
       ? null
-      : 'declared_region: must be the region of the key, which it has when the field is left out'
+      : 'declared_region: must be the region of the key, or be left out, which means the same'
   }
   return isInRegion(declared) && !REGION_DECLARED.has(provider)
     ? 'declared_region: must be global or null for this provider'

@@ -187,7 +187,7 @@ export function budgetRefusal(limit: number | null, interval: ResetInterval | nu
 export function filtersRefusal(body: GuardrailUpdate): string | null {
   for (const [at, { slug, scan_scope: scope }] of (body.content_filter_builtins ?? []).entries()) {
     if (slug !== INJECTION_SLUG && scope === 'user_only') {
-      return `content_filter_builtins[${at}].scan_scope: must be all_messages but for ${INJECTION_SLUG}`
+      return `content_filter_builtins[${at}].scan_scope: must be all_messages, except for ${INJECTION_SLUG}`
     }
   }
   return (

@@ -336,7 +336,7 @@ export class BatchReader {
   #name(): string {
     const name = this.#scanner.text(NAME_MAX_BYTES)
     this.#scanner.take(COLON)
-    if (name === null) throw this.#problem('must not have a field with so long a name')
+    if (name === null) throw this.#problem('must not have a field with such a long name')
     return name
   }
 

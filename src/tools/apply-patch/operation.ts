@@ -25,7 +25,8 @@ export function parseOperation(args: Readonly<Record<string, unknown>>): PatchOp
   if (typeof path !== 'string') throw new PatchFault('path: is required')
   checkPath(path)
   if (kind === 'delete_file') {
-    if (diff !== undefined && diff !== null && diff !== '') throw new PatchFault('diff: delete_file has none')
+    if (diff !== undefined && diff !== null && diff !== '')
+      throw new PatchFault('diff: must be left out for delete_file')
     return { type: kind, path }
   }
   if (typeof diff !== 'string') throw new PatchFault('diff: is required')
@@ -38,7 +39,7 @@ export function parseOperation(args: Readonly<Record<string, unknown>>): PatchOp
       /^\*\*\* (?:Begin Patch|End Patch|Add File|Update File|Delete File|Move to)/.test(line),
     )
   )
-    throw new PatchFault('diff: has the lines of one file only, without *** Begin Patch and file headers')
+    throw new PatchFault('diff: must have the lines of one file, without *** Begin Patch and file headers')
   if (kind === 'create_file') checkCreation(lines)
   else checkUpdate(lines)
   return { type: kind, path, diff }
@@ -58,7 +59,7 @@ function checkPath(path: string): void {
 function checkCreation(lines: readonly string[]): void {
   const wrong = lines.findIndex(line => !line.startsWith('+'))
   if (wrong !== -1)
-    throw new PatchFault(`diff: line ${wrong + 1} must begin with +, as all lines of a new file`)
+    throw new PatchFault(`diff: line ${wrong + 1} must begin with +, like all lines of a new file`)
 }
 
 /** Sections, each with an optional head `@@ …`; their lines begin with a blank, `-` or `+`. */

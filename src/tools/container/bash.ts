@@ -97,7 +97,7 @@ function isCommand(args: ToolCall['arguments']): boolean {
   return args['restart'] === true || commandsOf(args) !== null
 }
 
-const BAD_COMMAND = 'command: must be a text'
+const BAD_COMMAND = 'command: must be a string'
 
 async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
   const begun = begunFields(call)

@@ -66,7 +66,7 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
         run(call, progress, signal) {
           const use = uses.get(call.tool)
           const code = codeOf(call)
-          if (use === undefined || code === null) return failedOutcome('code: must be a text')
+          if (use === undefined || code === null) return failedOutcome('code: must be a string')
           return call.tool.type === NATIVE
             ? runNative(code, use, { display, progress, signal })
             : runPython(code, use, signal)

@@ -154,12 +154,13 @@ export function useContainer(
     for (const [at, id] of wanted.fileIds.entries()) {
       const path = `${wanted.filesPath}[${at}]`
       const file = isFileId(id) ? await files.find(place, id) : null
-      if (file === null) throw refuseField(path, 'must be the id of a file of the workspace (POST /v1/files)')
+      if (file === null)
+        throw refuseField(path, 'must be the id of a file in this workspace (POST /v1/files)')
       bytes += file.bytes
       if (bytes > maxBytes)
         throw refuseField(
           path,
-          `a container has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
+          `does not fit into a container, which has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
         )
       found.set(found.has(file.filename) ? `${id}-${file.filename}` : file.filename, file)
     }
@@ -269,7 +270,7 @@ export function commandsOf({
   return fits ? texts : null
 }
 
-export const BAD_COMMANDS = `commands: must be a list of 1 to ${COMMANDS_MAX} texts`
+export const BAD_COMMANDS = `commands: must be an array of 1 to ${COMMANDS_MAX} strings`
 
 /** The outcome of a call that could not run. Other failures are thrown again. */
 export function failureText(thrown: unknown, signal: AbortSignal): string {

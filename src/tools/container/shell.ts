@@ -43,7 +43,7 @@ export function createShell(deps: ContainerDeps): ServerTool {
         const path = entries[0]?.path ?? 'tools'
         throw refuseField(
           `${path}.type`,
-          'the shell tool works in /responses and /messages, not in chat completions',
+          'the shell tool works with /responses and /messages, not with chat completions',
         )
       }
       const uses = new Map<RequestedTool, ContainerUse>()

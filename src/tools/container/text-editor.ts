@@ -147,6 +147,6 @@ function rangeOf(range: unknown, lines: number): readonly [number, number] {
     first < 1 ||
     end < first
   )
-    throw new TextFault('view_range: must be the numbers of two lines, the first from 1')
+    throw new TextFault('view_range: must be two line numbers, counted from 1')
   return [first, Math.min(end, lines)]
 }

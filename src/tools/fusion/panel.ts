@@ -102,7 +102,7 @@ type Member =
   | { readonly kind: 'failed'; readonly code: InnerFailure['code']; readonly failure: FailedMember }
 
 const EMPTY = new Error('the member said nothing')
-const SAID_NOTHING: InnerFailure = { code: 'provider_unavailable', error: 'The model said nothing' }
+const SAID_NOTHING: InnerFailure = { code: 'provider_unavailable', error: 'The model gave no answer' }
 
 function sourcesOf({ output }: ResponseResource): readonly Source[] {
   return output.flatMap(item => {

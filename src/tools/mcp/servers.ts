@@ -62,7 +62,8 @@ const SECRET_MIN_CHARS = 8
 /** @throws GatewayError that names the field */
 export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): readonly NamedServer[] {
   const [, last] = [entries[0], entries[SERVERS_MAX]]
-  if (last !== undefined) throw refuseField(last.path, `is one more than ${SERVERS_MAX} MCP servers`)
+  if (last !== undefined)
+    throw refuseField(last.path, `is one MCP server too many: a request may have at most ${SERVERS_MAX}`)
   const labels = new Set<string>()
   return entries.map(({ tool, path }) => {
     const label = String(tool['server_label'])
@@ -130,12 +131,12 @@ function checkedHeaders(given: Readonly<Record<string, string>>, path: string): 
   if (all.length > HEADERS_MAX) throw refuseField(path, `must have at most ${HEADERS_MAX} fields`)
   for (const [name, value] of all) {
     const lower = name.toLowerCase()
-    if (!HEADER_NAME.test(name)) throw refuseField(path, 'has a name that no header field can have')
+    if (!HEADER_NAME.test(name)) throw refuseField(path, 'is not a valid header name')
     if (OWN_HEADERS.has(lower)) throw refuseField(`${path}.${lower}`, 'is set by the connection itself')
     if (!HEADER_VALUE.test(value)) throw refuseField(`${path}.${lower}`, 'must have no control characters')
     chars += name.length + value.length
     if (chars > HEADERS_MAX_CHARS)
-      throw refuseField(path, `must have at most ${HEADERS_MAX_CHARS} characters in all`)
+      throw refuseField(path, `must have at most ${HEADERS_MAX_CHARS} characters in total`)
     headers[lower] = value
   }
   return headers

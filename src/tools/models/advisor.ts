@@ -170,7 +170,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
     ...(streams ? { onEvent: textEvents(writer, null) } : {}),
   })
   const advice = cutText(replyText(reply), ADVICE_MAX_CHARS)
-  if (advice === '') return failed(fields, 'The advisor said nothing')
+  if (advice === '') return failed(fields, 'The advisor gave no answer')
   if (streams) {
     writer.end()
     progress({ name: 'output_text.done', fields: { content_index: 0, text: advice, logprobs: [] } })

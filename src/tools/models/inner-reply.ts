@@ -31,7 +31,7 @@ export interface InnerFailure {
 
 /** Why a model that was asked gave no reply. A fault of the gateway stays unsaid. */
 export function innerFailure(thrown: unknown): InnerFailure {
-  if (!(thrown instanceof GatewayError)) return { code: 'internal', error: 'The model could not be asked' }
+  if (!(thrown instanceof GatewayError)) return { code: 'internal', error: 'The model could not be called' }
   const status = thrown.metadata?.['provider_status']
   return {
     code: thrown.code,

@@ -115,7 +115,7 @@ function inherited(
   const field = named == null ? 'inherit_functions' : 'inherited_function_names'
   if (all !== true && named == null) return []
   if (!DIALECT_ABILITIES[dialect].innerFunctions) {
-    throw new GatewayError('invalid_request', `${path}.${field}: works with POST /v1/responses only`)
+    throw new GatewayError('invalid_request', `${path}.${field}: works only with POST /v1/responses`)
   }
   if (all === false) return []
   const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
@@ -200,7 +200,7 @@ function sessionOf(
           suspensions,
         )
         const sealed = sealState(seal, exchange.caller, state)
-        if (sealed === null) return failed(fields, 'The work so far is too long to go on later')
+        if (sealed === null) return failed(fields, 'The work so far is too long to be continued later')
         project(display, state, calls, sealed)
         return { item: { ...fields, status: 'in_progress' }, result: '', next: 'end-turn' }
       } catch (thrown) {
@@ -249,7 +249,7 @@ function textArgument({ arguments: said }: ToolCall, name: string): string {
 function finished(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
   const { model } = reply
   const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
-  if (outcome === '') return failed({ ...fields, model }, 'The subagent said nothing')
+  if (outcome === '') return failed({ ...fields, model }, 'The subagent gave no answer')
   return {
     item: { ...fields, model, ...(withheld ? {} : { outcome }) },
     result: JSON.stringify({ status: 'ok', model, task_name: fields['task_name'], outcome }),

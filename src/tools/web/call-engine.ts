@@ -29,13 +29,13 @@ export interface ConfiguredEngine {
 const REPLY_MAX_BYTES = 16 * 1024 * 1024
 
 const CAUSES: ReadonlyMap<number, string> = new Map([
-  [400, 'it refuses the request'],
-  [401, 'its apiKey is not accepted'],
+  [400, 'it refused the request'],
+  [401, 'it does not accept its apiKey'],
   [402, 'its account has no credits'],
-  [403, 'its apiKey may not do this, or its JSON format is off'],
-  [404, 'its baseUrl has no such API'],
-  [422, 'it refuses the request'],
-  [429, 'it has too many requests'],
+  [403, 'its apiKey lacks permission, or its JSON format is turned off'],
+  [404, 'its baseUrl does not offer this API'],
+  [422, 'it refused the request'],
+  [429, 'it received too many requests'],
 ])
 
 /** The JSON of the reply. Rejects with an EngineFailure, or with the reason of the signal. */
