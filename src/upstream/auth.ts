@@ -26,10 +26,16 @@ const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, strin
 export function authHeaders(scheme: AuthScheme, key: string | null): Record<string, string> {
   if (scheme === 'none') return HEADERS.none('')
   if (key === null) {
-    throw new GatewayError('provider_unavailable', 'No key is configured for this provider')
+    throw new GatewayError(
+      'provider_unavailable',
+      'No key is configured for this provider (apiKey of its row under providers)',
+    )
   }
   if (!PRINTABLE.test(key)) {
-    throw new GatewayError('provider_unavailable', 'The key configured for this provider cannot be sent')
+    throw new GatewayError(
+      'provider_unavailable',
+      'The key configured for this provider has characters that cannot be sent in a header (apiKey of its row under providers)',
+    )
   }
   return HEADERS[scheme](key)
 }

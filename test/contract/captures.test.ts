@@ -561,7 +561,7 @@ t.test('the command line shows and deletes it; another vault key opens nothing',
   t.notMatch(json.stdout, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/)
   const stranger = run(`test:${randomBytes(32).toString('base64')}`, 'captures', 'show', id)
   t.equal(stranger.status, 1)
-  t.match(stranger.stderr, 'does not open')
+  t.match(stranger.stderr, 'cannot be opened')
   t.notMatch(stranger.stdout, 'canary')
   t.match(
     run(`k9:${randomBytes(32).toString('base64')}`, 'captures', 'show', id).stderr,

@@ -77,7 +77,10 @@ for (const by of TRANSPORTS) {
           t.same(notes.seen, [], 'not told from inside start')
           await notes.ended
           t.same(notes.seen, [GONE])
-          t.equal(notes.error?.message, 'The provider is configured with a header that cannot be sent')
+          t.equal(
+            notes.error?.message,
+            'The provider is configured with a header that cannot be sent (headers of its row under providers)',
+          )
         }
         t.equal(server.requests.length, before)
       })

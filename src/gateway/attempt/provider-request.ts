@@ -247,7 +247,10 @@ function parseUrl(endpoint: Endpoint, path: string): URL {
   const { provider, format } = endpoint
   const baseUrl = baseUrlFor(provider, format)
   if (baseUrl === null) {
-    throw new GatewayError('provider_unavailable', `No base URL is configured for provider ${provider.name}`)
+    throw new GatewayError(
+      'provider_unavailable',
+      `No base URL is configured for provider ${provider.name} (baseUrl of its row under providers)`,
+    )
   }
   // Without a key that fills its gaps, an address needs what the row says.
   const { region } = provider

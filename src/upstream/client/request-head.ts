@@ -87,7 +87,7 @@ export class RequestHeads {
 
 function makeTarget(url: URL): Target {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-    throw unavailable('The provider is configured with a URL that is not HTTP')
+    throw unavailable('The provider is configured with a baseUrl that is not HTTP or HTTPS')
   }
   const path = `${url.pathname}${url.search}`
   return { path, lines: `${path} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n` }
@@ -115,5 +115,7 @@ function makeHeaders(given: UpstreamRequest['headers'], userAgent: string): Head
 }
 
 function invalidHeader(): GatewayError {
-  return unavailable('The provider is configured with a header that cannot be sent')
+  return unavailable(
+    'The provider is configured with a header that cannot be sent (headers of its row under providers)',
+  )
 }
