@@ -392,10 +392,9 @@ class ThreadSupervisor {
     if (this.#draining) return 'draining'
     for (const { name, takesTraffic } of THREAD_KINDS) {
       const isUp = this.#threads.some(({ kind }) => kind.name === name)
-      if (takesTraffic && !isUp) return `no ${name} thread is running`
+      if (takesTraffic && !isUp) return `no ${name} thread is up`
     }
-    for (const { kind } of this.#pulses.hung)
-      if (kind.takesTraffic) return `a ${kind.name} thread is not responding`
+    for (const { kind } of this.#pulses.hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
     return this.#options.unreadyReason?.() ?? null
   }
 }

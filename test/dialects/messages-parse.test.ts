@@ -718,7 +718,7 @@ t.test('a thread is refused by the code that its client knows', async t => {
     } catch (error) {
       t.match(error, {
         code: 'invalid_request',
-        message: /^thread: must be absent/,
+        message: /^thread: must be left out/,
         metadata: { error_code: 'thread_unsupported_request' },
       })
     }

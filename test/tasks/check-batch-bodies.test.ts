@@ -119,7 +119,7 @@ t.test(
     for (const [path, endpoint, body] of cases) {
       const [fault] = check(endpoint, [JSON.stringify({ input: 'x', messages: [], max_tokens: 9, ...body })])
       t.match(fault, { code: 'invalid_request' }, path)
-      t.equal(fault?.message.startsWith(`${path}: must be absent`), true, path)
+      t.equal(fault?.message.startsWith(`${path}: must be left out`), true, path)
       t.notMatch(fault?.message, secret)
     }
     const free = [mcp({}), mcp({ server_label: 'b', headers: {}, authorization: null })]

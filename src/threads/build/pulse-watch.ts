@@ -45,13 +45,9 @@ export class PulseWatch {
       if (hangs) this.hung.add(thread)
       else this.hung.delete(thread)
       const { name } = thread.kind
-      log.notice(
-        'threads',
-        hangs ? `${name} thread is not responding` : `${name} thread is responding again`,
-        {
-          thread: thread.name,
-        },
-      )
+      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread responds again`, {
+        thread: thread.name,
+      })
     }
   }
 }
