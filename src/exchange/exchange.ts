@@ -318,7 +318,7 @@ export class Exchange implements ClientRequest {
   /** Endpoints at which its streams may reserve piece by piece; null before admission or without limits. */
   trust: StreamTrust | null = null
   /**
-   * For a plugin that asks other models before routing: resolves if some endpoint may serve the request and the
+   * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
    * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
    */
   admitEarly: (() => Promise<void>) | null = null

@@ -96,7 +96,7 @@ interface RedisCountersOptions {
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly spending: Pick<Spending, 'spent'>
-  /** The counters of this instance, used alone while Redis is unavailable. */
+  /** The counters of this instance, the only ones used while Redis is unavailable. */
   readonly local: LocalCounters
   /** How long after its last heartbeat an instance counts as dead. Default 30 s. */
   readonly aliveMs?: number

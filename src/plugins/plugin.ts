@@ -152,7 +152,7 @@ export interface PluginDeps {
   }
   /** Estimates the tokens of request values from their length. Takes ownership of the list. */
   readonly tokensOf: (values: unknown[]) => number
-  /** True if providers of the format cut a prompt that is too long themselves, where \`truncation\` is \`auto\`. */
+  /** True if providers of the format truncate a prompt that is too long when \`truncation\` is \`auto\`. */
   readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
   /** True if the format can pass a file by its URL. */
   readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean

@@ -139,7 +139,7 @@ export interface ThreadWork {
   live?(thread: string, load: LiveLoad): void
   /** The interface description as JSON; absent if nothing is served. */
   describe?(): string
-  /** Learns whether somebody watches requests; absent where nobody waits for them. */
+  /** Sets if somebody watches requests; absent if no request is reported. */
   watched?(isWatched: boolean): void
   /**
    * Accepts no more work, and lets running work finish within the grace time. A second call with less grace shortens

@@ -141,7 +141,7 @@ export class Meter {
   readonly #offer: Offer
   /** Amount spent by earlier calls of the exchange. */
   readonly #spent: number
-  /** Tokens after which the provider itself ends the reply; infinite if it was not told to. */
+  /** Tokens after which the provider itself ends the reply; infinite without such a limit. */
   readonly #cap: number
   #covered: number
   #state: 'free' | 'asking' | 'refused' = 'free'

@@ -25,7 +25,7 @@ function embeddingTokens(input: readonly EmbeddingItem[]): number {
   return ids + estimateInput(contents)
 }
 
-/** The prompt of such an exchange has inputs of embeddings alone. */
+/** The prompt of such an exchange consists only of embeddings inputs. */
 function inputsOf({ input }: ResponsesRequest): readonly EmbeddingItem[] {
   return input as readonly EmbeddingItem[]
 }

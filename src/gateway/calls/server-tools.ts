@@ -64,7 +64,7 @@ function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boo
   return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
 }
 
-/** Tools that observe another tool of the request. */
+/** Server tools that need an open session because of another tool of the request. */
 function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
   return [...tools.values()].filter(server => server.watches?.(tool) === true)
 }

@@ -131,7 +131,7 @@ export interface WindowResult extends WindowFindings {
 /** Evaluates the windows of one text of a reply, in order. */
 export interface WindowEvaluator {
   readonly scanner: Scanner
-  /** Estimated microseconds on this thread for a window with so many findings. */
+  /** Estimated microseconds on this thread for a window with this many findings. */
   micros(window: Window, found: number): number
   /** A promise never rejects. */
   evaluate(window: Window, signal: RequestSignal): WindowResult | Promise<WindowResult>

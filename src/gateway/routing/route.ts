@@ -55,7 +55,7 @@ export interface RouteScope extends Measures {
 
 const SHARED_ONLY: RouteScope = { ownKeys: NO_CREDENTIALS, keyHash: '', dataRegion: null }
 
-/** If some endpoints honour these parameters, only those are asked, even without `require_parameters`. */
+/** If some endpoints honour these parameters, only those are called, even without `require_parameters`. */
 const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
 
 /** Terms for a route without health and without a draw. */

@@ -95,7 +95,7 @@ export function leading(node: Node): Leading {
   return { head, first: null, rest: nodes.slice(at) }
 }
 
-/** False if the node matches whatever the text is. */
+/** False if the node matches any text. */
 function canFail(node: Node): boolean {
   if (node.kind === 'repeat') return node.least > 0
   if (node.kind === 'sequence') return node.nodes.some(canFail)

@@ -69,7 +69,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
 export interface FrontOptions {
   /** Called with each record that a request changed, once this thread has dropped it. */
   readonly publish?: (change: Invalidation) => void
-  /** Resumable streams; default: those of this server alone. */
+  /** Resumable streams; default: those of this server only. */
   readonly transcripts?: Transcripts
   /** False: until `prepared` is called, no key is looked up, and callers get 503. Default true. */
   readonly prepared?: boolean

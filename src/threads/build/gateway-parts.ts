@@ -50,17 +50,17 @@ export interface GatewayOptions {
   readonly spoolWriter?: string
   /** Closed with the gateway. Default: opened as the configuration says. */
   readonly store?: Store
-  /** Quota counters; default: counters of this instance alone. */
+  /** Quota counters; default: counters of this instance only. */
   readonly counters?: Counters
   /** The health of endpoints. Default: as this gateway sees it itself. */
   readonly health?: EndpointHealth
-  /** The pins of conversations; default: pins of this gateway alone. */
+  /** The pins of conversations; default: pins of this gateway only. */
   readonly pins?: Pins
-  /** The containers of the main thread; default: containers of this gateway alone. */
+  /** The containers of the main thread; default: containers of this gateway only. */
   readonly sandbox?: SandboxCalls
   /** The captures that the main thread keeps; default: this gateway keeps its own. */
   readonly captures?: RunningCaptures
-  /** Default: one of this gateway alone. */
+  /** Default: one that belongs to this gateway only. */
   readonly mcpLibrary?: McpLibrary
   readonly clock?: Clock
   /** 0 (inclusive) to 1 (exclusive), used to distribute requests. Default: random. */

@@ -15,7 +15,7 @@ export class OpenPages {
 
   /**
    * @param port the public one
-   * @param describe asks a serve thread for the interface description as JSON; null: none serves
+   * @param describe gets the interface description as JSON from a serve thread; null: none serves
    */
   constructor(listen: Config['listen'], port: number, describe: () => Promise<string | null>) {
     this.#listen = listen

@@ -69,7 +69,7 @@ function unserved(config: Config, catalog: Catalog): readonly string[] {
   ]
 }
 
-/** The providers of configured models, and those that would be asked for their models if they had a key. */
+/** The providers of configured models, and those whose model lists would be read if they had a key. */
 function usedProviders(config: Config, catalog: Catalog): readonly Provider[] {
   const rows = config.models.flatMap(({ endpoints }) => endpoints.map(({ provider }) => provider))
   const named = discovers(config) ? config.providers.map(({ slug }) => slug) : []
