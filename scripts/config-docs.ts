@@ -67,7 +67,7 @@ function environmentTable(): string {
     if (env === undefined) return []
     const names = secret === true ? `\`${env}\`, \`${env}_FILE\`` : `\`${env}\``
     if (environmentOnly === true) return [[names, onlyHere(setting)]]
-    const words = KindGuard.IsBoolean(setting.schema) ? ' by `0` or `1`' : ''
+    const words = KindGuard.IsBoolean(setting.schema) ? ' (`0` or `1`)' : ''
     return [[names, `sets \`${setting.path.join('.')}\`${words}`]]
   })
   return table(['variable', 'meaning'], rows)

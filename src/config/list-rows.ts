@@ -60,14 +60,17 @@ export const ALERT_FORMATS = ['json', 'slack'] as const
 export const AlertReceiver = Type.Object(
   {
     url: field(Type.String({ pattern: '^https?://' }), 'where alerts are sent'),
-    urlFile: field(File, 'a file with the address, where the address is a secret, as with Slack'),
+    urlFile: field(File, 'a file with the address, if the address is a secret, as with Slack'),
     secretFile: field(
       File,
-      'a file with the secret that signs; two lines while a new one replaces an old one',
+      'a file with the secret that signs requests; two lines while a new secret replaces the old one',
     ),
-    format: field(oneOf(ALERT_FORMATS), '`json` (the default), or `slack` with `text` alone'),
-    events: field(Type.Array(oneOf(ALERT_EVENTS), { minItems: 1 }), 'the types it gets; absent: all'),
-    allowPrivate: field(Type.Boolean(), 'true: also private addresses, and plain HTTP'),
+    format: field(oneOf(ALERT_FORMATS), '`json` (the default), or `slack`, which sends only `text`'),
+    events: field(
+      Type.Array(oneOf(ALERT_EVENTS), { minItems: 1 }),
+      'the events that the receiver gets; default: all',
+    ),
+    allowPrivate: field(Type.Boolean(), 'true: allows private addresses and plain HTTP'),
   },
   closed,
 )
@@ -80,22 +83,22 @@ export const ExportSchema = Type.Object(
         pattern: '^(?:file:.|s3://[a-z0-9]|https?://)',
         expected: 'file:FOLDER, s3://BUCKET/PREFIX or https://…',
       }),
-      '`file:FOLDER`, `s3://BUCKET/PREFIX`, or an address that takes POST',
+      '`file:FOLDER`, `s3://BUCKET/PREFIX`, or an address that accepts POST',
     ),
-    format: field(oneOf(['jsonl'] as const), '`jsonl`: one record a line'),
+    format: field(oneOf(['jsonl'] as const), '`jsonl`: one record per line'),
     everyMs: field(
       Type.Integer({ minimum: 100, maximum: 86_400_000 }),
-      'between two objects; default one minute',
+      'time between two objects; default one minute',
     ),
     maxWaitingBytes: field(
       Type.Integer({ minimum: 1_048_576, maximum: Number.MAX_SAFE_INTEGER }),
       'bytes that wait on the disk while the destination is unreachable; later records are dropped from the export, as the log and a metric show. Default 4 GiB',
     ),
-    endpoint: field(Type.String({ pattern: '^https?://' }), 'of a bucket that is not at AWS'),
-    region: field(Name, 'of the bucket; default `us-east-1`'),
+    endpoint: field(Type.String({ pattern: '^https?://' }), 'address of a bucket service other than AWS'),
+    region: field(Name, 'region of the bucket; default `us-east-1`'),
     accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),
     secretAccessKeyFile: field(File, 'a file with the access key; required with s3://'),
-    secretFile: field(File, 'a file with the secret that signs requests, as those of alerts'),
+    secretFile: field(File, 'a file with the secret that signs requests, as for alerts'),
   },
   closed,
 )

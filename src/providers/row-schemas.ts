@@ -125,11 +125,11 @@ export const ProviderSchema = Type.Object(
     promptCaching: field(oneOf(PROMPT_CACHING), 'overrides the setting `promptCaching` for this provider'),
     compaction: field(
       oneOf(COMPACTION_MODES),
-      '`provider`: it [sums conversations up itself](inference.md#compaction), if its format is `openai-responses` or `anthropic-messages`; overrides the setting `compaction` for this provider',
+      '`provider`: it [summarizes conversations itself](inference.md#compaction), if its format is `openai-responses` or `anthropic-messages`; overrides the setting `compaction` for this provider',
     ),
     propagateTrace: field(
       Type.Boolean(),
-      "true: the caller's `tracestate` goes to the provider beside [`traceparent`](tracing.md); default: false",
+      "true: the caller's `tracestate` is sent to the provider with [`traceparent`](tracing.md); default: false",
     ),
     accounting: field(
       Type.Object(
@@ -230,7 +230,7 @@ export const ModelSchema = Type.Object(
     name: field(ModelName, 'display name; default: the id'),
     aliases: field(
       Type.Array(Alias, { minItems: 1, maxItems: 100 }),
-      'further names of the model in requests, with or without a vendor; they take precedence over [names without a vendor](models.md#names-without-a-vendor)',
+      'more names for the model in requests, with or without a vendor; they take precedence over [names without a vendor](models.md#names-without-a-vendor)',
     ),
     created: field(
       Type.Integer({ minimum: 0, maximum: 99_999_999_999 }),
@@ -242,11 +242,11 @@ export const ModelSchema = Type.Object(
     outputModalities: field(Words, 'default: `[text]`; `[embeddings]` for a model of `POST /v1/embeddings`'),
     promptCaching: field(
       oneOf(PROMPT_CACHING),
-      'as the setting `promptCaching`, for this model; default: as its provider',
+      'overrides `promptCaching` for this model; default: that of the provider',
     ),
     compaction: field(
       oneOf(COMPACTION_MODES),
-      'as `compaction` of a provider, for this model; default: as its provider',
+      'overrides `compaction` for this model; default: that of the provider',
     ),
     endpoints: required(
       Type.Array(EndpointSchema, { minItems: 1 }),

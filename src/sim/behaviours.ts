@@ -28,13 +28,13 @@ export const SIM_MODELS = [
   {
     name: 'write',
     numbers: [{ name: 'tokens', byDefault: 200, max: 10_000_000 }, PACE],
-    does: 'writes a text of so many tokens; at pace 0 as fast as the reader takes it',
+    does: 'writes a text with a number of tokens; without a pause, as fast as the client reads',
     listed: true,
   },
   {
     name: 'call',
     numbers: [{ name: 'calls', byDefault: 1, max: 16 }],
-    does: 'calls the first tool so many times in parallel, then answers with the outputs',
+    does: 'calls the first tool a number of times in parallel, then answers with the outputs',
     listed: true,
   },
   {
