@@ -135,9 +135,9 @@ function planOf(
   options: ProveOptions,
 ): Planned[] {
   const missing = (check: Check): string | null => {
-    if (check.needs === 'provider' && deps.provider === null) return 'not asked: start with --provider-port'
+    if (check.needs === 'provider' && deps.provider === null) return 'not run: start with --provider-port'
     if (check.needs === 'restart' && options.restartCommand === null)
-      return 'not asked: give --restart-command'
+      return 'not run: start with --restart-command'
     return null
   }
   const [first = responses] = proved
@@ -181,7 +181,7 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
   if (check.sends > ration.left)
     return {
       outcome: 'skipped',
-      seen: `--requests ${ration.limits.requests} are spent: it needs ${check.sends}`,
+      seen: `not run: --requests ${ration.limits.requests} does not leave the ${check.sends} that it needs`,
     }
   try {
     return await check.run(tester, proved)
@@ -189,7 +189,7 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
     if (error instanceof RationSpent) return { outcome: 'skipped', seen: error.message }
     if (!isNoAnswer(error)) throw error
     if (ration.leftMs === 0)
-      return { outcome: 'skipped', seen: `--seconds ${ration.limits.seconds} are over` }
+      return { outcome: 'skipped', seen: `not run: --seconds ${ration.limits.seconds} have passed` }
     return { outcome: 'fail', seen: error.message }
   } finally {
     tester.end()

@@ -44,8 +44,8 @@ export class Ration {
 
   /** Asks before requests are sent. @throws RationSpent */
   take(requests: number): void {
-    if (requests > this.left) throw new RationSpent(`--requests ${this.limits.requests} are spent`)
-    if (this.leftMs === 0) throw new RationSpent(`--seconds ${this.limits.seconds} are over`)
+    if (requests > this.left) throw new RationSpent(`--requests ${this.limits.requests} is used up`)
+    if (this.leftMs === 0) throw new RationSpent(`--seconds ${this.limits.seconds} have passed`)
     this.#sent += requests
   }
 

@@ -45,7 +45,7 @@ export async function survey(given: TesterDeps): Promise<Surveyed> {
     }
     const { status } = asked.reply
     const known = asked
-    if (status === 401 || status === 403) throw new ProveFault(`the gateway refuses the key: ${told(asked)}`)
+    if (status === 401 || status === 403) throw new ProveFault(`the gateway refused the key: ${told(asked)}`)
     if (status === 200) {
       proved.push(each)
       await samples.of(`${each.name} whole`, () => Promise.resolve(known))
@@ -54,7 +54,7 @@ export async function survey(given: TesterDeps): Promise<Surveyed> {
   if (proved.length > 0) return { deps, samples, proved, absent }
   const why = absent.map(({ proved: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
   throw new ProveFault(
-    `the model ${model} answers neither interface (${why}): name another by --model ID, or another address`,
+    `the model ${model} answers through neither interface (${why}): name another model with --model ID, or another address`,
   )
 }
 
@@ -82,7 +82,7 @@ async function firstModel(deps: TesterDeps): Promise<string> {
     })
     if (one !== undefined) return string(one['id'])
     if (deps.provider !== null) return PROVIDER_MODEL
-    throw new ProveFault(`GET /models names no model (status ${reply.status}): name one by --model ID`)
+    throw new ProveFault(`GET /models names no model (status ${reply.status}): name one with --model ID`)
   } catch (error) {
     if (isNoAnswer(error)) throw new ProveFault(`no gateway answers at ${deps.target.url}: ${error.message}`)
     throw error

@@ -60,7 +60,7 @@ t.test('a ration ends by number, by connections and by time', async t => {
   ration.connect()
   t.throws(() => ration.connect(), RationSpent, 'a second release frees nothing')
   ration.take(1)
-  t.throws(() => ration.take(2), /--requests 2 are spent/)
+  t.throws(() => ration.take(2), /--requests 2 is used up/)
   t.equal(ration.sent, 1)
   nowMs = 1_000
   t.throws(() => ration.take(1), /--seconds 1 are over/)
@@ -109,7 +109,7 @@ t.test('a refused key ends it with a word, without the key', async t => {
   const url = `http://127.0.0.1:${port}/v1`
   const error = await prove(options(url, { model: 'm' }), QUIET).catch((thrown: unknown) => thrown as Error)
   t.ok(error instanceof ProveFault)
-  t.equal((error as Error).message, 'the gateway refuses the key: status 401, not valid: Bearer (the key)')
+  t.equal((error as Error).message, 'the gateway refused the key: status 401, not valid: Bearer (the key)')
 })
 
 t.test('a server that never stops sending is read so far and no further', async t => {

@@ -86,7 +86,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'stream',
       asserts: 'the streams have the events that the client waits for, and none that break it',
-      matters: 'it stops in the middle of its work, or asks again and pays twice',
+      matters: 'otherwise it stops in the middle of its work, or asks again and pays twice',
       run: tester =>
         every(
           tester,
@@ -105,7 +105,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
             calls.flatMap(({ id, name, arguments: text }) => [
               ...(declared.includes(name) ? [] : [`the tool ${name} was never declared`]),
               ...(id === '' ? [`the call of ${name} has no id`] : []),
-              ...(objectOf(text) === undefined ? [`the arguments of ${name} are no JSON object`] : []),
+              ...(objectOf(text) === undefined ? [`the arguments of ${name} are not a JSON object`] : []),
             ]),
           ),
           'all calls can be run',
@@ -114,7 +114,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'usage',
       asserts: 'each reply tells its input and output tokens where the client looks for them',
-      matters: 'it compacts its conversation, and shows costs, by these numbers',
+      matters: 'it uses these numbers to compact its conversation and to show costs',
       run: tester =>
         every(
           tester,

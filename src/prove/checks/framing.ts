@@ -219,7 +219,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
 function unanswered(connection: RawConnection): CheckVerdict {
   return connection.isClosed
     ? pass('the connection was closed')
-    : warn('it was not served, but neither refused: the connection waits')
+    : warn('it was neither served nor refused: the connection just waits')
 }
 
 async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerdict> {

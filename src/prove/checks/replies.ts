@@ -97,7 +97,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
 ])
 
 /** Whether a model obeys is no promise of the gateway; the scripted provider does. */
-export const NO_CALLS = 'the model calls nothing: ask another one, or start with --provider-port'
+export const NO_CALLS = 'the model calls no functions: name another one, or start with --provider-port'
 
 /** Judges a reply with the status 200; models and gateways without functions are no fault. */
 export function calling(
@@ -106,7 +106,7 @@ export function calling(
   faults: (asked: Asked) => readonly string[],
 ): CheckVerdict {
   if (asked.reply.status >= 400 && asked.reply.status < 500)
-    return skip(`no calls of functions here: ${statusOf(asked)}`)
+    return skip(`function calls are not supported here: ${statusOf(asked)}`)
   if (asked.reply.status === 200 && asked.understood.call === null && deps.provider === null)
     return skip(NO_CALLS)
   return whenOk(asked, () => faultless(faults(asked), `a call of ${FUNCTION_NAME}`))
@@ -118,7 +118,7 @@ export function callFaults(call: Asked['understood']['call'], isCut: boolean): r
   return [
     ...(call.name === FUNCTION_NAME
       ? []
-      : [`the call is of ${call.name || 'nothing'}, not of ${FUNCTION_NAME}`]),
+      : [`the call is for ${call.name || 'nothing'}, not for ${FUNCTION_NAME}`]),
     ...(objectOf(call.arguments) === undefined
       ? [`the arguments are not JSON: ${call.arguments.slice(0, 60)}`]
       : []),

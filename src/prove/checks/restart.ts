@@ -32,10 +32,10 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
   if (ended !== 0) return fail(`the command ended with ${ended === null ? 'no code' : ended}`)
   const silent = results.filter(result => result.status === 'rejected' || isSilent(result.value)).length
   const back = await comesBack(tester)
-  if (silent > 0) return fail(`${silent} of ${count} streams were cut without a word`)
+  if (silent > 0) return fail(`${silent} of ${count} streams were cut without any sign of an error`)
   return back === null
-    ? fail('new requests are not answered any more')
-    : pass(`${count} streams ended with a word; ${back}`)
+    ? fail('new requests are no longer answered')
+    : pass(`${count} streams ended properly or with an error; ${back}`)
 }
 
 /** A stream that is under way while the command runs. */
@@ -82,7 +82,7 @@ async function comesBack(tester: Tester): Promise<string | null> {
   for (let tries = 1; tries <= BACK.tries; tries++) {
     try {
       const { status } = await tester.request('GET', '/models', null)
-      if (status < 500) return `new ones are answered at try ${tries}`
+      if (status < 500) return `new requests were answered at attempt ${tries}`
     } catch (error) {
       if (error instanceof RationSpent) return null
     }

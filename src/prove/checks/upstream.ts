@@ -269,12 +269,12 @@ function toldOfFailure(script: Script): Check['run'] {
 
 /** The end of a stream whose provider failed: an event says so, or the connection breaks. */
 function judgeEnd({ understood, reply }: Asked): CheckVerdict {
-  if (understood.end === 'failed') return pass('an event tells the failure')
+  if (understood.end === 'failed') return pass('an event reports the failure')
   if (understood.end === 'ended') return fail('the client sees a good end')
   if (reply.end === 'cut' || reply.end === 'reset') return pass('the connection is cut, which clients report')
   return fail(
     reply.end === 'whole'
-      ? 'the body ends properly, without a word about the failure'
+      ? 'the body ends properly, without any sign of the failure'
       : `the end: ${reply.end}`,
   )
 }

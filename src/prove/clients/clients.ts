@@ -176,7 +176,7 @@ function geminiReply(stream: SeenStream): ClientReply {
   for (const { name, json, data } of stream.events) {
     if (name !== null) faults.push(`a chunk has event: ${name}`)
     if (json === undefined)
-      faults.push(`a chunk is no JSON object, which its SDK does not survive: ${data.slice(0, 40)}`)
+      faults.push(`a chunk is not a JSON object, which crashes its SDK: ${data.slice(0, 40)}`)
     const chunk = fields(json)
     if (chunk['error'] !== undefined) faults.push('the stream tells an error')
     const candidate = fields(list(chunk['candidates'])[0])
@@ -264,7 +264,7 @@ const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
     read: geminiReply,
     errorFault(document) {
       const error = fields(fields(document)['error'])
-      if (count(error['code']) === null) return 'the body has no error.code, a number'
+      if (count(error['code']) === null) return 'the body has no error.code that is a number'
       return string(error['status']) === '' ? 'the body has no error.status' : openaiError(document)
     },
   },
