@@ -63,7 +63,7 @@ t.test('a ration ends by number, by connections and by time', async t => {
   t.throws(() => ration.take(2), /--requests 2 is used up/)
   t.equal(ration.sent, 1)
   nowMs = 1_000
-  t.throws(() => ration.take(1), /--seconds 1 are over/)
+  t.throws(() => ration.take(1), /--seconds 1 have passed/)
 })
 
 t.test(
