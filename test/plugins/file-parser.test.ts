@@ -132,7 +132,7 @@ t.test('more text than any model reads is refused', async t => {
   const { error } = await parse(run, [part('one'), part('two')])
   t.match(error, {
     code: 'invalid_request',
-    message: /^input\[0\]\.content\[1\]\.file_data: .* too much text$/,
+    message: /^input\[0\]\.content\[1\]\.file_data: .* too much text together$/,
   })
 })
 
