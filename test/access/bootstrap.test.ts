@@ -112,7 +112,7 @@ t.test('a configured key that can be guessed is refused', async t => {
   for (const secret of ['a'.repeat(64), 'deadbeef'.repeat(8), '0123456789abcdef'.repeat(4)]) {
     await t.rejects(ensureKeys({ store, clock, apiKey: `sk-gw-v1-${secret}` }), {
       constructor: BootstrapError,
-      message: /^GATEWAY_API_KEY: can be guessed/,
+      message: /^GATEWAY_API_KEY: is too easy to guess/,
     })
   }
   t.equal(await store.keys.count(), 0)

@@ -238,7 +238,7 @@ t.test('a summary opens in its own workspace only, unchanged, and with a key tha
   const retired = createTextSeal([{ id: 'old', secret: Buffer.alloc(32, 7) }], 'summaries')
   t.match(
     await send(`gw-summary-v1:${retired.seal('{"text":"x","replaces":false}', ['o', 'w'])}`),
-    says(/^input\[1\]\.encrypted_content: .*compact again/),
+    says(/^input\[1\]\.encrypted_content: .*compact it again/),
   )
   const ofOtherKind = createTextSeal(parseVaultKeys(gateway.vaultKeys), 'subagents')
   const faked = ofOtherKind.seal('{"text":"x","replaces":false}', ['o', 'w'])

@@ -245,7 +245,10 @@ t.test('it opens in its workspace only, unchanged, as what it is, and with a key
   t.match(await send(asSummary), says(400, /was changed/), 'nor as a summary in words')
   const retired = createTextSeal([{ id: 'old', secret: Buffer.alloc(32, 7) }], 'summaries')
   const old = retired.seal('{"maker":"m","provider":"p","content":"c"}', ['o', 'w', 'provider'])
-  t.match(await send(`gw-compaction-v1:${old}`), says(400, /^input\[1\]\.encrypted_content: .*compact again/))
+  t.match(
+    await send(`gw-compaction-v1:${old}`),
+    says(400, /^input\[1\]\.encrypted_content: .*compact it again/),
+  )
   for (const bad of ['gw-compaction-v1:', 'gw-compaction-v1:x.y', 'gwm1.maker.blob'])
     t.match(await send(bad), says(400, /^input\[1\]\.encrypted_content: /))
   t.equal(asked.length, 0)

@@ -204,11 +204,11 @@ t.test('the header is true or false, and only for streams', async t => {
   }
   const whole = await post('/responses', 'true', { ...body, stream: false })
   t.equal(whole.status, 400)
-  t.match(messageOf(whole), /^X-Gateway-Resumable: needs a stream/)
+  t.match(messageOf(whole), /^X-Gateway-Resumable: works only with streams/)
   for (const path of ['/chat/completions', '/messages']) {
     const piece = await post(path, 'true', messages)
     t.equal(piece.status, 400, path)
-    t.match(piece.body, /X-Gateway-Resumable: needs a stream/)
+    t.match(piece.body, /X-Gateway-Resumable: works only with streams/)
   }
   const plain = await post('/responses', 'false', body)
   t.equal(plain.status, 200)

@@ -209,7 +209,8 @@ t.test('what the sandbox cannot do is refused before a model is asked, with the 
   t.match(await refused(shell({ ...named, network_policy })), { status: 409, message: /network policy/ })
   t.match(await refused(shell({ type: 'container_auto', file_ids: ['file_1'] })), {
     status: 400,
-    message: /^tools\[0\]\.parameters\.environment\.file_ids\[0\]: must be the id of a file of the workspace/,
+    message:
+      /^tools\[0\]\.parameters\.environment\.file_ids\[0\]: must be the id of a file in this workspace/,
   })
   const missing = { type: 'auto', file_ids: [`gw_file_${'a'.repeat(24)}`] }
   t.match(await refused({ tools: [{ type: 'code_interpreter', container: missing }] }), {
@@ -274,7 +275,7 @@ t.test('files of the workspace are put into the container, and are those of no o
     { headers: { authorization: `Bearer ${key}` } },
   )
   t.equal(reply.status, 400)
-  t.match(await reply.json(), { error: { message: /must be the id of a file of the workspace/ } })
+  t.match(await reply.json(), { error: { message: /must be the id of a file in this workspace/ } })
 })
 
 t.test('without an engine the tools are refused, with the setting', async t => {
