@@ -14,6 +14,11 @@ const ROOT = join(import.meta.dirname, '..')
 /** Suites wait for processes of their own now and then: a third one keeps two cores busy meanwhile. */
 const AT_ONCE = 3
 const SUITE_S = 1_800
+const FLAGS = [
+  '--disable-warning=ExperimentalWarning',
+  '--import',
+  new URL('./tap-errors.ts', import.meta.url).href,
+]
 /** Those that take longest begin first, so that none is left alone at the end; the largest are run in parts. */
 const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = [
   { folder: 'contract', parts: 4 },
@@ -65,7 +70,7 @@ async function run(unit: Unit, folder: string): Promise<boolean> {
   mkdirSync(dirname(results), { recursive: true })
   const temporary = mkdtempSync(join(folder, 's'))
   chmodSync(temporary, 0o1777)
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', suite], {
+  const child = spawn(process.execPath, [...FLAGS, suite], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'inherit'],
     env: {

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -65,4 +66,40 @@ t.test('no file lets the tests of later files of its suite run at the same time'
     files.filter(file => /^t\.jobs\b/m.test(readFileSync(join(HERE, file), 'utf8'))),
     [],
   )
+})
+
+t.test('in a suite, an error that nobody catches fails the test that runs, and the others go on', async t => {
+  const folder = t.testdir({
+    'errors.test.mjs': `
+      import t from 'tap'
+      t.test('throws in a timer', async t => {
+        setTimeout(() => { throw new Error('first') }, 0)
+        await new Promise(() => undefined)
+      })
+      t.test('rejects in the background', async t => {
+        await t.test('an inner one', async () => undefined)
+        Promise.reject(new Error('second'))
+        await new Promise(resolve => setTimeout(resolve, 1_000))
+      })
+      t.test('passes', async t => t.ok(true))
+      t.test('listens itself', async t => {
+        const told = new Promise(resolve => process.once('uncaughtException', resolve))
+        setImmediate(() => { throw new Error('third') })
+        t.match(await told, { message: 'third' })
+      })`,
+  })
+  const flags = ['--import', join(HERE, '../scripts/tap-errors.ts')]
+  const { stdout, status } = spawnSync(process.execPath, [...flags, join(folder, 'errors.test.mjs')], {
+    encoding: 'utf8',
+  })
+  t.equal(status, 1)
+  const results = [...stdout.matchAll(/^((?:not )?ok \d+ - .*?) #/gm)].map(([, text]) => text)
+  // Failures come once more at the end.
+  t.same(results.slice(0, 4), [
+    'not ok 1 - throws in a timer',
+    'not ok 2 - rejects in the background',
+    'ok 3 - passes',
+    'ok 4 - listens itself',
+  ])
+  t.match(stdout, /first[\s\S]*second/)
 })

@@ -18,9 +18,10 @@ import {
   resume,
   textOf,
 } from '../support/resumable.ts'
+import { isExhaustive } from '../support/share.ts'
 import { TestClock } from '../support/test-clock.ts'
 
-const STREAMS = 500
+const STREAMS = isExhaustive ? 500 : 100
 const AT_ONCE = 20
 const SEED = 20261123
 /** Some run on while they are read again, others have ended by then. */

@@ -39,6 +39,8 @@ const anthropic = new Anthropic({
   maxRetries: 0,
   fetch: hearing,
 })
+// The library prints notices on what its getters leave out and on methods that may change.
+t.capture(console, 'warn', () => undefined)
 const google = new GoogleGenAI({
   apiKey: gateway.apiKey,
   httpOptions: { baseUrl: `http://127.0.0.1:${gateway.port}` },

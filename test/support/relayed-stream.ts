@@ -1,6 +1,7 @@
 /** Challenges for the relay in every format: cuts, changed frames and slow readers of one valid stream. */
 import type { Test } from 'tap'
 import { type Outcome, type Relayed, sameAtAllDoors } from './relayed-play.ts'
+import { isExhaustive } from './share.ts'
 
 /** Texts that are easily damaged: escapes, halves of a character, ends of lines. */
 export const TEXTS = [
@@ -47,10 +48,10 @@ export function testProperStream(t: Test, stream: ProperStream): void {
   t.test('a stream that ends at any byte ends the same', async t => {
     const bytes = Buffer.from(frames.join(''))
     let relayed = 0
-    for (let end = 1; end <= bytes.length; end += 11) {
+    for (let end = 1; end <= bytes.length; end += isExhaustive ? 11 : 53) {
       relayed += (await sameAtAllDoors(t, `${end} bytes`, [bytes.subarray(0, end)], { format })).sink.relayed
     }
-    t.ok(relayed > 1000, `${relayed} relayed`)
+    t.ok(relayed > (isExhaustive ? 1000 : 200), `${relayed} relayed`)
   })
 
   for (const [name, change] of Object.entries(stream.changes)) {
