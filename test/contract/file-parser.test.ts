@@ -455,7 +455,10 @@ t.test('who may have the data of a request decides whether it is read elsewhere'
   const plugins = [{ id: 'response-healing' }, { id: 'file-parser', pdf: { engine: 'mistral-ocr' } }]
   const told = await ask(none, { model: 'acme/model', input: [user(PDF)], plugins })
   t.equal(told.status, 400)
-  t.equal(told.body.error?.message, 'plugins[1].pdf.engine: mistral-ocr is not configured')
+  t.equal(
+    told.body.error?.message,
+    'plugins[1].pdf.engine: mistral-ocr is not configured; the operator sets files.ocr.provider',
+  )
 })
 
 t.test('an OCR provider that the table does not have is a mistake of the configuration', async t => {

@@ -127,7 +127,8 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     moderation: options.moderation ?? defaults.moderation,
     fusion: { ...defaults.fusion, ...options.fusion },
     listen: { ...defaults.listen, front: TEST_FRONT, chunkFlush: options.chunkFlush ?? false },
-    files: options.files ?? defaults.files,
+    // Documents are read in time on a slow machine too.
+    files: options.files ?? { ...defaults.files, pdf: { timeoutMs: 30_000 } },
     routers: options.routers ?? defaults.routers,
     batches: { ...defaults.batches, ...options.batches },
     resume: { ...defaults.resume, ...options.resume },
