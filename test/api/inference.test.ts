@@ -1,9 +1,5 @@
-import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import type { Listing } from '../../src/api/models/models.ts'
-import { InterfaceDocument } from '../../src/api/openapi.ts'
-import { createOperations } from '../../src/api/operations.ts'
-import { createVault } from '../../src/credentials/vault.ts'
 import { GatewayError } from '../../src/errors.ts'
 import type { ClientRequest } from '../../src/exchange/exchange.ts'
 import type { Outcome, Sink } from '../../src/gateway/answer/sink.ts'
@@ -12,16 +8,8 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { GatewayMetadata, ResponseResource } from '../../src/protocol/response.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
-import { openStore } from '../../src/storage/open.ts'
 import { INFERENCE, MANAGEMENT, startFrontEnd } from '../server/front-end.ts'
-import { OFFERED } from '../support/dialects.ts'
-import { NO_BATCHES } from '../support/no-batches.ts'
-import { NO_CAPTURES } from '../support/no-captures.ts'
-import { NO_FILES } from '../support/no-files.ts'
-import { NO_KEY_CHECK } from '../support/no-key-check.ts'
-import { NO_PROOFS } from '../support/no-proofs.ts'
-import { NO_SUMMARIES } from '../support/no-summaries.ts'
-import { NO_TRANSCRIPTS } from '../support/no-transcripts.ts'
+import { allOperations } from '../support/operations.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -59,34 +47,11 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     embed: () => Promise.reject(new Error('not asked for')),
     count: () => Promise.reject(new Error('not asked for')),
   }
-  const store = await openStore('sqlite::memory:')
-  t.teardown(() => store.close())
-  const operations = createOperations({
+  const operations = await allOperations(t, {
     gateway,
     listing: LISTING,
-    restrictionsOf: () => null,
-    ledger: { find: async () => null },
-    explanations: { find: async () => [] },
     stream: { heartbeatMs: HEARTBEAT_MS, stallMs: STALL_MS, clock, metrics },
-    store,
-    checkText: () => Promise.reject(new Error('not asked for')),
-    vault: createVault([{ id: 'test', secret: randomBytes(32) }]),
     clock,
-    changes: { publish: () => undefined },
-    patternProblem: () => null,
-    offered: OFFERED,
-    providerName: () => null,
-    describeKey: () => ({ label: '****', region: null }),
-    dataRegionOf: () => null,
-    byokFeePercent: 0,
-    document: new InterfaceDocument(),
-    ...NO_BATCHES,
-    ...NO_CAPTURES,
-    ...NO_FILES,
-    ...NO_KEY_CHECK,
-    ...NO_TRANSCRIPTS,
-    ...NO_PROOFS,
-    ...NO_SUMMARIES,
   })
   const front = await startFrontEnd(t, [], { operations, clock, metrics, ...overrides })
   return { ...front, clock, calls }

@@ -1,9 +1,8 @@
 /** The server tool advisor over HTTP: names, memory, transcript, stream, failures, bill and end. */
 import t from 'tap'
 import { toUsd } from '../../src/money.ts'
-import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { hashKey } from '../support/gateway.ts'
+import { finalOf, hashKey } from '../support/gateway.ts'
 import {
   calling,
   itemOf,
@@ -18,8 +17,6 @@ import type { ScriptedReply } from '../support/scripted-provider.ts'
 const advisor = (parameters: object = { model: 'acme/a' }) => ({ type: 'gateway:advisor', parameters })
 const ASKS = calling('advisor', { prompt: 'Left or right?' })
 const WELL = { outer: [ASKS, saying('Left it is.')], a: [saying('Go left.')] }
-const finalOf = (events: readonly StreamEvent[]): ResponseResource =>
-  (events.at(-1) as StreamEvent & { response: ResponseResource }).response
 
 t.test('the model asks another one, which sees the question alone', async t => {
   const { provider, whole } = await startModelTools(t)

@@ -1,4 +1,4 @@
-/** What the official OpenAI client has of its own: the events of its stream helper, and fields beyond its types. */
+/** What OpenAI's client has of its own: the events of its stream helper, and fields beyond its types. */
 import OpenAI from 'openai'
 import t from 'tap'
 import { PREFIXES, startSdkWorld } from '../support/sdk-world.ts'

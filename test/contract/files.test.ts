@@ -8,6 +8,7 @@ import t from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { uploadTo } from '../support/file-tools.ts'
 import { startGateway } from '../support/gateway.ts'
 import { addOrganization, caller } from '../support/management.ts'
 import { writePdf } from '../support/pdf.ts'
@@ -37,22 +38,8 @@ async function emptied(): Promise<void> {
   for (const id of ids) await client.files.delete(id)
 }
 
-async function uploaded(
-  name: string,
-  bytes: Uint8Array | string,
-  purpose = 'user_data',
-  apiKey = gateway.apiKey,
-) {
-  const form = new FormData()
-  form.append('purpose', purpose)
-  form.append('file', new Blob([typeof bytes === 'string' ? bytes : Buffer.from(bytes)]), name)
-  const reply = await fetch(`${gateway.url}/files`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${apiKey}` },
-    body: form,
-  })
-  return { status: reply.status, document: (await reply.json()) as Record<string, unknown> }
-}
+const uploaded = (name: string, bytes: Uint8Array | string, purpose?: string, apiKey?: string) =>
+  uploadTo(gateway, name, bytes, purpose, apiKey)
 
 t.test('a file without a purpose is data of a user, as clients of Anthropic upload it', async t => {
   const form = new FormData()

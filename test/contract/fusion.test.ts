@@ -4,7 +4,7 @@ import { toUsd } from '../../src/money.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
-import { hashKey, parseEventStream } from '../support/gateway.ts'
+import { finalOf, hashKey, parseEventStream } from '../support/gateway.ts'
 import {
   calling,
   itemOf,
@@ -36,8 +36,6 @@ const RESPONSES = [
   { model: 'acme/a', content: 'Because.' },
   { model: 'acme/b', content: 'Therefore.' },
 ]
-const finalOf = (events: readonly StreamEvent[]): ResponseResource =>
-  (events.at(-1) as StreamEvent & { response: ResponseResource }).response
 const typesOf = (events: readonly StreamEvent[]): readonly string[] =>
   events.flatMap(({ type }) => (type.startsWith('response.fusion_call.') ? [type.slice(21)] : []))
 

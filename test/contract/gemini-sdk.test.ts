@@ -1,4 +1,4 @@
-/** What Google's official client has of its own: thoughts, open calls, forced functions, embeddings, lists of models. */
+/** What Google's client has of its own: thoughts, open calls, forced functions, embeddings, lists of models. */
 import { FunctionCallingConfigMode, GoogleGenAI, Type } from '@google/genai'
 import t from 'tap'
 import { FORMATS, pieces, speaking } from '../support/parrot.ts'

@@ -1,4 +1,4 @@
-/** What the official Anthropic client has of its own: events, thoughts, counts of tokens, kinds of keys, more fields. */
+/** What Anthropic's client has of its own: events, thoughts, counts of tokens, kinds of keys, unknown fields. */
 import Anthropic, { NotFoundError } from '@anthropic-ai/sdk'
 import t from 'tap'
 import { FORMATS, pieces, speaking } from '../support/parrot.ts'

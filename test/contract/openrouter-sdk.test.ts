@@ -3,6 +3,17 @@ import { OpenRouter } from '@openrouter/sdk'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
 
+/** A price in tiers, and one of everything that can have a price. */
+const TIERED = {
+  prompt: '0.000001',
+  completion: '0.000002',
+  image: '0.001',
+  audio: '0.000003',
+  internalReasoning: '0.000004',
+  inputCacheWrite1h: '0.000005',
+  overrides: [{ minPromptTokens: 200_000, prompt: '0.000006' }],
+}
+
 const gateway = await startGateway({
   providers: [{ slug: 'down', format: 'openai-chat', baseUrl: 'http://127.0.0.1:9/v1', apiKey: 'k' }],
   models: [
@@ -17,15 +28,7 @@ const gateway = await startGateway({
           region: 'us',
           zdr: true,
           serviceTier: 'flex',
-          pricing: {
-            prompt: '0.000001',
-            completion: '0.000002',
-            image: '0.001',
-            audio: '0.000003',
-            internalReasoning: '0.000004',
-            inputCacheWrite1h: '0.000005',
-            overrides: [{ minPromptTokens: 200_000, prompt: '0.000006' }],
-          },
+          pricing: TIERED,
         },
       ],
     },
@@ -100,15 +103,7 @@ t.test('every filter and order of models is understood, and endpoints are read',
   t.match(result.data, [
     {
       id: 'tiers/long',
-      pricing: {
-        prompt: '0.000001',
-        completion: '0.000002',
-        image: '0.001',
-        audio: '0.000003',
-        internalReasoning: '0.000004',
-        inputCacheWrite1h: '0.000005',
-        overrides: [{ minPromptTokens: 200_000, prompt: '0.000006' }],
-      },
+      pricing: TIERED,
     },
   ])
   t.equal(result.data.length, 1)

@@ -1,6 +1,6 @@
 /** Cache marks of the gateway: where they pay, and nowhere else. */
 import { createServer } from 'node:http'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 
@@ -128,19 +128,12 @@ t.test('Bedrock gets points, where its model takes them', async t => {
   t.notMatch(JSON.stringify(off), 'cachePoint')
 })
 
-t.test('at Bedrock each call of a loop begins with what the call before had a point behind', async t => {
-  const POINT = ',{"cachePoint":{"type":"default"}}'
+/** Four calls of one conversation: what `read` makes of each body begins with what it made of the body before. */
+async function callInLoop(t: Test, model: string, read: (body: Body) => string): Promise<void> {
   const sent: string[] = []
   const conversation = [...LOOP]
   for (let turn = 2; turn < 6; turn++) {
-    const body = await post('/chat/completions', {
-      model: 'acme/rock',
-      messages: conversation,
-      tools: CHAT_TOOLS,
-    })
-    const text = JSON.stringify([body['toolConfig'], body['system'], body['messages']])
-    t.equal(text.split(POINT).length - 1, 4, 'as many as it takes')
-    sent.push(text.replaceAll(POINT, ''))
+    sent.push(read(await post('/chat/completions', { model, messages: conversation, tools: CHAT_TOOLS })))
     const call = { id: `call_${turn}`, type: 'function', function: { name: 'look', arguments: '{}' } }
     conversation.push(
       { role: 'assistant', content: null, tool_calls: [call] },
@@ -149,32 +142,23 @@ t.test('at Bedrock each call of a loop begins with what the call before had a po
   }
   for (const [at, text] of sent.entries())
     if (at > 0) t.ok(text.startsWith((sent[at - 1] ?? '').slice(0, -2)), `call ${at}`)
+}
+
+t.test('at Bedrock each call of a loop begins with what the call before had a point behind', async t => {
+  const POINT = ',{"cachePoint":{"type":"default"}}'
+  await callInLoop(t, 'acme/rock', body => {
+    const text = JSON.stringify([body['toolConfig'], body['system'], body['messages']])
+    t.equal(text.split(POINT).length - 1, 4, 'as many as it takes')
+    return text.replaceAll(POINT, '')
+  })
 })
 
 t.test('each call of a loop begins with what the call before has marked', async t => {
-  const sent: string[] = []
-  const conversation = [...LOOP]
-  for (let turn = 2; turn < 6; turn++) {
-    const body = await post('/chat/completions', {
-      model: 'acme/cached',
-      messages: conversation,
-      tools: CHAT_TOOLS,
-    })
-    sent.push(
-      JSON.stringify([body['tools'], body['system'], body['messages']]).replaceAll(
-        /,"cache_control":\{[^}]*\}/g,
-        '',
-      ),
-    )
+  await callInLoop(t, 'acme/cached', body => {
     t.equal(marks(body), 4)
-    const call = { id: `call_${turn}`, type: 'function', function: { name: 'look', arguments: '{}' } }
-    conversation.push(
-      { role: 'assistant', content: null, tool_calls: [call] },
-      { role: 'tool', tool_call_id: call.id, content: `Tea ${turn}` },
-    )
-  }
-  for (const [at, text] of sent.entries())
-    if (at > 0) t.ok(text.startsWith((sent[at - 1] ?? '').slice(0, -2)), `call ${at}`)
+    const text = JSON.stringify([body['tools'], body['system'], body['messages']])
+    return text.replaceAll(/,"cache_control":\{[^}]*\}/g, '')
+  })
 })
 
 t.test(

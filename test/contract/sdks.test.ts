@@ -154,12 +154,12 @@ function openaiSdk(): Sdk {
       return () => stream.controller.signal.aborted
     },
     async runTools(t, model, stream, run) {
-      const tools = TOOLS.map(name => ({
+      const tools = TOOLS.map((name: string) => ({
         type: 'function' as const,
         function: {
           name,
           description: `Asks for ${name}`,
-          parameters: CITY,
+          parameters: { ...CITY, required: ['city'] },
           parse: (text: string) => JSON.parse(text) as { city: string },
           function: ({ city }: { city: string }) => run(name, city),
         },

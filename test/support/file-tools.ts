@@ -9,7 +9,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { MODEL, startAligned } from './aligned-gateway.ts'
 import { grammarViolations } from './event-grammar.ts'
-import { parseEventStream, type TestGatewayOptions } from './gateway.ts'
+import { finalOf, parseEventStream, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import type { ScriptedReply } from './scripted-provider.ts'
 
 interface ToolAnswer {
@@ -20,6 +20,25 @@ interface ToolAnswer {
 }
 
 export type Fields = Readonly<Record<string, unknown>>
+
+/** POST /files. */
+export async function uploadTo(
+  { url, apiKey: ownKey }: TestGateway,
+  name: string,
+  bytes: string | Uint8Array,
+  purpose = 'user_data',
+  apiKey = ownKey,
+) {
+  const form = new FormData()
+  form.append('purpose', purpose)
+  form.append('file', new Blob([typeof bytes === 'string' ? bytes : Buffer.from(bytes)]), name)
+  const reply = await fetch(`${url}/files`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${apiKey}` },
+    body: form,
+  })
+  return { status: reply.status, document: (await reply.json()) as Record<string, unknown> }
+}
 
 export async function startFileTools(t: Test, options: TestGatewayOptions = {}) {
   const { gateway, provider, close } = await startAligned(options)
@@ -44,10 +63,7 @@ export async function startFileTools(t: Test, options: TestGatewayOptions = {}) 
     const events = fields['stream'] === true ? parseEventStream(await reply.text()) : []
     const faults = events.length === 0 ? [] : grammarViolations(events)
     if (faults.length > 0) throw new Error(faults.join('\n'))
-    const response =
-      events.length > 0
-        ? (events.at(-1) as StreamEvent & { response: ResponseResource }).response
-        : ((await reply.json()) as ResponseResource)
+    const response = events.length > 0 ? finalOf(events) : ((await reply.json()) as ResponseResource)
     const messages = (provider.asked.at(-1)?.body['messages'] ?? []) as readonly Fields[]
     const results = messages.filter(({ role }) => role === 'tool').map(({ content }) => String(content))
     return { response, results, events }
@@ -61,22 +77,9 @@ export async function startFileTools(t: Test, options: TestGatewayOptions = {}) 
     return apiKey
   }
 
-  async function upload(
-    name: string,
-    bytes: string | Uint8Array,
-    apiKey = gateway.apiKey,
-    purpose = 'user_data',
-  ) {
-    const form = new FormData()
-    form.append('purpose', purpose)
-    form.append('file', new Blob([typeof bytes === 'string' ? bytes : Buffer.from(bytes)]), name)
-    const reply = await fetch(`${gateway.url}/files`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${apiKey}` },
-      body: form,
-    })
-    const { id } = (await reply.json()) as { id: string }
-    return id
+  async function upload(name: string, bytes: string | Uint8Array, apiKey?: string, purpose?: string) {
+    const { document } = await uploadTo(gateway, name, bytes, purpose, apiKey)
+    return String(document['id'])
   }
 
   async function content(id: string): Promise<string> {

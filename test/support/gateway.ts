@@ -7,6 +7,7 @@ import { type Config, loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { ResponseResource } from '../../src/protocol/response.ts'
 import type { TransportName } from '../../src/providers/provider.ts'
 import { type LedgerShipper, startShipper } from '../../src/services/ledger-shipper.ts'
 import { simModels, simProvider } from '../../src/sim/rows.ts'
@@ -201,6 +202,10 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
 }
 
 export { hashKey }
+
+/** The response of the terminal event. */
+export const finalOf = (events: readonly StreamEvent[]): ResponseResource =>
+  (events.at(-1) as StreamEvent & { response: ResponseResource }).response
 
 /** The events of an event stream, after checking its framing: event name = type, [DONE] last and alone. */
 export function parseEventStream(text: string): StreamEvent[] {

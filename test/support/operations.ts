@@ -1,4 +1,4 @@
-/** The whole table of operations, for inspection only: its handlers are not meant to be run. */
+/** The whole table of operations, for inspection only: handlers run with what a test gives them, and the others not at all. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { createListing } from '../../src/api/models/models.ts'
@@ -20,8 +20,12 @@ import { NO_SUMMARIES } from './no-summaries.ts'
 import { NO_TRANSCRIPTS } from './no-transcripts.ts'
 import { TestClock } from './test-clock.ts'
 
-export async function allOperations(t: Test): Promise<readonly Operation[]> {
-  const clock = new TestClock()
+/** @param given what the handlers of the test run with */
+export async function allOperations(
+  t: Test,
+  given: Partial<Parameters<typeof createOperations>[0]> = {},
+): Promise<readonly Operation[]> {
+  const clock = given.clock ?? new TestClock()
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
   return createOperations({
@@ -65,5 +69,6 @@ export async function allOperations(t: Test): Promise<readonly Operation[]> {
     ...NO_TRANSCRIPTS,
     ...NO_PROOFS,
     ...NO_SUMMARIES,
+    ...given,
   })
 }

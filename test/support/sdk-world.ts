@@ -1,4 +1,4 @@
-/** A gateway for the official clients: the simulated models of every format, and a parrot that says what a test wants. */
+/** A gateway for official clients: simulated models of every format, and a parrot that says what a test wants. */
 import type { Test } from 'tap'
 import { simModel } from '../../src/sim/rows.ts'
 import { startGateway, type TestGateway } from './gateway.ts'

@@ -152,23 +152,28 @@ t.test('arguments that a schema asks for in the head are repeated there', async 
   t.match(server.requests.at(-1)?.headers, { 'mcp-param-region': 'eu', 'mcp-method': 'tools/call' })
 })
 
-t.test('an abort ends a call of the newer protocol by its stream', async t => {
-  const server = await honest(t, {
-    tools: [
-      { name: 'a', run: (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', reject)) },
-    ],
-    isNew: true,
+for (const isNew of [false, true]) {
+  t.test(`an abort ends a call at once with its reason (${isNew ? 'newer' : 'older'} protocol)`, async t => {
+    const server = await honest(t, {
+      tools: [
+        {
+          name: 'a',
+          run: (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', reject)),
+        },
+      ],
+      isNew,
+    })
+    const connection = connectTo(t, server.url)
+    const leaving = new AbortController()
+    const waiting = errorOf(call(connection, 'a', {}, leaving.signal))
+    while (!server.requests.some(({ rpc }) => rpc === 'tools/call')) await new Promise(setImmediate)
+    const reason = new Error('the caller has left')
+    leaving.abort(reason)
+    t.equal(await waiting, reason)
+    connection.close(false)
+    while (server.open() > 0) await new Promise(setImmediate)
   })
-  const connection = connectTo(t, server.url)
-  const leaving = new AbortController()
-  const waiting = errorOf(call(connection, 'a', {}, leaving.signal))
-  while (!server.requests.some(({ rpc }) => rpc === 'tools/call')) await new Promise(setImmediate)
-  const reason = new Error('the caller has left')
-  leaving.abort(reason)
-  t.equal(await waiting, reason)
-  connection.close(false)
-  while (server.open() > 0) await new Promise(setImmediate)
-})
+}
 
 t.test('a server that asks back gets no answer', async t => {
   const { url } = await hostile(t, (request, response) => {
@@ -331,23 +336,6 @@ t.test('a server that does not even open a session has a deadline', async t => {
   while (requests.length === 0) await new Promise(setImmediate)
   clock.advance(10_000)
   t.equal(await waiting, 'The server took too long')
-})
-
-t.test('an abort ends a call at once with its reason', async t => {
-  const server = await honest(t, {
-    tools: [
-      { name: 'a', run: (_, signal) => new Promise((_, reject) => signal.addEventListener('abort', reject)) },
-    ],
-  })
-  const connection = connectTo(t, server.url)
-  const leaving = new AbortController()
-  const waiting = errorOf(call(connection, 'a', {}, leaving.signal))
-  while (!server.requests.some(({ rpc }) => rpc === 'tools/call')) await new Promise(setImmediate)
-  const reason = new Error('the caller has left')
-  leaving.abort(reason)
-  t.equal(await waiting, reason)
-  connection.close(false)
-  while (server.open() > 0) await new Promise(setImmediate)
 })
 
 t.test('giant replies are cut off, as one document and as a stream', async t => {
