@@ -60,7 +60,7 @@ function clientOf(dialect: Dialect): DialectClient {
 }
 
 /** The blank lines and comments between frames, which every reader skips, are cut out. */
-export function withoutPads(text: string): string {
+function withoutPads(text: string): string {
   return text
     .replace(/^: .*\n/gm, '')
     .replace(/\n{2,}/g, '\n\n')

@@ -15,8 +15,6 @@ interface OpenStream {
   sent: number
 }
 
-export type OpenKind = 'text' | 'reasoning' | 'call'
-
 export type ToStreams =
   | { readonly open: number; readonly url: string; readonly apiKey: string; readonly model: string }
   | { readonly deltas: number }

@@ -1,4 +1,4 @@
-/** The whole table of operations, for inspection only: handlers run with what a test gives them, and the others not at all. */
+/** The whole table of operations: its handlers run with what a test gives them, or are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { createListing } from '../../src/api/models/models.ts'

@@ -38,13 +38,13 @@ export interface SignInWorld {
   announce(change: Invalidation): void
 }
 
-export interface SignInWorldOptions {
+interface SignInWorldOptions {
   /** Default: the admin port itself. */
   readonly origin?: string
   readonly clientSecret?: string
 }
 
-export const ROLES = {
+const ROLES = {
   'gateway-admins': 'admin',
   'gateway-operators': 'operator',
   'gateway-viewers': 'viewer',

@@ -17,7 +17,7 @@ interface ChatBody {
 }
 
 /** What asked: the headers of one request. */
-export interface AskedTrace {
+interface AskedTrace {
   readonly model: string
   readonly traceparent: string | undefined
   readonly tracestate: string | undefined

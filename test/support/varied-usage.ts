@@ -26,7 +26,7 @@ export const COMMON = {
   endUser: 'user-0',
 } as const
 
-export interface VariedUsage {
+interface VariedUsage {
   readonly records: number
   readonly days: number
   readonly endMs: number
