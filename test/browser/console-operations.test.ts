@@ -56,7 +56,7 @@ t.test('operations on providers and batches', { skip: WITHOUT_BROWSER }, async t
     await dialog.getByRole('button', { name: 'Try it' }).focus()
     await page.keyboard.press('Enter')
     await verdict.getByText('works', { exact: true }).waitFor()
-    await verdict.getByText('silent took the key: it listed its models').waitFor()
+    await verdict.getByText('silent accepted the key: it listed its models').waitFor()
     t.equal(await pixelsTooWide(page), 0)
     t.notMatch(await page.content(), GOOD)
   })

@@ -216,7 +216,7 @@ t.test('an advisor that fails is told to the model, and the answer goes on', asy
   const { provider, whole } = await startModelTools(t)
   const cases: readonly [ScriptedReply, object, object, RegExp][] = [
     [{ status: 500 }, {}, { prompt: 'Q' }, /failure/],
-    [{ text: '' }, {}, { prompt: 'Q' }, /said nothing/],
+    [{ text: '' }, {}, { prompt: 'Q' }, /gave no answer/],
     [saying('A'), {}, {}, /^prompt: is required/],
     [saying('A'), { model: 'acme/unknown' }, { prompt: 'Q' }, /acme\/unknown/],
   ]

@@ -264,7 +264,7 @@ t.test('a command that no client can run goes back to the model', async t => {
     const message = await doors.messages([wrong, DONE], { tools: [BASH] }, stream)
     t.equal(message['stop_reason'], 'end_turn')
     t.equal(provider.asked.length, 2)
-    t.match(lastSent(), /command: must be a text/)
+    t.match(lastSent(), /command: must be a string/)
   }
 })
 

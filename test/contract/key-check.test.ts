@@ -111,7 +111,7 @@ t.test('a key works where the list of models asks for one', async t => {
     asked: 'models',
     model: null,
     provider_status: 200,
-    message: 'Shop took the key: it listed its models',
+    message: 'Shop accepted the key: it listed its models',
     field: null,
     advice: null,
   })
@@ -149,7 +149,7 @@ t.test('a provider without a list is asked for a completion, and so is a model t
     works: true,
     asked: 'completion',
     model: 'shop/large',
-    message: 'Shop took the key: shop/large answered',
+    message: 'Shop accepted the key: shop/large answered',
   })
   t.same(calls(), ['POST /shop/chat/completions'])
   t.match(await call('POST', '/providers/check', { provider: 'shop', model: 'keyless/any' }), {
@@ -192,7 +192,7 @@ t.test('refusals are told in words, with the way out', async t => {
     [404, 'upstreamModel', /does not offer this model/],
     [429, null, /knows the key/],
     [400, null, /says nothing about the key/],
-    [500, null, /Shop has trouble/],
+    [500, null, /Shop has a problem/],
   ] as const) {
     says = () => ({ status, body: { error: { message: 'because' } } })
     t.match(
@@ -211,7 +211,7 @@ t.test('models of embeddings, and providers without keys', async t => {
   t.match(await tried('/providers/check', { provider: 'sim' }), {
     works: true,
     provider: 'sim',
-    message: 'Simulated took the key: it listed its models',
+    message: 'Simulated accepted the key: it listed its models',
   })
   t.match(await tried('/providers/check', { provider: 'vectors' }), { works: false, field: 'models' })
   t.match(await call('POST', '/providers/check', { provider: 'nobody' }), {

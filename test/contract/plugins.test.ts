@@ -330,7 +330,10 @@ t.test('moderation without a model is refused', async t => {
   const world = await start(t)
   const told = await ask(world, { model: 'acme/model', ...MODERATE })
   t.equal(told.status, 400)
-  t.equal(told.body.error?.message, 'moderation: no moderation model is configured')
+  t.equal(
+    told.body.error?.message,
+    'moderation: no moderation model is configured; the operator sets moderation.model',
+  )
 })
 
 t.test('what moderation flags is refused, with an excerpt, before any model is asked', async t => {

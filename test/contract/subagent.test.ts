@@ -68,7 +68,7 @@ t.test('a worker that fails never fails the response', async t => {
   const { provider, whole } = await startModelTools(t)
   const cases: readonly [ScriptedReply, object, RegExp][] = [
     [{ status: 500 }, TASK, /failure/],
-    [{ text: '' }, TASK, /said nothing/],
+    [{ text: '' }, TASK, /gave no answer/],
     [saying('A'), { task_name: 'dig' }, /^task_description: is required/],
     [calling('unknown'), TASK, /a function that it does not have/],
   ]

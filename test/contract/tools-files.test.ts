@@ -71,7 +71,7 @@ t.test('what cannot be done is told to the model, and shown', async t => {
     [{ operation: 'read', file_id: 'gw_file_000000000000000000000000' }, /no such file/],
     [{ operation: 'read', file_id: '../../etc/passwd' }, /no such file/],
     [{ operation: 'read', filename: '/etc/passwd' }, /no such file/],
-    [{ operation: 'read', filename: 1 }, /^filename: must be a text/],
+    [{ operation: 'read', filename: 1 }, /^filename: must be a string/],
     [{ operation: 'read', filename: 'binary' }, /not text/],
     [{ operation: 'read', filename: 'latin1' }, /not text/],
     [{ operation: 'write', filename: 'x' }, /^content: is required/],

@@ -310,7 +310,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   note('the limit of a key', await ask({ model: 'm/spent', max_output_tokens: 100 }, { key: poor.key }), [
     /with 402: payment_required/,
     /Limit: the spending limit of the API key/,
-    /Message: The spending limit of this API key does not allow/,
+    /Message: The spending limit of this API key does not cover/,
     /Not reached a m\/spent: the request ended before any endpoint was called/,
   ])
   note(
@@ -341,7 +341,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   note(
     'a model that is not there among others',
     await ask({ model: 'm/plain', models: ['m/none', 'm/plain'] }),
-    [/Left out model m\/none, which the request names too/],
+    [/Left out model m\/none, which the request also names/],
   )
   const named = await ask({ model: 'm/plian' }, { headers: { 'x-request-id': 'my-own-id' } })
   note('an id of the caller', named, [/model_not_found/], { has: { request_id: 'my-own-id' } })

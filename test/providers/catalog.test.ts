@@ -179,7 +179,7 @@ t.test('errors name the field', async () => {
   fails(
     endpoint({ provider: 'x' }),
     `${at}.provider`,
-    /^models\[1\]\.endpoints\[1\]\.provider: no provider "x"; there are /,
+    /^models\[1\]\.endpoints\[1\]\.provider: no provider "x"; the providers are /,
   )
   fails(endpoint({ pricing: { prompt: '-1' } }), `${at}.pricing.prompt`, /not a decimal/)
   fails(endpoint({ pricing: { request: '0.0000000000001' } }), `${at}.pricing.request`, /finer/)
@@ -319,7 +319,7 @@ t.test('a provider that was probably meant is named', async t => {
   const said = (slug: string) => faultsOf({ models: [{ id: 'a/a', endpoints: [{ provider: slug }] }] })[0]
   t.match(said('Open-AI'), /did you mean openai\?$/)
   t.match(said('acmee'), /did you mean acme\?$/)
-  t.match(said('zzzzzzzz'), /; there are .*openai.*acme$/)
+  t.match(said('zzzzzzzz'), /; the providers are .*openai.*acme$/)
   t.match(faultsOf({ providers: [{ slug: 'mistrall' }] })[0], /did you mean mistral\?$/)
 })
 

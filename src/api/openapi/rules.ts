@@ -86,7 +86,7 @@ const WORKS = {
   asked: 'models',
   model: null,
   provider_status: 200,
-  message: 'Mistral took the key: it listed its models',
+  message: 'Mistral accepted the key: it listed its models',
   field: null,
   advice: null,
   duration_ms: 180,
