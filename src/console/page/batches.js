@@ -4,7 +4,7 @@
 import { count, dateTime, text, usd } from './format.js'
 import { Confirm } from './forms.js'
 import { html, useState } from './html.js'
-import { Chip, Empty, Table, useView, Waiting } from './parts.js'
+import { Chip, Empty, RowButton, Table, useView, Waiting } from './parts.js'
 
 const TONES = { completed: 'good', failed: 'bad', expired: 'bad', cancelled: 'warn', cancelling: 'warn' }
 const COLUMNS = [
@@ -77,7 +77,7 @@ function Row({ batch, onCancel }) {
       <td class="actions">
         ${
           STOPPABLE.has(batch.status) &&
-          html`<button type="button" aria-label=${`Stop ${batch.id}`} onClick=${() => onCancel(batch)}>Stop</button>`
+          html`<${RowButton} does="Stop" of=${batch.id} onClick=${() => onCancel(batch)} />`
         }
       </td>
     </tr>

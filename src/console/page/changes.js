@@ -2,9 +2,8 @@
 import { dateTime, text } from './format.js'
 import { html, useState } from './html.js'
 import { useNames } from './names.js'
-import { Empty, Pages, Table, useApi, Waiting } from './parts.js'
+import { Empty, PAGE, Pages, Table, useApi, Waiting } from './parts.js'
 
-const PAGE = 50
 const EVERY_MS = 10_000
 const COLUMNS = ['Time', 'Change', 'Of', 'Id', 'By', 'From']
 
@@ -24,7 +23,7 @@ export function Changes({ calls }) {
               ${data.map(change => html`<${Row} key=${change.id} change=${change} names=${names} />`)}
             <//>`
       }
-      <${Pages} label="changes" offset=${offset} limit=${PAGE} total=${total} onOffset=${setOffset} />
+      <${Pages} label="changes" offset=${offset} total=${total} onOffset=${setOffset} />
       <p class="dim">Changes of the configuration file are not among them.</p>
     </section>
   `

@@ -2,7 +2,7 @@
 import { count, duration, percent, perMillion } from './format.js'
 import { html, useEffect, useState } from './html.js'
 import { KeyCheck } from './key-check.js'
-import { Chip, Empty, Filter, Table, useView, Waiting } from './parts.js'
+import { Chip, Empty, Filter, RowButton, Table, useView, Waiting } from './parts.js'
 
 /** Conditions of endpoints: the tone, and what they mean. */
 const CONDITIONS = {
@@ -90,15 +90,9 @@ function Wildcards({ wildcards, onTry }) {
   `
 }
 
-/** `name`: what the row is about, for those who do not see it. */
 function TryButton({ provider, name, model, onTry }) {
-  return html`<button
-    type="button"
-    aria-label=${`Try key of ${provider} for ${name}`}
-    onClick=${() => onTry({ provider, model })}
-  >
-    Try key
-  </button>`
+  const of = `of ${provider} for ${name}`
+  return html`<${RowButton} does="Try key" of=${of} onClick=${() => onTry({ provider, model })} />`
 }
 
 function Listed({ document: { data, wildcards }, asked, onTry }) {

@@ -7,6 +7,11 @@ export function Chip({ tone = 'plain', title, children }) {
   return html`<span class=${`chip ${tone}`} title=${title}>${children}</span>`
 }
 
+/** A button in a row. `of`: what the row is about, for those who do not see it. */
+export function RowButton({ does, of, ...rest }) {
+  return html`<button type="button" aria-label=${`${does} ${of}`} ...${rest}>${does}</button>`
+}
+
 /** What to do where there is nothing yet. */
 export function Empty({ children }) {
   return html`<p class="empty">${children}</p>`
@@ -137,17 +142,26 @@ function useAsked(ask, dependencies, everyMs) {
   return state
 }
 
+/** Rows of one page of a list. */
+export const PAGE = 50
+
+/** A page of a list as `useApi` or `useView` reads it, which `draw` gets, with buttons to turn to the others. */
+export function Paged({ asked: { document, error }, once = false, draw, ...pages }) {
+  if (document === null) return html`<${Waiting} error=${error} once=${once} />`
+  return html`${draw(document)}<${Pages} total=${document.total_count} ...${pages} />`
+}
+
 /** Buttons to turn the pages of a list. */
-export function Pages({ label, offset, limit, total, onOffset }) {
-  if (total <= limit) return null
-  const last = Math.min(offset + limit, total)
+export function Pages({ label, offset, total, onOffset }) {
+  if (total <= PAGE) return null
+  const last = Math.min(offset + PAGE, total)
   return html`
     <nav class="pages" aria-label=${`Pages of ${label}`}>
-      <button type="button" disabled=${offset === 0} onClick=${() => onOffset(Math.max(0, offset - limit))}>
+      <button type="button" disabled=${offset === 0} onClick=${() => onOffset(Math.max(0, offset - PAGE))}>
         Back
       </button>
       <span>${offset + 1} to ${last} of ${total}</span>
-      <button type="button" disabled=${last >= total} onClick=${() => onOffset(offset + limit)}>More</button>
+      <button type="button" disabled=${last >= total} onClick=${() => onOffset(offset + PAGE)}>More</button>
     </nav>
   `
 }

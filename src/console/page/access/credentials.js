@@ -3,9 +3,8 @@ import { dateTime, text } from '../format.js'
 import { Check, Confirm, Field, FormDialog, listOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { KeyCheck } from '../key-check.js'
-import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+import { Chip, Empty, PAGE, Paged, RowButton, Table, useApi } from '../parts.js'
 
-const PAGE = 50
 const COLUMNS = ['Provider', 'Key', 'Name', 'State', 'For', 'Since', '']
 
 export function Credentials({ calls, names, version, onChanged }) {
@@ -19,7 +18,7 @@ export function Credentials({ calls, names, version, onChanged }) {
   // After a change the chosen workspace may be gone.
   const isKnown = workspace !== undefined && names.version === version
   const query = { offset, limit: PAGE, ...(workspace === undefined ? {} : { workspace_id: workspace }) }
-  const { document, error } = useApi(calls, isKnown ? 'byok' : null, query, { version })
+  const asked = useApi(calls, isKnown ? 'byok' : null, query, { version })
   const close = () => setOpen(null)
   const done = () => {
     onChanged()
@@ -45,20 +44,14 @@ export function Credentials({ calls, names, version, onChanged }) {
           New credential
         </button>
       </div>
-      ${
-        document === null
-          ? html`<${Waiting} error=${error} once />`
-          : html`
-              <${CredentialTable} credentials=${document.data} onOpen=${setOpen} />
-              <${Pages}
-                label="credentials"
-                offset=${offset}
-                limit=${PAGE}
-                total=${document.total_count}
-                onOffset=${setOffset}
-              />
-            `
-      }
+      <${Paged}
+        label="credentials"
+        asked=${asked}
+        once
+        offset=${offset}
+        onOffset=${setOffset}
+        draw=${({ data }) => html`<${CredentialTable} credentials=${data} onOpen=${setOpen} />`}
+      />
       ${
         open?.what === 'edit' &&
         html`<${CredentialForm} calls=${calls} workspace=${workspace} record=${open.credential} onDone=${done} onClose=${close} />`
@@ -87,7 +80,8 @@ function CredentialTable({ credentials, onOpen }) {
   return html`
     <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>
       ${credentials.map(credential => {
-        const called = credential.name ?? credential.label
+        const of = `credential ${credential.name ?? credential.label}`
+        const open = what => () => onOpen({ what, credential })
         return html`
           <tr key=${credential.id}>
             <td>${credential.provider}</td>
@@ -102,27 +96,9 @@ function CredentialTable({ credentials, onOpen }) {
             <td>${restrictionOf(credential)}</td>
             <td>${dateTime(credential.created_at)}</td>
             <td class="actions">
-              <button
-                type="button"
-                aria-label=${`Try credential ${called}`}
-                onClick=${() => onOpen({ what: 'try', credential })}
-              >
-                Try
-              </button>
-              <button
-                type="button"
-                aria-label=${`Change credential ${called}`}
-                onClick=${() => onOpen({ what: 'edit', credential })}
-              >
-                Change
-              </button>
-              <button
-                type="button"
-                aria-label=${`Delete credential ${called}`}
-                onClick=${() => onOpen({ what: 'delete', credential })}
-              >
-                Delete
-              </button>
+              <${RowButton} does="Try" of=${of} onClick=${open('try')} />
+              <${RowButton} does="Change" of=${of} onClick=${open('edit')} />
+              <${RowButton} does="Delete" of=${of} onClick=${open('delete')} />
             </td>
           </tr>
         `

@@ -2,9 +2,8 @@
 import { count, dateTime, usd } from '../format.js'
 import { Check, Field, FormDialog } from '../forms.js'
 import { html, useState } from '../html.js'
-import { Chip, Empty, Pages, Table, useView, Waiting } from '../parts.js'
+import { Chip, Empty, PAGE, Paged, RowButton, Table, useView } from '../parts.js'
 
-const PAGE = 50
 const EVERY_MS = 10_000
 const COLUMNS = [
   'User',
@@ -21,7 +20,7 @@ export function EndUsers({ calls, version, onChanged }) {
   const [open, setOpen] = useState(null)
   // The version is no parameter, and makes the page ask again.
   const query = { offset, limit: PAGE, include_inactive: true, version }
-  const { document, error } = useView(calls, 'end-users', query, EVERY_MS)
+  const asked = useView(calls, 'end-users', query, EVERY_MS)
   const close = () => setOpen(null)
   const save = async ({ user, weight, is_active }) => {
     const record = open.record
@@ -39,20 +38,13 @@ export function EndUsers({ calls, version, onChanged }) {
         <h2 id="users-heading">End users</h2>
         <button type="button" onClick=${() => setOpen({})}>Register an end user</button>
       </div>
-      ${
-        document === null
-          ? html`<${Waiting} error=${error} />`
-          : html`
-              <${UserTable} users=${document.data} onOpen=${setOpen} />
-              <${Pages}
-                label="end users"
-                offset=${offset}
-                limit=${PAGE}
-                total=${document.total_count}
-                onOffset=${setOffset}
-              />
-            `
-      }
+      <${Paged}
+        label="end users"
+        asked=${asked}
+        offset=${offset}
+        onOffset=${setOffset}
+        draw=${({ data }) => html`<${UserTable} users=${data} onOpen=${setOpen} />`}
+      />
       ${
         open !== null &&
         html`
@@ -100,9 +92,7 @@ function UserTable({ users, onOpen }) {
             <td class="number">${usd(record.today.usage)}</td>
             <td>${dateTime(record.created_at)}</td>
             <td class="actions">
-              <button type="button" aria-label=${`Change end user ${record.user}`} onClick=${() => onOpen({ record })}>
-                Change
-              </button>
+              <${RowButton} does="Change" of=${`end user ${record.user}`} onClick=${() => onOpen({ record })} />
             </td>
           </tr>
         `,

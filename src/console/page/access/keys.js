@@ -3,7 +3,7 @@ import { dateTime, usd } from '../format.js'
 import { Confirm, Field, FormDialog, Secret, Select } from '../forms.js'
 import { html, useState } from '../html.js'
 import { workspaceName } from '../names.js'
-import { Chip, Empty, Pages, Share, Table, useApi, Waiting } from '../parts.js'
+import { Chip, Empty, PAGE, Paged, RowButton, Share, Table, useApi } from '../parts.js'
 import { KeyForm } from './key-form.js'
 
 /** Seconds for which the secrets before a rotation go on working. */
@@ -14,7 +14,6 @@ const OVERLAPS = [
   ['604800', 'a week'],
   ['2592000', '30 days'],
 ]
-const PAGE = 50
 const EVERY_MS = 10_000
 
 const COLUMNS = [
@@ -34,7 +33,7 @@ export function Keys({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
   const query = { offset, limit: PAGE, include_disabled: true }
-  const { document, error } = useApi(calls, 'keys', query, { version, everyMs: EVERY_MS })
+  const asked = useApi(calls, 'keys', query, { version, everyMs: EVERY_MS })
   const close = () => setOpen(null)
   const done = next => {
     onChanged()
@@ -55,14 +54,13 @@ export function Keys({ calls, names, version, onChanged }) {
         <h2 id="keys-heading">API keys</h2>
         <button type="button" class="main" onClick=${() => setOpen({ what: 'create' })}>New key</button>
       </div>
-      ${
-        document === null
-          ? html`<${Waiting} error=${error} />`
-          : html`
-              <${KeyTable} keys=${document.data} names=${names} onOpen=${setOpen} />
-              <${Pages} label="keys" offset=${offset} limit=${PAGE} total=${document.total_count} onOffset=${setOffset} />
-            `
-      }
+      <${Paged}
+        label="keys"
+        asked=${asked}
+        offset=${offset}
+        onOffset=${setOffset}
+        draw=${({ data }) => html`<${KeyTable} keys=${data} names=${names} onOpen=${setOpen} />`}
+      />
       ${(open?.what === 'create' || open?.what === 'edit') && html`<${KeyForm} calls=${calls} names=${names} record=${open.key} onDone=${done} onClose=${close} />`}
       ${open?.what === 'secret' && html`<${Secret} title=${open.title} secret=${open.secret} onClose=${close} />`}
       ${
@@ -143,12 +141,12 @@ function KeyTable({ keys, names, onOpen }) {
             <td class="mono">${key.label}</td>
             <td>${key.expires_at === null ? 'never' : dateTime(key.expires_at)}</td>
             <td class="actions">
-              <button type="button" aria-label=${`Change ${key.name}`} onClick=${open('edit')}>Change</button>
-              <button type="button" aria-label=${`Rotate ${key.name}`} onClick=${open('rotate')}>Rotate</button>
+              <${RowButton} does="Change" of=${key.name} onClick=${open('edit')} />
+              <${RowButton} does="Rotate" of=${key.name} onClick=${open('rotate')} />
               <button type="button" aria-label=${`${toggle} ${key.name}`} onClick=${open(toggle)}>
                 ${key.disabled ? 'Enable' : 'Disable'}
               </button>
-              <button type="button" aria-label=${`Delete ${key.name}`} onClick=${open('delete')}>Delete</button>
+              <${RowButton} does="Delete" of=${key.name} onClick=${open('delete')} />
             </td>
           </tr>
         `

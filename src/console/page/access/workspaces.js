@@ -2,16 +2,19 @@
 import { dateTime, text } from '../format.js'
 import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
 import { html, useState } from '../html.js'
-import { Chip, Empty, Pages, Table, useApi, Waiting } from '../parts.js'
+import { Chip, Empty, PAGE, Paged, RowButton, Table, useApi } from '../parts.js'
 
-const PAGE = 50
 const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Since', '']
 
 export function Workspaces({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
-  const { document, error } = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
+  const asked = useApi(calls, 'workspaces', { offset, limit: PAGE }, { version })
   const close = () => setOpen(null)
+  const done = () => {
+    onChanged()
+    close()
+  }
   const save = async ({ name, slug, description, disabled_server_tools: tools }) => {
     const body = {
       name,
@@ -23,19 +26,16 @@ export function Workspaces({ calls, names, version, onChanged }) {
     await (id === undefined
       ? calls.api('POST', 'workspaces', { body })
       : calls.api('PATCH', `workspaces/${encodeURIComponent(id)}`, { body }))
-    onChanged()
-    close()
+    done()
   }
   const remove = async () => {
     await calls.api('DELETE', `workspaces/${encodeURIComponent(open.workspace.id)}`)
-    onChanged()
-    close()
+    done()
   }
   const disable = async () => {
     for (const { hash } of keysOf(names, open.workspace))
       await calls.api('PATCH', `keys/${hash}`, { body: { disabled: true } })
-    onChanged()
-    close()
+    done()
   }
   const { workspace } = open ?? {}
   return html`
@@ -48,20 +48,14 @@ export function Workspaces({ calls, names, version, onChanged }) {
         The budget of a workspace's keys, and the models they may use, are rules of
         ${' '}<a href="#/guardrails">its default guardrail</a>.
       </p>
-      ${
-        document === null
-          ? html`<${Waiting} error=${error} once />`
-          : html`
-              <${WorkspaceTable} workspaces=${document.data} names=${names} onOpen=${setOpen} />
-              <${Pages}
-                label="workspaces"
-                offset=${offset}
-                limit=${PAGE}
-                total=${document.total_count}
-                onOffset=${setOffset}
-              />
-            `
-      }
+      <${Paged}
+        label="workspaces"
+        asked=${asked}
+        once
+        offset=${offset}
+        onOffset=${setOffset}
+        draw=${({ data }) => html`<${WorkspaceTable} workspaces=${data} names=${names} onOpen=${setOpen} />`}
+      />
       ${
         open?.what === 'edit' &&
         html`
@@ -124,8 +118,10 @@ function WorkspaceTable({ workspaces, names, onOpen }) {
   if (workspaces.length === 0) return html`<${Empty}>No workspaces. Keys need one.<//>`
   return html`
     <${Table} label="Workspaces" columns=${COLUMNS}>
-      ${workspaces.map(
-        workspace => html`
+      ${workspaces.map(workspace => {
+        const open = what => () => onOpen({ what, workspace })
+        const isBare = keysOf(names, workspace).length === 0
+        return html`
           <tr key=${workspace.id}>
             <td><b>${workspace.name}</b>${workspace.is_default && html` <${Chip}>default<//>`}</td>
             <td class="mono">${workspace.slug}</td>
@@ -133,32 +129,13 @@ function WorkspaceTable({ workspaces, names, onOpen }) {
             <td>${text((workspace.disabled_server_tools ?? []).join(', '))}</td>
             <td>${dateTime(workspace.created_at)}</td>
             <td class="actions">
-              <button
-                type="button"
-                aria-label=${`Change workspace ${workspace.name}`}
-                onClick=${() => onOpen({ what: 'edit', workspace })}
-              >
-                Change
-              </button>
-              <button
-                type="button"
-                aria-label=${`Disable keys of ${workspace.name}`}
-                disabled=${keysOf(names, workspace).length === 0}
-                onClick=${() => onOpen({ what: 'disable', workspace })}
-              >
-                Disable keys
-              </button>
-              <button
-                type="button"
-                aria-label=${`Delete workspace ${workspace.name}`}
-                onClick=${() => onOpen({ what: 'delete', workspace })}
-              >
-                Delete
-              </button>
+              <${RowButton} does="Change" of=${`workspace ${workspace.name}`} onClick=${open('edit')} />
+              <${RowButton} does="Disable keys" of=${`of ${workspace.name}`} disabled=${isBare} onClick=${open('disable')} />
+              <${RowButton} does="Delete" of=${`workspace ${workspace.name}`} onClick=${open('delete')} />
             </td>
           </tr>
-        `,
-      )}
+        `
+      })}
     <//>
   `
 }

@@ -2,9 +2,8 @@
 import { dateTime, usd } from '../format.js'
 import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'
-import { Empty, Pages, Share, Table, useApi, Waiting } from '../parts.js'
+import { Empty, PAGE, Paged, Share, Table, useApi } from '../parts.js'
 
-const PAGE = 50
 const EVERY_MS = 10_000
 const COLUMNS = [
   'Whose',
@@ -27,7 +26,7 @@ function Budget({ calls, record, name }) {
   const query = { offset, limit: PAGE }
   // A changed limit is another budget.
   const version = record.updated_at
-  const { document, error } = useApi(calls, `guardrails/${record.id}/budgets`, query, {
+  const asked = useApi(calls, `guardrails/${record.id}/budgets`, query, {
     version,
     everyMs: EVERY_MS,
   })
@@ -35,18 +34,20 @@ function Budget({ calls, record, name }) {
   return html`
     <section aria-labelledby=${heading}>
       <h2 id=${heading}>Budgets of ${name}</h2>
-      ${
-        document === null
-          ? html`<${Waiting} error=${error} />`
-          : document.total_count === 0
+      <${Paged}
+        label="budgets"
+        asked=${asked}
+        offset=${offset}
+        onOffset=${setOffset}
+        draw=${({ data, total_count: total }) =>
+          total === 0
             ? html`<${Empty}>Nobody has this budget yet: assign the guardrail to a key or a member.<//>`
             : html`
                 <${Table} label=${`Budgets of ${name}`} columns=${COLUMNS}>
-                  ${document.data.map(budget => html`<${Row} key=${budget.key_hash ?? `user ${budget.user_id}`} budget=${budget} />`)}
+                  ${data.map(budget => html`<${Row} key=${budget.key_hash ?? `user ${budget.user_id}`} budget=${budget} />`)}
                 <//>
-                <${Pages} label="budgets" offset=${offset} limit=${PAGE} total=${document.total_count} onOffset=${setOffset} />
-              `
-      }
+              `}
+      />
     </section>
   `
 }

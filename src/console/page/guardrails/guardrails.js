@@ -3,7 +3,7 @@ import { count, text, usd } from '../format.js'
 import { Confirm } from '../forms.js'
 import { html, useState } from '../html.js'
 import { guardrailName, useNames, workspaceName } from '../names.js'
-import { Chip, Empty, Table, useApi, useView, Waiting } from '../parts.js'
+import { Chip, Empty, RowButton, Table, useApi, useView, Waiting } from '../parts.js'
 import { Budgets } from './budgets.js'
 import { GuardrailForm } from './guardrail-form.js'
 import { TextCheck } from './text-check.js'
@@ -109,6 +109,7 @@ function Rules({ guardrails, names, onOpen }) {
     <${Table} label="Guardrails" columns=${COLUMNS}>
       ${guardrails.map(record => {
         const name = guardrailName(names, record)
+        const open = what => () => onOpen({ what, record })
         return html`
           <tr key=${record.id}>
             <th scope="row">${name}</th>
@@ -118,20 +119,10 @@ function Rules({ guardrails, names, onOpen }) {
             <td>${record.limit_usd === null ? 'none' : `${usd(record.limit_usd)} ${record.reset_interval}`}</td>
             <td>${record.fail_mode === 'closed' ? 'refused' : 'passed'}</td>
             <td class="actions">
-              <button type="button" aria-label=${`Change guardrail ${name}`} onClick=${() => onOpen({ what: 'edit', record })}>
-                Change
-              </button>
+              <${RowButton} does="Change" of=${`guardrail ${name}`} onClick=${open('edit')} />
               ${
                 !record.is_workspace_default &&
-                html`
-                  <button
-                    type="button"
-                    aria-label=${`Delete guardrail ${name}`}
-                    onClick=${() => onOpen({ what: 'delete', record })}
-                  >
-                    Delete
-                  </button>
-                `
+                html`<${RowButton} does="Delete" of=${`guardrail ${name}`} onClick=${open('delete')} />`
               }
             </td>
           </tr>
