@@ -26,7 +26,7 @@ export interface KeyLimits extends QueueLimits {
   readonly bytesInFlightPerKey: number
 }
 
-export interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
+interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
   readonly metrics: Pick<Metrics, 'shed'> & KeyQueueDeps['metrics']
 }
 

@@ -150,7 +150,7 @@ export function listGenerations({ store, byokFeePercent }: GenerationListDeps): 
 function searchFilter(query: URLSearchParams, organizationId: string): SearchFilter {
   const text = (name: string, maxChars = IDENTIFIER_MAX_CHARS) => textParameter(query, name, maxChars)
   const given = {
-    keyHash: hashParameter(query, 'api_key_hash'),
+    keyHash: hashParameter(query),
     workspaceId: text('workspace_id'),
     model: text('model', MODEL_MAX_CHARS),
     provider: text('provider'),

@@ -137,64 +137,50 @@ export class RequestProof implements Witness {
   }
 }
 
-/** A stream whose last event has the whole reply. */
-class ProvenReply implements FrameWriter {
-  readonly #writer: FrameWriter
-  readonly #proof: RequestProof
+/** A stream with its proof. */
+abstract class ProvenWriter implements FrameWriter {
+  protected readonly writer: FrameWriter
+  protected readonly proof: RequestProof
 
   constructor(writer: FrameWriter, proof: RequestProof) {
-    this.#writer = writer
-    this.#proof = proof
+    this.writer = writer
+    this.proof = proof
   }
 
   get tellsOverflow(): boolean {
-    return this.#writer.tellsOverflow === true
+    return this.writer.tellsOverflow === true
   }
 
-  write(event: StreamEvent): string {
-    const frames = this.#writer.write(event)
-    if (!('response' in event)) return frames
-    return rewritten(frames, value => {
-      const place = proofPlace(value)
-      return place === null ? null : place.with(this.#proof.sign(replyDigest(place.reply), 'reply'))
-    })
-  }
+  abstract write(event: StreamEvent): string
 
   end(): string {
-    return this.#writer.end()
+    return this.writer.end()
   }
 
   failure(...told: Parameters<FrameWriter['failure']>): string {
-    return this.#writer.failure(...told)
+    return this.writer.failure(...told)
+  }
+}
+
+/** A stream whose last event has the whole reply. */
+class ProvenReply extends ProvenWriter {
+  write(event: StreamEvent): string {
+    const frames = this.writer.write(event)
+    if (!('response' in event)) return frames
+    return rewritten(frames, value => {
+      const place = proofPlace(value)
+      return place === null ? null : place.with(this.proof.sign(replyDigest(place.reply), 'reply'))
+    })
   }
 }
 
 /** A stream whose events are the reply only together. */
-class ProvenEvents implements FrameWriter {
-  readonly #writer: FrameWriter
-  readonly #proof: RequestProof
+class ProvenEvents extends ProvenWriter {
   readonly #hash: Hash = createHash('sha256')
   #isSigned = false
 
-  constructor(writer: FrameWriter, proof: RequestProof) {
-    this.#writer = writer
-    this.#proof = proof
-  }
-
-  get tellsOverflow(): boolean {
-    return this.#writer.tellsOverflow === true
-  }
-
   write(event: StreamEvent): string {
-    return this.#isSigned ? this.#writer.write(event) : rewritten(this.#writer.write(event), this.#add)
-  }
-
-  end(): string {
-    return this.#writer.end()
-  }
-
-  failure(...told: Parameters<FrameWriter['failure']>): string {
-    return this.#writer.failure(...told)
+    return this.#isSigned ? this.writer.write(event) : rewritten(this.writer.write(event), this.#add)
   }
 
   readonly #add = (value: unknown): unknown => {
@@ -202,7 +188,7 @@ class ProvenEvents implements FrameWriter {
     this.#hash.update(digestedEvent(place?.with(null) ?? value))
     if (place === null) return null
     this.#isSigned = true
-    return place.with(this.#proof.sign(this.#hash.digest('hex'), 'events'))
+    return place.with(this.proof.sign(this.#hash.digest('hex'), 'events'))
   }
 }
 

@@ -85,9 +85,9 @@ export class GatewayClient {
     this.#key = key
   }
 
-  /** Reads a reply of JSON. @throws GatewayFault, or the reason of the abort */
-  async json(method: 'GET' | 'POST', path: string, signal?: AbortSignal): Promise<unknown> {
-    return this.read(method, path, signal, async body => {
+  /** Reads a reply of JSON. @throws GatewayFault */
+  async json(method: 'GET' | 'POST', path: string): Promise<unknown> {
+    return this.read(method, path, undefined, async body => {
       const text = await textOf(body, JSON_MAX_BYTES)
       try {
         return JSON.parse(text ?? '') as unknown

@@ -26,7 +26,7 @@ import type { ViewDeps } from './views.ts'
 export type { ProcessFacts } from './view.ts'
 export type { DecisionCount } from './views.ts'
 
-export interface ConsoleDeps extends ViewDeps, PublicPort {
+interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly changes: InvalidationBus
   /** Null: management keys alone. */

@@ -11,7 +11,7 @@ import { FiguresByModel, type ModelFigures } from './model-figures.ts'
 import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
 import { percentile, Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 
-export interface FeedDeps {
+interface FeedDeps {
   readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
   readonly clock: Clock
   /** Told when the first viewer comes and when the last one goes. */
@@ -19,7 +19,7 @@ export interface FeedDeps {
 }
 
 /** One who watches. */
-export interface Viewer {
+interface Viewer {
   /** Sends an event. Called with what belongs to its organization alone. */
   send(event: string, data: unknown): void
 }

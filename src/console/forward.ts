@@ -16,7 +16,7 @@ export interface PublicPort {
 }
 
 /** A request to the public port. */
-export interface ForwardOptions {
+interface ForwardOptions {
   readonly method: string
   /** Below the address of the port, with the query. */
   readonly path: string

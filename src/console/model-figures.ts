@@ -17,7 +17,7 @@ export interface ModelFigures {
 }
 
 const MINUTE_SECONDS = 60
-export const MINUTES_MAX = 15
+const MINUTES_MAX = 15
 /** Of one minute: a table that people read. */
 const MODELS_MAX = 40
 /** Of a model and minute. */

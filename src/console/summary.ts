@@ -9,7 +9,7 @@ import type { Feed, FeedSummary } from './feed.ts'
 import type { RequestRow } from './request-row.ts'
 import type { ProcessFacts, View } from './view.ts'
 
-export interface SummarySources {
+interface SummarySources {
   readonly clock: Clock
   readonly feed: Pick<Feed, 'summary'>
   readonly catalog: () => Catalog

@@ -121,9 +121,9 @@ function versionOf(path: string): string {
 
 /** Reads a file that is there. @throws ProofKeyError */
 export function readProofRing(path: string): ProofRing {
-  const fault = withCode(path, 'read', () => modeFault(path))
+  const fault = readable(path, () => modeFault(path))
   if (fault !== null) throw new ProofKeyError(fault)
-  const text = withCode(path, 'read', () => readFileSync(path, 'utf8'))
+  const text = readable(path, () => readFileSync(path, 'utf8'))
   const entries = entriesOf(text)
   if (entries === null) {
     throw new ProofKeyError(`${path}: is not a JWK set with an Ed25519 key: {"keys":[{"kty":"OKP",…}]}`)
@@ -213,11 +213,11 @@ async function makeKeyFile(path: string): Promise<void> {
   }
 }
 
-function withCode<T>(path: string, what: string, action: () => T): T {
+function readable<T>(path: string, action: () => T): T {
   try {
     return action()
   } catch (error) {
-    throw new ProofKeyError(`${path}: cannot be ${what} (${systemCode(error) ?? 'unknown'})`)
+    throw new ProofKeyError(`${path}: cannot be read (${systemCode(error) ?? 'unknown'})`)
   }
 }
 

@@ -16,7 +16,7 @@ interface HeldShareLimits {
  * `key-full`: the key has its share, or holds most of a room that fills up: 429. `room-full`: others hold the room, and
  * none of them more than its share: 503.
  */
-export type Taken = 'taken' | 'key-full' | 'room-full'
+type Taken = 'taken' | 'key-full' | 'room-full'
 
 /** Above this part of the room the keys that hold most get nothing more: the rest is for the others. */
 const PRESSURE_SHARE = 0.75

@@ -104,7 +104,7 @@ type Component =
   | 'upstream'
 
 /** Values beside a message: names and numbers of ours, never text of callers. */
-export type LogFields = Readonly<Record<string, string | number | boolean>>
+type LogFields = Readonly<Record<string, string | number | boolean>>
 
 /** The log as other code sees it. */
 export interface Log {
@@ -125,7 +125,7 @@ export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' |
 /** JSON for programs, or lines for people at a terminal. */
 export type LogForm = 'json' | 'terminal'
 
-export interface BufferedLogOptions {
+interface BufferedLogOptions {
   readonly form?: LogForm
   /** An open file descriptor. Default: stdout. */
   readonly file?: number

@@ -252,7 +252,7 @@ export function exemplify(
 }
 
 /** An entry for each known value, and one that all others share. */
-export interface Lookup<One> {
+interface Lookup<One> {
   readonly find: (value: string) => One
   /** Makes entries for further values, as long as there are fewer than the limit. */
   readonly learn: (values: Iterable<string>) => void

@@ -60,10 +60,6 @@ export class ReplyReader {
     return this.#end
   }
 
-  get hasHead(): boolean {
-    return this.#head !== null
-  }
-
   get interim(): readonly number[] {
     return this.#interim
   }

@@ -199,9 +199,9 @@ export class Tester {
     }
   }
 
-  /** A request as it goes over the wire. @param more further header lines, with their ends */
-  bytes(method: string, path: string, body: string | null, key?: string | null, more = ''): Buffer {
-    return this.#bytes(method, path, body, more, keyed(key))
+  /** A POST as it goes over the wire. @param more further header lines, with their ends */
+  bytes(path: string, body: string, more = ''): Buffer {
+    return this.#bytes('POST', path, body, more, {})
   }
 
   #bytes(method: string, path: string, body: string | null, more: string, options: HeadOptions): Buffer {
@@ -210,8 +210,8 @@ export class Tester {
   }
 
   /** A head without length and without its end. */
-  head(method: string, path: string, key?: string | null): string {
-    return this.#head(method, path, keyed(key))
+  head(method: string, path: string): string {
+    return this.#head(method, path, {})
   }
 
   #head(method: string, path: string, options: HeadOptions): string {
@@ -265,11 +265,6 @@ export class Tester {
     const address = baseOf(this.deps.target.url, options)
     return asCurl(`${address}${path}`, method, this.#headers(method === 'POST', options), body)
   }
-}
-
-/** Undefined: the key of the target. */
-function keyed(key: string | null | undefined): HeadOptions {
-  return key === undefined ? {} : { key }
 }
 
 /** An address or a path without a slash at its end, and without the version where requests begin at the root. */

@@ -26,7 +26,7 @@ interface ComposeDeps {
   readonly authorsOf: (slug: string) => readonly string[]
 }
 
-export interface Composition {
+interface Composition {
   /** The rows of the configuration, in their order, with absent fields filled in. */
   readonly rows: readonly ModelRow[]
   /** Rows of further models: imported ones first. */

@@ -10,7 +10,7 @@ import { type CallerContext, isSpanId, isTraceId, type TraceIds, traceParent } f
 const SPANS_MAX = 1_000
 
 /** The exchange as its notes need it. */
-export interface NotedExchange {
+interface NotedExchange {
   readonly id: string
   readonly watch: { readonly startedMs: number }
   readonly request: {
@@ -24,7 +24,7 @@ export interface NotedExchange {
 }
 
 /** The endpoint of an attempt as its notes need it. */
-export interface NotedEndpoint {
+interface NotedEndpoint {
   readonly provider: { readonly slug: string }
   readonly modelId: string
   readonly upstreamModel: string
@@ -32,7 +32,7 @@ export interface NotedEndpoint {
 }
 
 /** The outcome of an attempt. */
-export interface NotedEnd {
+interface NotedEnd {
   readonly status: number | null
   readonly error: string | null
   readonly isOutrun: boolean

@@ -19,7 +19,7 @@ export interface TracingTerms {
   readonly trust: (typeof TRACE_TRUST)[number]
 }
 
-export interface TracingDeps {
+interface TracingDeps {
   readonly clock: Clock
   /** Takes kept traces, and how many more there were since it was last called. */
   readonly send: (traces: readonly EndedTrace[], dropped: number) => void

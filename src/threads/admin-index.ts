@@ -22,7 +22,7 @@ const PAGES: readonly AdminPage[] = [
   { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },
 ]
 
-export interface OfferedPages {
+interface OfferedPages {
   readonly console: boolean
   readonly guide: boolean
 }

@@ -17,7 +17,7 @@ import { CONSOLE_PATH, type Console } from '../console/console.ts'
 import { EXPOSITION_FORMS, type ExpositionForm, formOf } from '../metrics/exposition.ts'
 import { adminIndex } from './admin-index.ts'
 
-export interface AdminSources {
+interface AdminSources {
   /** The metrics of all threads. */
   metrics(form: ExpositionForm): Promise<string>
   /** The reason that no traffic may arrive; null if it may. */
@@ -38,7 +38,7 @@ export interface AdminServer {
 }
 
 /** The address of the port, and the host names that requests to it may use. */
-export interface AdminPlace {
+interface AdminPlace {
   readonly host: string
   readonly port: number
   /** Allowed names, in addition to addresses, `host`, and names that cannot be registered on the internet. */

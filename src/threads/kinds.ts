@@ -21,7 +21,7 @@ export interface ThreadKind {
   readonly restart: RestartRule
 }
 
-export interface RestartRule {
+interface RestartRule {
   /** A thread that died is restarted after this time, and after twice as long each time it dies again soon. */
   readonly firstMs: number
   readonly maxMs: number

@@ -67,7 +67,7 @@ export interface ThreadSettings {
 }
 
 /** The health of endpoints, as seen by one thread or by all others. */
-export interface HealthMessage {
+interface HealthMessage {
   readonly type: 'health'
   readonly notes: readonly HealthNote[]
 }
@@ -118,7 +118,7 @@ export type FromThread =
   | { readonly type: 'ended'; readonly metrics: MetricSnapshot }
 
 /** The work of one kind of thread, as the message loop drives it. */
-export interface ThreadWork {
+interface ThreadWork {
   /** All metrics of the thread. */
   metrics(): Promise<MetricSnapshot>
   /** Drops cached copies of a record. */

@@ -26,7 +26,7 @@ export const DEGRADED = ['store', 'redis', 'disk'] as const
 const OWN_PACKAGE = new URL('../../package.json', import.meta.url)
 
 /** Features of the process that have metrics of their own; if a feature is off, none of its series exist. */
-export interface ProcessFeatures {
+interface ProcessFeatures {
   readonly tls: boolean
   readonly redis: boolean
   readonly exports: boolean

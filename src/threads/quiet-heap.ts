@@ -7,7 +7,7 @@ import v8 from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import type { Clock, Timer } from '../clock.ts'
 
-export interface QuietHeapOptions {
+interface QuietHeapOptions {
   readonly clock: Clock
   /** True while nobody waits for the thread, because a collection stops it for some milliseconds. */
   readonly isIdle: () => boolean

@@ -32,7 +32,7 @@ export class StartError extends Error {
 const SCRAPE_MS = 2_000
 
 /** Handlers of messages that a thread sends unasked. */
-export interface ThreadListener {
+interface ThreadListener {
   /** The thread changed a record. */
   onChange(change: Invalidation): void
   /** The thread reports its load. */

@@ -33,7 +33,7 @@ export interface BatchDeps {
 }
 
 /** Needs of the management of batches. */
-export type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
+type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
   readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }
 

@@ -123,7 +123,7 @@ function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilt
   if (date !== undefined && (day === null || day < earliest || day > today)) {
     throw refuseField('date', `must be today or one of the last ${ACTIVITY_DAYS} days (UTC) as YYYY-MM-DD`)
   }
-  const keyHash = hashParameter(query, 'api_key_hash')
+  const keyHash = hashParameter(query)
   const groupBy = parameter(query, 'group_by')
   if (groupBy !== undefined && groupBy !== 'workspace' && !CLIENT_GROUPS.has(groupBy)) {
     throw refuseField('group_by', 'must be workspace, session or agent')

@@ -93,7 +93,7 @@ function filterOf(
   if (first > last) throw refuseField('start_date', 'must not be later than end_date')
   const given = {
     workspaceId: textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS),
-    keyHash: hashParameter(query, 'api_key_hash'),
+    keyHash: hashParameter(query),
     endUser: textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS),
     model: textParameter(query, 'model', MODEL_MAX_CHARS),
     provider: textParameter(query, 'provider', IDENTIFIER_MAX_CHARS),

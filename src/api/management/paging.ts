@@ -30,11 +30,11 @@ export function listDocument<Each extends { readonly id: string }>(data: readonl
   return { data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore }
 }
 
-/** The hash of a key; undefined when it is absent. @throws GatewayError `invalid_request` */
-export function hashParameter(query: URLSearchParams, name: string): string | undefined {
-  const value = parameter(query, name)
+/** `api_key_hash`; undefined when it is absent. @throws GatewayError `invalid_request` */
+export function hashParameter(query: URLSearchParams): string | undefined {
+  const value = parameter(query, 'api_key_hash')
   if (value === undefined || HASH.test(value)) return value
-  throw refuseField(name, 'must be 64 lowercase hexadecimal characters')
+  throw refuseField('api_key_hash', 'must be 64 lowercase hexadecimal characters')
 }
 
 /** The parameter; undefined when it is absent. @throws GatewayError `invalid_request` when it is given twice. */

@@ -66,7 +66,7 @@ const CREDENTIAL = {
   unusable_reason: null,
 }
 
-export const KeyTrial = Type.Object({
+const KeyTrial = Type.Object({
   works: flagged,
   provider: text,
   credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),

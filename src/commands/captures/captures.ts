@@ -56,7 +56,7 @@ export const capturesShow: Command = {
       const parts = await store.captures.parts(record.id)
       if (given['json'] !== true) {
         print(
-          `${record.id} of ${subjectOf(record)}: ${counted(record.requests, 'request')}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
+          `${record.id} of ${subjectOf(record)}: ${counted(record.requests)}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
         )
       }
       const shown = new PartReader(folder, keys, record, given)
@@ -118,12 +118,12 @@ class PartReader {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
       complain([
-        `${counted(requests, 'request')} of this capture are on another node, ${node} on ${escaped(host)}: run this command there`,
+        `${counted(requests)} of this capture are on another node, ${node} on ${escaped(host)}: run this command there`,
       ])
       return
     }
     if (!existsSync(path)) {
-      if (requests > 0) complain([`${path} is missing, with ${counted(requests, 'request')}`])
+      if (requests > 0) complain([`${path} is missing, with ${counted(requests)}`])
       return
     }
     try {
@@ -182,6 +182,6 @@ function count(value: number): string {
   return value.toLocaleString('en-US')
 }
 
-function counted(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
+function counted(requests: number): string {
+  return `${count(requests)} request${requests === 1 ? '' : 's'}`
 }

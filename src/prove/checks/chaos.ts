@@ -73,7 +73,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       tester.deps.ration.take(1)
       slow.pause()
       const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
-      slow.send(tester.bytes('POST', proved.path, body))
+      slow.send(tester.bytes(proved.path, body))
       for (let at = 0; at < OTHERS; at++) {
         const asked = await tester.ask(proved, { stream: true })
         if (asked.understood.end !== 'ended') return fail(`request ${at + 1} beside it: ${statusOf(asked)}`)

@@ -225,7 +225,7 @@ function unanswered(connection: RawConnection): CheckVerdict {
 async function expectContinue(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const connection: RawConnection = await tester.open()
   const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'expect')
-  const bytes = tester.bytes('POST', proved.path, body, undefined, 'Expect: 100-continue\r\n')
+  const bytes = tester.bytes(proved.path, body, 'Expect: 100-continue\r\n')
   const head = bytes.subarray(0, bytes.length - Buffer.byteLength(body))
   tester.sendRaw(connection, head.toString('latin1'), 1)
   let isAsked = false

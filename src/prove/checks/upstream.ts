@@ -145,7 +145,7 @@ const ROWS: readonly Row[] = [
     async run(tester, proved) {
       const connection = await tester.open()
       tester.deps.ration.take(1)
-      connection.send(tester.bytes('POST', proved.path, tester.body(proved, { script: 'silent' }, newId())))
+      connection.send(tester.bytes(proved.path, tester.body(proved, { script: 'silent' }, newId())))
       const asked = await tester.ask(proved)
       return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))
     },

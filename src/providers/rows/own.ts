@@ -17,35 +17,31 @@ const ANTHROPIC = {
   messagesMax: 1_000,
 } as const satisfies Partial<ServingRow>
 
-/** Regions of AWS whose hosts a key may name. */
-const BEDROCK_HOSTS = ['bedrock-runtime.*.amazonaws.com']
+const BEDROCK = {
+  keyVariable: 'AWS_BEARER_TOKEN_BEDROCK',
+  auth: 'aws-sigv4',
+  keyForm: 'aws',
+  // API keys do not name their region.
+  region: 'us-east-1',
+  // A key may name another region of AWS.
+  hosts: ['bedrock-runtime.*.amazonaws.com'],
+  awsService: 'bedrock',
+  policy: KEEPS_NOTHING,
+} as const satisfies Partial<ServingRow>
 
 export const OWN_ROWS = {
   'amazon-bedrock': {
     name: 'Amazon Bedrock',
-    keyVariable: 'AWS_BEARER_TOKEN_BEDROCK',
+    ...BEDROCK,
     format: 'bedrock-converse',
     baseUrl: 'https://bedrock-runtime.{region}.amazonaws.com',
-    auth: 'aws-sigv4',
-    keyForm: 'aws',
-    // API keys do not name their region.
-    region: 'us-east-1',
-    hosts: BEDROCK_HOSTS,
-    awsService: 'bedrock',
-    policy: KEEPS_NOTHING,
     authors: ['amazon'],
   },
   'amazon-bedrock/claude-on-aws': {
     name: 'Amazon Bedrock (Claude on AWS)',
-    keyVariable: 'AWS_BEARER_TOKEN_BEDROCK',
+    ...BEDROCK,
     format: 'anthropic-messages',
     baseUrl: 'https://bedrock-runtime.{region}.amazonaws.com/anthropic/v1',
-    auth: 'aws-sigv4',
-    keyForm: 'aws',
-    region: 'us-east-1',
-    hosts: BEDROCK_HOSTS,
-    awsService: 'bedrock',
-    policy: KEEPS_NOTHING,
   },
   anthropic: { name: 'Anthropic', ...ANTHROPIC, authors: ['anthropic'] },
   'anthropic/2': { name: 'Anthropic 2', ...ANTHROPIC },

@@ -29,10 +29,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         const { numUpdatedRows } = await db
           .updateTable('alertDeliveries')
           .set({ dueMs: nowMs + leaseMs, tries: tries + 1 })
-          .where('alertId', '=', row.alertId)
-          .where('receiver', '=', row.receiver)
-          .where('tries', '=', tries)
-          .where('dueMs', '=', dueMs)
+          .where(where => where.and({ alertId: row.alertId, receiver: row.receiver, tries, dueMs }))
           .executeTakeFirst()
         if (numUpdatedRows > 0n) taken.push({ ...row, tries })
       }
@@ -42,8 +39,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
       await db
         .updateTable('alertDeliveries')
         .set({ dueMs })
-        .where('alertId', '=', alertId)
-        .where('receiver', '=', receiver)
+        .where(where => where.and({ alertId, receiver }))
         .execute()
     },
     async isKnown(alertId) {

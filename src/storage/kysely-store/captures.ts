@@ -4,7 +4,7 @@ import type { CaptureRecord, CaptureStore } from '../captures/captures.ts'
 import type { CapturesTable } from '../captures/tables.ts'
 import type { Engine } from '../engine.ts'
 import type { Tables } from '../tables.ts'
-import { COUNTED, inRelaxedTransaction, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, firstOf, inRelaxedTransaction, inTransaction, pageOf } from './rows.ts'
 
 export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureStore {
   return {
@@ -36,13 +36,11 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
       return pageOf(listed, matched.select(COUNTED), page, recordOf)
     },
     async find(organizationId, id) {
-      const row = await db
+      const query = db
         .selectFrom('captures')
         .selectAll()
-        .where('id', '=', id)
-        .where('organizationId', '=', organizationId)
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+        .where(where => where.and({ id, organizationId }))
+      return await firstOf(query, recordOf)
     },
     async list() {
       const rows = await db
@@ -118,8 +116,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
       return inTransaction(db, async transaction => {
         const { numDeletedRows } = await transaction
           .deleteFrom('captures')
-          .where('id', '=', id)
-          .where('organizationId', '=', organizationId)
+          .where(where => where.and({ id, organizationId }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return false
         await transaction.deleteFrom('captureParts').where('captureId', '=', id).execute()

@@ -3,7 +3,7 @@ import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
 import type { Engine } from '../engine.ts'
 import { ConflictError, type CredentialRecord, type CredentialStore, type SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
 /** Columns with required values. */
@@ -19,8 +19,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       return pageOf(listed(filter), matching(filter).select(COUNTED), page, recordOf)
     },
     async find(organizationId, id) {
-      const row = await matching({ organizationId, id }).selectAll().executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(matching({ organizationId, id }).selectAll(), recordOf)
     },
     async add(record, most = Number.POSITIVE_INFINITY) {
       const { organizationId, workspaceId, provider } = record

@@ -112,10 +112,7 @@ async function nextKind(db: Kysely<Tables>, after: Kind | undefined): Promise<Ki
 }
 
 function ofKind(db: Kysely<Tables>, { organizationId, isPlain }: Kind) {
-  return db
-    .selectFrom('explanations')
-    .where('organizationId', '=', organizationId)
-    .where('isPlain', '=', isPlain)
+  return db.selectFrom('explanations').where(where => where.and({ organizationId, isPlain }))
 }
 
 async function remove(

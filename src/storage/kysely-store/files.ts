@@ -4,7 +4,7 @@ import type { Engine } from '../engine.ts'
 import type { FileRecord, FileStore, WorkspacePlace } from '../files.ts'
 import type { FilesTable, Tables } from '../tables.ts'
 import { createPassageStore, removePassages } from './file-passages.ts'
-import { inTransaction } from './rows.ts'
+import { firstOf, inTransaction } from './rows.ts'
 
 export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
   const visibleIn = (place: WorkspacePlace) =>
@@ -35,14 +35,12 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       })
     },
     async complete(id, text) {
-      const row = await db
+      const query = db
         .updateTable('files')
         .set({ status: 'stored', text })
-        .where('id', '=', id)
-        .where('status', '=', 'arriving')
+        .where(where => where.and({ id, status: 'arriving' }))
         .returningAll()
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(query, recordOf)
     },
     async list({ purpose, nameHas, after, oldestFirst = false, ...place }, limit) {
       let listed = visibleIn(place)
@@ -61,25 +59,22 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       return { items: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit }
     },
     async find(place, id) {
-      const row = await visibleIn(place).selectAll().where('id', '=', id).executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(visibleIn(place).selectAll().where('id', '=', id), recordOf)
     },
     async newest(place, filename) {
-      const row = await visibleIn(place)
+      const query = visibleIn(place)
         .selectAll()
         .where('filename', '=', filename)
         .orderBy('number', 'desc')
         .limit(1)
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(query, recordOf)
     },
     async remove(place, id) {
       const { numUpdatedRows } = await db
         .updateTable('files')
         .set({ status: 'removed' })
         .where(inPlace(place))
-        .where('id', '=', id)
-        .where('status', '=', 'stored')
+        .where(where => where.and({ id, status: 'stored' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
     },

@@ -20,7 +20,7 @@ import {
   type GuardrailAssignments,
 } from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
-import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
 /** Columns with required values. */
@@ -35,8 +35,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       return pageOf(listed, matching(filter).select(COUNTED), page, recordOf)
     },
     async find(organizationId, id) {
-      const row = await matching({ organizationId, id }).selectAll().executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(matching({ organizationId, id }).selectAll(), recordOf)
     },
     async add(record) {
       const { organizationId, workspaceId } = record
@@ -297,8 +296,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
       if (assignees.length === 0) return 0
       const { numDeletedRows } = await db
         .deleteFrom('guardrailAssignments')
-        .where('organizationId', '=', organizationId)
-        .where('guardrailId', '=', guardrailId)
+        .where(where => where.and({ organizationId, guardrailId }))
         .where(COLUMNS[kind], 'in', assignees)
         .executeTakeFirst()
       return Number(numDeletedRows)

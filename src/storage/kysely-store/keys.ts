@@ -2,7 +2,7 @@
 import type { Kysely, Selectable, Transaction } from 'kysely'
 import { ConflictError, type KeyAdministration, type KeyRecord, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
 /** Columns with required values. */
@@ -79,12 +79,11 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       return await pageOf(listed(organizationId, matching), counting, page, recordOf)
     },
     async findIn(organizationId, hash) {
-      const row = await keysOf(organizationId).where('hash', '=', hash).selectAll().executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(keysOf(organizationId).where('hash', '=', hash).selectAll(), recordOf)
     },
     async change(organizationId, hash, change, updatedAt) {
       const { name, disabled, expiresAt, limit, limitReset, includeByokInLimit, role, traceTrusted } = change
-      const row = await db
+      const query = db
         .updateTable('apiKeys')
         .set({
           name,
@@ -97,18 +96,15 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           traceTrusted: flag(traceTrusted),
           updatedAt,
         })
-        .where('organizationId', '=', organizationId)
-        .where('hash', '=', hash)
+        .where(where => where.and({ organizationId, hash }))
         .returningAll()
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(query, recordOf)
     },
     async remove(organizationId, hash) {
       return await inTransaction(db, async transaction => {
         const { numDeletedRows } = await transaction
           .deleteFrom('apiKeys')
-          .where('organizationId', '=', organizationId)
-          .where('hash', '=', hash)
+          .where(where => where.and({ organizationId, hash }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return false
         const secrets = await transaction
@@ -127,8 +123,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           transaction
             .updateTable('apiKeys')
             .set(fields)
-            .where('organizationId', '=', organizationId)
-            .where('hash', '=', hash)
+            .where(where => where.and({ organizationId, hash }))
             .returningAll()
             .executeTakeFirst()
         // Its row lets one rotation in after the other.

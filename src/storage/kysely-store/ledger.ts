@@ -7,7 +7,7 @@ import { parseLines, type UsageLine } from '../spool/usage-line.ts'
 import type { CreditStore } from '../store.ts'
 import type { Tables } from '../tables.ts'
 import { readClientActivity } from './client-activity.ts'
-import { inTransaction } from './rows.ts'
+import { firstOf, inTransaction } from './rows.ts'
 import { readDimensions } from './usage-dimensions.ts'
 import { COLUMNS, createInsertRecords, insertJson, recordOf } from './usage-rows.ts'
 import { searchUsage } from './usage-search.ts'
@@ -45,17 +45,14 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       return { added: await add(records), spoilt }
     },
     async find(id, organizationId) {
-      const row = await db
+      const query = db
         .selectFrom('usage')
         .select(COLUMNS)
-        .where('id', '=', id)
-        .where('organizationId', '=', organizationId)
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+        .where(where => where.and({ id, organizationId }))
+      return await firstOf(query, recordOf)
     },
     async findOfAny(id) {
-      const row = await db.selectFrom('usage').select(COLUMNS).where('id', '=', id).executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(db.selectFrom('usage').select(COLUMNS).where('id', '=', id), recordOf)
     },
     async latest({ organizationId, keyHash, before }, limit) {
       const rows = await db
@@ -214,8 +211,7 @@ export function createCreditStore(db: Kysely<Tables>): CreditStore {
       const row = await db
         .selectFrom('credits')
         .selectAll()
-        .where('organizationId', '=', organizationId)
-        .where('id', '=', id)
+        .where(where => where.and({ organizationId, id }))
         .executeTakeFirst()
       return row === undefined ? null : { ...row, amount: Number(row.amount) }
     },

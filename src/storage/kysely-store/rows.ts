@@ -17,6 +17,15 @@ interface Counting {
   executeTakeFirstOrThrow(): Promise<{ readonly counted: number | string }>
 }
 
+/** The first row as a record; null: there is none. */
+export async function firstOf<Row, Item>(
+  query: { executeTakeFirst(): Promise<Row | undefined> },
+  itemOf: (row: Row) => Item,
+): Promise<Item | null> {
+  const row = await query.executeTakeFirst()
+  return row === undefined ? null : itemOf(row)
+}
+
 /** A page of `listing`, whose order must be total; `counting` selects COUNTED of the same rows. */
 export async function pageOf<Row, Item>(
   listing: Listing<Row>,

@@ -96,8 +96,7 @@ async function addEach(
     const next = await db
       .selectFrom('usageTotals')
       .select(({ fn }) => fn.min('owner').as('owner'))
-      .where('organizationId', '=', filter.organizationId)
-      .where('kind', '=', kind)
+      .where(where => where.and({ organizationId: filter.organizationId, kind }))
       .where('owner', '>', owner)
       .executeTakeFirstOrThrow()
     if (next.owner === null) return true
@@ -149,8 +148,8 @@ async function addTotals(
     .executeTakeFirstOrThrow()
   await rest()
   if (first === null || last === null) return true
-  for (let from = first; from <= last; from = dayAfter(from, DAYS)) {
-    const until = dayAfter(from, DAYS)
+  for (let from = first; from <= last; from = daysAfter(from)) {
+    const until = daysAfter(from)
     const found = await grouped
       .where('day', '>=', from)
       .where('day', '<', until < filter.until ? until : filter.until.slice(0, 10))
@@ -169,8 +168,8 @@ async function addTotals(
   return true
 }
 
-function dayAfter(day: string, days: number): string {
-  return new Date(Date.parse(`${day}T00:00:00.000Z`) + days * DAY_MS).toISOString().slice(0, 10)
+function daysAfter(day: string): string {
+  return new Date(Date.parse(`${day}T00:00:00.000Z`) + DAYS * DAY_MS).toISOString().slice(0, 10)
 }
 
 function orNull(text: string | undefined): string | null {

@@ -14,7 +14,7 @@ import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { removeFilesOf } from './files.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
 import { removeMemoryOf } from './memory.ts'
-import { COUNTED, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
   const workspacesOf = (organizationId: string) =>
@@ -27,12 +27,10 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       return pageOf(listed, workspacesOf(organizationId).select(COUNTED), page, workspaceOf)
     },
     async find(organizationId, id) {
-      const row = await workspacesOf(organizationId).where('id', '=', id).selectAll().executeTakeFirst()
-      return row === undefined ? null : workspaceOf(row)
+      return await firstOf(workspacesOf(organizationId).where('id', '=', id).selectAll(), workspaceOf)
     },
     async findBySlug(organizationId, slug) {
-      const row = await workspacesOf(organizationId).where('slug', '=', slug).selectAll().executeTakeFirst()
-      return row === undefined ? null : workspaceOf(row)
+      return await firstOf(workspacesOf(organizationId).where('slug', '=', slug).selectAll(), workspaceOf)
     },
     async add(record) {
       await inTransaction(db, async transaction => {
@@ -47,7 +45,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
     },
     async change(organizationId, id, { name, slug, description, disabledTools }, updatedAt) {
       try {
-        const row = await db
+        const query = db
           .updateTable('workspaces')
           .set({
             name,
@@ -56,11 +54,9 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
             updatedAt,
             ...(disabledTools === undefined ? {} : { disabledTools: listText(disabledTools) }),
           })
-          .where('organizationId', '=', organizationId)
-          .where('id', '=', id)
+          .where(where => where.and({ organizationId, id }))
           .returningAll()
-          .executeTakeFirst()
-        return row === undefined ? null : workspaceOf(row)
+        return await firstOf(query, workspaceOf)
       } catch (error) {
         // Nothing else that is changed here has to be unique.
         throw engine.isDuplicate(error) ? new ConflictError('slug') : error
@@ -73,15 +69,13 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction
           .deleteFrom('workspaces')
-          .where('organizationId', '=', organizationId)
-          .where('id', '=', id)
+          .where(where => where.and({ organizationId, id }))
           .executeTakeFirst()
         if (numDeletedRows === 0n) return null
         const keys = await transaction
           .updateTable('apiKeys')
           .set({ disabled: 1, updatedAt })
-          .where('organizationId', '=', organizationId)
-          .where('workspaceId', '=', id)
+          .where(where => where.and({ organizationId, workspaceId: id }))
           // Management keys belong to the organization, which would be locked out without them.
           .where('kind', '=', 'inference')
           .returning('hash')
@@ -130,13 +124,11 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       return pageOf(listed, matched.select(COUNTED), page, recordOf)
     },
     async find(organizationId, user) {
-      const row = await db
+      const query = db
         .selectFrom('endUsers')
         .selectAll()
-        .where('organizationId', '=', organizationId)
-        .where('endUser', '=', user)
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+        .where(where => where.and({ organizationId, endUser: user }))
+      return await firstOf(query, recordOf)
     },
     async add({ user, isActive, ...same }) {
       const result = await db
@@ -147,18 +139,16 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
     async change(organizationId, user, { isActive, weight }, updatedAt) {
-      const row = await db
+      const query = db
         .updateTable('endUsers')
         .set({
           updatedAt,
           ...(isActive === undefined ? {} : { isActive: flag(isActive) }),
           ...(weight === undefined ? {} : { weight }),
         })
-        .where('organizationId', '=', organizationId)
-        .where('endUser', '=', user)
+        .where(where => where.and({ organizationId, endUser: user }))
         .returningAll()
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(query, recordOf)
     },
   }
 }

@@ -18,7 +18,7 @@ import type { ExportTerms } from './terms.ts'
 /** Label of `gateway_trace_spans_total`. */
 export const SPAN_OUTCOMES = ['sent', 'refused', 'dropped'] as const
 
-export interface TraceExporterDeps {
+interface TraceExporterDeps {
   readonly clock: Clock
   readonly log: Log
   readonly counts: { count(outcome: (typeof SPAN_OUTCOMES)[number], spans: number): void }

@@ -12,7 +12,7 @@ export type Attribute = readonly [name: string, value: AttributeValue]
 
 const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
 
-export interface SpanEvent {
+interface SpanEvent {
   readonly name: string
   /** Unix microseconds. */
   readonly micros: number

@@ -4,7 +4,7 @@
 export const OTLP_PROTOCOLS = ['http/protobuf', 'http/json'] as const
 
 /** The settings of traces. */
-export interface TracingSettings {
+interface TracingSettings {
   readonly endpoint: string | null
   readonly tracesUrl: string | null
   readonly protocol: (typeof OTLP_PROTOCOLS)[number]

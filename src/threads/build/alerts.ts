@@ -19,7 +19,7 @@ export interface Alerts {
   close(): Promise<void>
 }
 
-export interface AlertsDeps {
+interface AlertsDeps {
   readonly config: Config
   readonly store: Store
   readonly health: Pick<SharedHealth, 'downProviders'>

@@ -27,7 +27,7 @@ import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
 import { buildServices } from './services.ts'
 
-export interface BatchingOptions extends GatewayOptions {
+interface BatchingOptions extends GatewayOptions {
   /** 0 to 1, to spread retries. Default: random. */
   readonly random?: () => number
   /** Traces of lines. Default: there are none. */

@@ -66,7 +66,7 @@ export async function buildServing(options: ServeOptions): Promise<Serving> {
   }
 }
 
-export interface FrontOptions {
+interface FrontOptions {
   /** Called with each record that a request changed, once this thread has dropped it. */
   readonly publish?: (change: Invalidation) => void
   /** Resumable streams; default: those of this server only. */
@@ -82,7 +82,7 @@ export interface FrontOptions {
 }
 
 /** A server with its caches of API keys and end-user weights. */
-export interface BuiltServer {
+interface BuiltServer {
   readonly server: HttpServer
   /** The interface description as JSON; generated once. */
   document(): string

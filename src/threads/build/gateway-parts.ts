@@ -150,7 +150,7 @@ function webEnginesOf({ config, simUrl }: GatewayOptions, client: Transport, clo
 }
 
 /** The captures of one thread. */
-export interface ThreadCaptures {
+interface ThreadCaptures {
   /** Null if captures are off. */
   readonly running: RunningCaptures | null
   changed(change: Invalidation): void

@@ -9,7 +9,7 @@ import { extname, join, relative, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
 
-export const GUIDE_PATH = '/guide'
+const GUIDE_PATH = '/guide'
 
 /** Also correct for the compiled gateway: `src` and `dist` are next to each other. */
 const BUILT = fileURLToPath(new URL('../../../dist/guide', import.meta.url))

@@ -5,7 +5,7 @@ import type { SupervisedThread } from '../supervised-thread.ts'
 
 const HUNG_MS = 10_000
 
-export interface PulseWatchOptions {
+interface PulseWatchOptions {
   readonly log: Pick<Log, 'notice'>
   /** A thread that is silent for this long counts as hung. Default 10 s: no work of ours takes a tenth of it. */
   readonly hungMs?: number

@@ -13,7 +13,7 @@ export interface Services {
   close(): Promise<void>
 }
 
-export interface ServicesOptions extends Omit<ServiceAccessDeps, 'client' | 'timeouts'> {
+interface ServicesOptions extends Omit<ServiceAccessDeps, 'client' | 'timeouts'> {
   readonly config: Config
   readonly clock: Clock
   readonly log: Log

@@ -8,7 +8,7 @@ import { coresMinusOne } from '../../settings/setting.ts'
 import { StartError } from '../supervised-thread.ts'
 
 /** The configuration, with the front that was chosen. */
-export interface ChosenFront {
+interface ChosenFront {
   readonly config: Config
   readonly front: FrontName
 }

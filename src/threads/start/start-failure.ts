@@ -14,7 +14,7 @@ import { StoreError } from '../../storage/open.ts'
 import { configuredParts, importedFile, needsSim } from '../build/catalog.ts'
 import { StartError } from '../supervised-thread.ts'
 
-export interface StartFailure {
+interface StartFailure {
   /** One per fault; each begins with the field or variable at fault. */
   readonly lines: readonly string[]
   /** 2: invalid configuration; 3: a port is taken. */

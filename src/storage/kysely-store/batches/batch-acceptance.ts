@@ -38,8 +38,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
       const { numUpdatedRows } = await db
         .updateTable('batches')
         .set({ leaseUntilMs })
-        .where('id', '=', id)
-        .where('status', '=', 'opening')
+        .where(where => where.and({ id, status: 'opening' }))
         .executeTakeFirst()
       return numUpdatedRows > 0n
     },
@@ -52,8 +51,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         const { numUpdatedRows } = await transaction
           .updateTable('batches')
           .set({ workspaceId, roomRequests: requests, roomBytes: bytes })
-          .where('id', '=', id)
-          .where('status', '=', 'opening')
+          .where(where => where.and({ id, status: 'opening' }))
           .executeTakeFirst()
         return numUpdatedRows > 0n ? 'reserved' : 'lost'
       })
@@ -87,9 +85,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
           expiresAt: batch.expiresAt,
           leaseUntilMs: 0,
         })
-        .where('id', '=', batch.id)
-        .where('status', '=', 'opening')
-        .where('total', '=', batch.total)
+        .where(where => where.and({ id: batch.id, status: 'opening', total: batch.total }))
         .returningAll()
         .executeTakeFirst()
       if (row !== undefined) return recordOf(row)
@@ -108,8 +104,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
       await db
         .updateTable('batches')
         .set({ status: 'removed', idempotencyKey: null })
-        .where('id', '=', id)
-        .where('status', '=', 'opening')
+        .where(where => where.and({ id, status: 'opening' }))
         .execute()
     },
   }
@@ -210,8 +205,7 @@ async function holderOf(
   const row = await transaction
     .selectFrom('batches')
     .selectAll()
-    .where('organizationId', '=', organizationId)
-    .where('keyHash', '=', keyHash)
+    .where(where => where.and({ organizationId, keyHash }))
     .where(({ or, eb }) => or([eb('id', '=', id), eb('idempotencyKey', '=', idempotencyKey)]))
     .$if(locksRows, query => query.forUpdate())
     .executeTakeFirst()
@@ -246,8 +240,7 @@ async function insertLines(
   const batch = await transaction
     .updateTable('batches')
     .set({ total: sql`total + ${lines.length}` })
-    .where('id', '=', batchId)
-    .where('status', '=', 'opening')
+    .where(where => where.and({ id: batchId, status: 'opening' }))
     .returning('total')
     .executeTakeFirst()
   if (batch === undefined) throw new ConflictError('id')

@@ -4,12 +4,21 @@ import type { BatchStatus } from '../../../protocol/management/batches.ts'
 import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchReading, StoredResult } from '../../batches.ts'
 import type { Tables } from '../../tables.ts'
-import { COUNTED } from '../rows.ts'
+import { COUNTED, firstOf } from '../rows.ts'
 import { fitting, INVISIBLE, inWorkspace, isAmong, isVisible, partsOf, recordOf } from './batch-rows.ts'
 
 export function createBatchReading(db: Kysely<Tables>): BatchReading {
   const visibleIn = (organizationId: string, workspaceId: string | null | undefined) =>
     db.selectFrom('batches').where(inWorkspace(organizationId, workspaceId)).where(isVisible)
+  const isThere = async (id: string): Promise<boolean> => {
+    const batch = await db
+      .selectFrom('batches')
+      .select('id')
+      .where('id', '=', id)
+      .where(isVisible)
+      .executeTakeFirst()
+    return batch !== undefined
+  }
 
   return {
     async list({ organizationId, workspaceId, statuses, endpoint, ...terms }, limit) {
@@ -39,11 +48,8 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
       return { items: before === undefined ? items : items.reverse(), hasMore: rows.length > limit }
     },
     async find(organizationId, workspaceId, id) {
-      const row = await visibleIn(organizationId, workspaceId)
-        .selectAll()
-        .where('id', '=', id)
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      const query = visibleIn(organizationId, workspaceId).selectAll().where('id', '=', id)
+      return await firstOf(query, recordOf)
     },
     async results(id, after, end) {
       const sizes = await db
@@ -59,13 +65,7 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
       const results: StoredResult[] = []
       for (const part of partsOf(numbers)) results.push(...(await resultsOf(db, id, part)))
       // Looked at last: as long as it is seen, none of its results has been removed.
-      const batch = await db
-        .selectFrom('batches')
-        .select('id')
-        .where('id', '=', id)
-        .where(isVisible)
-        .executeTakeFirst()
-      return batch === undefined ? null : results
+      return (await isThere(id)) ? results : null
     },
     async unanswered(id, after, limit) {
       // By the primary key alone: the index of the queue has another order.
@@ -78,13 +78,7 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .limit(limit)
         .execute()
       const last = lines.at(-1)
-      const batch = await db
-        .selectFrom('batches')
-        .select('id')
-        .where('id', '=', id)
-        .where(isVisible)
-        .executeTakeFirst()
-      if (last === undefined || batch === undefined) return null
+      if (last === undefined || !(await isThere(id))) return null
       const items = lines
         .filter(({ readyMs }) => readyMs !== null)
         .map(({ number, customId }) => ({ number, customId }))

@@ -4,7 +4,7 @@ import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../../../pr
 import type { BatchWork } from '../../batches.ts'
 import type { Engine } from '../../engine.ts'
 import type { BatchesTable, Tables } from '../../tables.ts'
-import { inTransaction } from '../rows.ts'
+import { firstOf, inTransaction } from '../rows.ts'
 import { fitting, isAmong, isVisible, partsOf, recordOf, settle } from './batch-rows.ts'
 
 const TERMINAL: ReadonlySet<BatchStatus> = new Set(TERMINAL_STATUSES)
@@ -40,7 +40,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       if (running.length === 0) return null
       const time = TIME_OF[to]
       const { error, service } = change
-      const row = await db
+      const query = db
         .updateTable('batches')
         .set({
           status: to,
@@ -54,8 +54,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .where('id', '=', id)
         .where('status', 'in', running)
         .returningAll()
-        .executeTakeFirst()
-      return row === undefined ? null : recordOf(row)
+      return await firstOf(query, recordOf)
     },
     async claimBatch(id, owner, nowMs, leaseUntilMs) {
       const row = await db
@@ -74,9 +73,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       await db
         .updateTable('batches')
         .set({ owner: null, leaseUntilMs: 0 })
-        .where('id', '=', id)
-        .where('owner', '=', claim.owner)
-        .where('fence', '=', claim.fence)
+        .where(where => where.and({ id, owner: claim.owner, fence: claim.fence }))
         .execute()
     },
     async unchecked(id, end) {
@@ -113,10 +110,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         const batch = await transaction
           .selectFrom('batches')
           .select(['id', 'completed', 'failed', 'usage', 'roomBytes', 'checkedThrough', 'total'])
-          .where('id', '=', id)
-          .where('status', '=', 'validating')
-          .where('owner', '=', claim.owner)
-          .where('fence', '=', claim.fence)
+          .where(where => where.and({ id, status: 'validating', owner: claim.owner, fence: claim.fence }))
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return false

@@ -29,11 +29,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
   ) =>
     db
       .updateTable('serviceJobs')
-      .where('batchId', '=', batchId)
-      .where('number', '=', number)
-      .where('closed', '=', 0)
-      .where('owner', '=', claim.owner)
-      .where('fence', '=', claim.fence)
+      .where(where => where.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
 
   return {
     open(owner, job, lines, leaseUntilMs) {
@@ -42,8 +38,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         const batch = await transaction
           .selectFrom('batches')
           .select('id')
-          .where('id', '=', batchId)
-          .where('status', '=', 'in_progress')
+          .where(where => where.and({ id: batchId, status: 'in_progress' }))
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return null
@@ -100,9 +95,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
           leaseUntilMs,
           fence: sql`case when owner = ${owner} then fence else fence + 1 end`,
         })
-        .where('batchId', '=', batchId)
-        .where('number', '=', number)
-        .where('closed', '=', 0)
+        .where(where => where.and({ batchId, number, closed: 0 }))
         .where(({ eb, or }) =>
           or([eb('owner', 'is', null), eb('owner', '=', owner), eb('leaseUntilMs', '<=', nowMs)]),
         )
@@ -141,11 +134,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
         const { numUpdatedRows } = await transaction
           .updateTable('serviceJobs')
           .set({ closed: 1, owner: null, leaseUntilMs: 0 })
-          .where('batchId', '=', batchId)
-          .where('number', '=', number)
-          .where('closed', '=', 0)
-          .where('owner', '=', claim.owner)
-          .where('fence', '=', claim.fence)
+          .where(where => where.and({ batchId, number, closed: 0, owner: claim.owner, fence: claim.fence }))
           .executeTakeFirst()
         if (numUpdatedRows === 0n) return false
         await transaction
