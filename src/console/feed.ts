@@ -19,7 +19,7 @@ interface FeedDeps {
 }
 
 /** One who watches. */
-interface Viewer {
+export interface Viewer {
   /** Sends an event. Called with what belongs to its organization alone. */
   send(event: string, data: unknown): void
 }
