@@ -178,7 +178,7 @@ interface GatewayErrorDetails {
   readonly retryAfterSeconds?: number
   /** Further response headers, with names and values of our own. */
   readonly headers?: Readonly<Record<string, string>>
-  /** The limit that refused the request, for its explanation; never sent. */
+  /** The limit that refused the request, for its explanation and for `finish` in admission.ts. Never sent. */
   readonly limit?: LimitName
   /** The underlying error; logged by class and code only, never sent. */
   readonly cause?: unknown
