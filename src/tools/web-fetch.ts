@@ -115,7 +115,7 @@ class WebFetchSession implements ToolSession {
     const address = addressOf(call)
     if (fetching === undefined) return failed(address, 'web_fetch is not offered', null)
     if (fetching.usesLeft <= 0)
-      return failed(address, `web_fetch may be used ${fetching.maxUses} times in this request`, null)
+      return failed(address, `web_fetch may be used at most ${fetching.maxUses} times in this request`, null)
     fetching.usesLeft--
     const url = webUrl(address)
     if (url === null)

@@ -119,7 +119,10 @@ t.test('domains, uses and length are limited, redirects included', async t => {
   const cut = await run([url], { max_content_tokens: 5 })
   t.equal(cut.results[0]?.['content'], 'word word word word \n[The page was cut here]')
   const once = await run([url, url], { max_uses: 1 })
-  t.match(once.results[1], { status: 'failed', error: 'web_fetch may be used 1 times in this request' })
+  t.match(once.results[1], {
+    status: 'failed',
+    error: 'web_fetch may be used at most 1 times in this request',
+  })
   const blocked = await run([url, `${pages.url}/html`], { blocked_domains: ['127.0.0.1/long'] })
   t.match(blocked.results, [{ error: 'the request does not allow this domain' }, { status: 'completed' }])
   const away = await run([`${pages.url}/away`], { allowed_domains: ['127.0.0.1'] })

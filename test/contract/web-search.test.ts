@@ -306,7 +306,9 @@ t.test('max_uses and max_tool_calls end the searches, not the answer', async t =
   )
   t.equal(limited.status, 'completed')
   t.match(limited.output[1], { type: 'gateway:web_search', status: 'incomplete', action: { query: 'two' } })
-  t.match(resultIn(provider.asked[2]?.body), { error: 'web_search may be used 1 times in this request' })
+  t.match(resultIn(provider.asked[2]?.body), {
+    error: 'web_search may be used at most 1 times in this request',
+  })
   t.equal(engine.seen.length, 1)
   provider.script('model', [asks('one'), ANSWERS])
   const spent = await body(
