@@ -21,7 +21,7 @@ export const alignmentSettings = group({
   ),
   timeoutMs: setting(
     Milliseconds,
-    'time limit for judging one message, which is a short answer of a small model. The caller may wait this much longer',
+    'time limit for judging one message, which takes a short answer from a small model. The caller may have to wait this much longer',
     { default: 5_000 },
   ),
 })
@@ -40,13 +40,13 @@ export const routersSettings = group({
     group({
       model: setting(
         Address,
-        'a small model of the catalogue that classifies tasks for the [routers](routers.md) and is the judge of `nvidia/switchyard`. Without it they use built-in weights, and `nvidia/switchyard` uses its capable model',
+        'a small model of the catalogue that classifies tasks for the [routers](routers.md) and judges for `nvidia/switchyard`. Without it, the routers use built-in weights, and `nvidia/switchyard` uses its capable model',
       ),
     }),
   ),
   rankings: setting(
     nullable(Address),
-    'a JSON file of [rankings](routers.md#rankings) in place of the shipped one, relative to the working directory. Read at start',
+    'a JSON file of [rankings](routers.md#rankings) to use instead of the shipped one; the path is relative to the working directory. Read at start',
   ),
 })
 

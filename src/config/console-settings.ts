@@ -31,29 +31,29 @@ export const consoleSettings = group({
   }),
   publicUrl: setting(
     nullable(Address),
-    'the address by which browsers reach the console, such as `https://sluice.example.com`: https, or http at this machine. [Sign-in](console.md#sign-in) comes back to `/console/callback` there, whatever a request has as `Host`; its name is allowed as in `admin.hosts`',
+    'the address at which browsers reach the console, such as `https://sluice.example.com`: https, or http on this machine. [Sign-in](console.md#sign-in) returns to `/console/callback` at this address, whatever `Host` a request has. Its name needs no entry in `admin.hosts`',
     publicAddress,
   ),
   oidc: nullable(
     group({
       issuer: setting(
         Address,
-        'the address of the OpenID provider, exactly as its tokens name it; `/.well-known/openid-configuration` below it says the rest',
+        'the address of the OpenID provider, exactly as it appears in its tokens; everything else is read from `/.well-known/openid-configuration` below it',
         issuerAddress,
       ),
-      clientId: setting(Address, 'the id of the gateway at the provider'),
+      clientId: setting(Address, 'the client id of the gateway at the OpenID provider'),
       clientSecretFile: setting(
         Address,
-        'a file with the secret of the gateway at the provider, read at each sign-in',
+        'a file with the client secret of the gateway, read at each sign-in',
       ),
       roleClaim: setting(
         Address,
-        'the claim of the ID token that decides on the role: a text or a list of texts. Dots lead into an object, as in `realm_access.roles`; of `email` only a verified one counts',
+        'the claim of the ID token that decides the role: a string or a list of strings. Dots lead into an object, as in `realm_access.roles`; `email` counts only if it is verified',
         { default: 'roles' },
       ),
       roles: setting(
         Type.Record(Type.String({ minLength: 1 }), oneOf(ROLES), { minProperties: 1 }),
-        'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. Of several the highest one counts; with none the sign-in is refused',
+        'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. If several values match, the highest role counts; if none does, the sign-in is refused',
       ),
     }),
   ),

@@ -9,10 +9,12 @@ export const filesSettings = group({
       'false: the [file-parser plugin](plugins.md) does not follow links to documents',
       { default: true },
     ),
-    allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
+    allowHttp: setting(Type.Boolean(), 'true: plain HTTP is allowed too, to public addresses', {
+      default: false,
+    }),
     allowPrivate: setting(
       Type.Boolean(),
-      'true: any address and port, over HTTP too; the system looks names up (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
+      'true: any address and port is allowed, over HTTP too, and the system resolves names (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
       { default: false },
     ),
     maxBytes: setting(
@@ -39,10 +41,10 @@ export const filesSettings = group({
         Slug,
         'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the engine `mistral-ocr`; without it requests that name the engine are refused',
       ),
-      model: setting(ModelName, 'its model, for instance `mistral-ocr-latest`'),
+      model: setting(ModelName, 'the OCR model at that provider, for instance `mistral-ocr-latest`'),
       timeoutMs: setting(
         Milliseconds,
-        'time limit for the start of its answer; a long scan takes a minute before the first byte',
+        'time limit for the first byte of its answer, which takes a minute for a long scan',
         { default: 120_000 },
       ),
     }),

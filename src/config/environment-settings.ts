@@ -48,7 +48,7 @@ export const environmentSettings = {
   }),
   vaultKeys: setting(
     nullable(Type.String()),
-    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`. Without it, embedded mode creates a file `vault.key` (mode 0600) next to the database. Required with PostgreSQL, the same for all instances',
+    '[master keys](#master-keys), `id:base64-of-32-bytes[,id2:…]`. Without it, embedded mode creates a file `vault.key` (mode 0600) next to the database. Required with PostgreSQL, where all instances must have the same keys',
     { env: 'GATEWAY_VAULT_KEYS', secret: true, environmentOnly: true },
   ),
   providerKeys: setting(

@@ -97,7 +97,7 @@ export const ExportSchema = Type.Object(
     endpoint: field(Type.String({ pattern: '^https?://' }), 'address of a bucket service other than AWS'),
     region: field(Name, 'region of the bucket; default `us-east-1`'),
     accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),
-    secretAccessKeyFile: field(File, 'a file with the access key; required with s3://'),
+    secretAccessKeyFile: field(File, 'a file with the secret access key; required with s3://'),
     secretFile: field(File, 'a file with the secret that signs requests, as for alerts'),
   },
   closed,

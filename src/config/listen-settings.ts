@@ -17,7 +17,7 @@ export const listenSettings = group({
   port: setting(Port, 'public port; 0 picks a free one', { default: 8080, env: 'GATEWAY_PORT' }),
   front: setting(
     oneOf(FRONT_CHOICES),
-    'the library that serves HTTP and WebSockets: `uws` (uWebSockets.js, the faster one), `node` (`node:http`, for every system and version of Node), or `auto`: `uws` where it has a build, otherwise `node` ([decision 44](decisions/0044-two-fronts.md))',
+    'the library that serves HTTP and WebSockets: `uws` (uWebSockets.js, the faster one), `node` (`node:http`, for every system and version of Node), or `auto`: `uws` if it has a build for the system, otherwise `node` ([decision 44](decisions/0044-two-fronts.md))',
     { default: 'auto', env: 'GATEWAY_FRONT' },
   ),
   shared: setting(
@@ -47,7 +47,7 @@ export const listenSettings = group({
 })
 
 export const adminSettings = group({
-  host: setting(Address, 'admin address: metrics, health', {
+  host: setting(Address, 'address of the admin port, for metrics and health', {
     default: '127.0.0.1',
     env: 'GATEWAY_ADMIN_HOST',
   }),

@@ -46,7 +46,7 @@ export const Settings = group({
   docs: group({
     public: setting(
       Type.Boolean(),
-      'true: the [reference](openapi.md) is on the public port too, as `/docs`, without a key',
+      'true: the public port also serves the [reference](openapi.md), at `/docs` and without a key',
       { default: false },
     ),
   }),
@@ -122,12 +122,16 @@ export const Settings = group({
     ),
     discover: setting(
       Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
-      'true: the gateway requests, from every provider that is listed under `providers` and has a key, or whose key is in the environment, its own [list of models](models.md#discovered-models). Default: only if the file has no `models`',
+      'true: the gateway fetches the [list of models](models.md#discovered-models) of every provider that is listed under `providers` and has a key, or whose key is in the environment. Default: only if the file has no `models`',
       { default: null },
     ),
-    refreshMs: setting(Type.Integer({ minimum: 1_000, maximum: 86_400_000 }), 'interval of these requests', {
-      default: 3_600_000,
-    }),
+    refreshMs: setting(
+      Type.Integer({ minimum: 1_000, maximum: 86_400_000 }),
+      'how often these lists are fetched',
+      {
+        default: 3_600_000,
+      },
+    ),
   }),
   simulator: group({
     enabled: setting(
@@ -204,29 +208,29 @@ export const Settings = group({
     ),
     maxBytesPerKey: setting(
       Type.Integer({ minimum: 65_536 }),
-      'bytes of resumable streams that an instance keeps for one API key. The oldest finished streams are dropped first; a running stream that exceeds this on its own can no longer be resumed. All keys together have `limits.maxBufferedBytes`',
+      'bytes of resumable streams that an instance keeps for one API key. The oldest finished streams are dropped first; a running stream that exceeds this on its own can no longer be resumed. The limit for all keys together is `limits.maxBufferedBytes`',
       { default: 16_777_216 },
     ),
   }),
   batches: group({
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      "maximum size of a `POST /batches` body, in bytes; a larger one is answered 413 before it is stored. Until their requests are in the database, bodies are kept on this machine's disk, as unnamed files in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
+      "maximum size of a `POST /batches` body, in bytes; a larger one is answered with 413 before it is stored. Until their requests are in the database, bodies are kept on this machine's disk, as unnamed files in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
       { default: 209_715_200 },
     ),
     maxStored: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      'batches that the database keeps per workspace, in all states; more are answered 409. They are kept until they are deleted, or for `retention.batchDays` after their end',
+      'batches that the database keeps per workspace, in all states; more are answered with 409. They are kept until they are deleted, or for `retention.batchDays` after their end',
       { default: 10_000 },
     ),
     maxStoredRequests: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
-      'total number of requests in these batches; more are answered 409. Each request takes about 500 bytes in addition to its text',
+      'total number of requests in these batches; more are answered with 409. Each request takes about 500 bytes in addition to its text',
       { default: 2_000_000 },
     ),
     maxStoredBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
-      'total bytes of the results and the unfinished requests of these batches; a batch that does not fit is answered 409. Results of accepted batches are always stored',
+      'total bytes of the results and the unfinished requests of these batches; a batch that does not fit is answered with 409. Results of accepted batches are always stored',
       { default: 10_737_418_240 },
     ),
     priceFactor: setting(
@@ -248,7 +252,7 @@ export const Settings = group({
     ),
     maxBytes: setting(
       Type.Integer({ minimum: 65_536, maximum: 10_737_418_240 }),
-      'greatest size of one capture, the files of all nodes together',
+      'maximum size of one capture, counting the files of all nodes',
       { default: 104_857_600 },
     ),
   }),
@@ -275,14 +279,14 @@ export const Settings = group({
     ),
     enforced: setting(
       Type.Boolean(),
-      'true: an organization spends no more than its credits (`POST /credits`), and nothing if it has none; the embedded mode has no credits',
+      'true: an organization can spend no more than its credits (`POST /credits`), and nothing if it has none. Embedded mode has no credits',
       { default: false },
     ),
   }),
   quotas: group({
     requestsPerMinute: setting(
       PerMinute,
-      'requests of one API key per clock minute, including failed ones; more are answered 429. null: no limit',
+      'requests of one API key per clock minute, including failed ones; more are answered with 429. null: no limit',
       { default: null },
     ),
     tokensPerMinute: setting(
@@ -315,12 +319,12 @@ export const Settings = group({
   }),
   promptCaching: setting(
     oneOf(PROMPT_CACHING),
-    '`auto`: if a provider caches only up to cache marks, and cached tokens cost less than the prompt, a conversation that ends in a tool result, or begins with what it has sent in the last five minutes, gets [cache marks from the gateway](messages.md#cache-marks-of-the-gateway) unless its caller sets some',
+    '`auto`: where a provider caches only up to cache marks, and cached tokens cost less than the prompt, the gateway sets [cache marks of its own](messages.md#cache-marks-of-the-gateway) in two cases: the conversation ends in a tool result, or it begins with what it sent in the last five minutes. It sets none if the caller does',
     { default: 'auto' },
   ),
   compaction: setting(
     oneOf(COMPACTION_MODES),
-    '`provider`: providers of the format `openai-responses` [sum conversations up themselves](inference.md#compaction), and others where their row says so; `own`: the model of the request writes a summary',
+    '`provider`: providers of the format `openai-responses` [sum up conversations themselves](inference.md#compaction), and so do others whose row says so; `own`: the model of the request writes a summary',
     { default: 'own' },
   ),
   region: setting(
@@ -355,12 +359,12 @@ export const Settings = group({
   metrics: group({
     byWorkspace: setting(
       Type.Boolean(),
-      '[requests, tokens and cost by workspace](metrics.md#by-workspace): the first 50 workspaces seen keep their series until a restart, the others are `other`',
+      '[requests, tokens and cost by workspace](metrics.md#by-workspace): the first 50 workspaces seen keep their series until a restart, and all others are counted as `other`',
       { default: false },
     ),
     genAi: setting(
       Type.Boolean(),
-      '[metrics by the names of the OpenTelemetry conventions for generative AI](metrics.md#names-of-the-genai-conventions), in addition to our own',
+      '[metrics under the names of the OpenTelemetry conventions for generative AI](metrics.md#names-of-the-genai-conventions), in addition to our own',
       { default: false },
     ),
   }),

@@ -5,24 +5,24 @@ import { group, Milliseconds, setting } from '../settings/setting.ts'
 export const timeoutsSettings = group({
   upstreamHeadersMs: setting(
     Milliseconds,
-    'time limit for the first byte from a provider, since reasoning models may think for most of a minute; exceeding it is 524',
+    'time limit for the first byte from a provider, after which the attempt fails with 524. Reasoning models may think for most of a minute',
     { default: 60_000 },
   ),
   upstreamIdleMs: setting(
     Milliseconds,
-    'longest pause between two chunks from a provider; exceeding it is 524, or `response.failed` in a stream',
+    'longest pause between two chunks from a provider. After a longer one the attempt fails with 524, or with `response.failed` in a stream',
     { default: 60_000 },
   ),
   requestMs: setting(
     Milliseconds,
-    'total time of a request, long enough for agent turns of several minutes; exceeding it is 408',
+    'time limit for a whole request, after which it fails with 408. The default leaves room for agent turns of several minutes',
     {
       default: 600_000,
     },
   ),
   heartbeatMs: setting(
     Milliseconds,
-    'a stream that is silent for this long gets a comment line, so that proxies keep the connection: most cut it after 60 s',
+    'a stream that is silent for this long gets a comment line, so that proxies keep the connection open; most close it after 60 s of silence',
     { default: 15_000 },
   ),
   stallMs: setting(
@@ -34,7 +34,7 @@ export const timeoutsSettings = group({
   drainMs: setting(Milliseconds, 'grace period for running requests after SIGTERM', { default: 30_000 }),
   drainDelayMs: setting(
     Type.Integer({ minimum: 0, maximum: 600_000 }),
-    'delay between readiness 503 and closing the listener. Behind a load balancer that polls `/readyz`, set twice its polling interval',
+    'how long the listener stays open after `/readyz` has turned to 503. Behind a load balancer that polls `/readyz`, set this to twice the polling interval',
     { default: 0 },
   ),
 })

@@ -34,10 +34,12 @@ export const toolSettings = group({
     ),
   }),
   webFetch: group({
-    allowHttp: setting(Type.Boolean(), 'true: also plain HTTP, to public addresses', { default: false }),
+    allowHttp: setting(Type.Boolean(), 'true: plain HTTP is allowed too, to public addresses', {
+      default: false,
+    }),
     allowPrivate: setting(
       Type.Boolean(),
-      'true: any address and port, over HTTP too. Every model with the tool, and so every text that it reads, can then make the gateway read from addresses in your internal network',
+      'true: any address and port is allowed, over HTTP too. Every model with the tool, and so every text that it reads, can then make the gateway read from addresses in your internal network',
       { default: false },
     ),
     maxBytes: setting(
@@ -66,12 +68,12 @@ export const toolSettings = group({
     ),
     network: setting(
       oneOf(['allowlist', 'disabled']),
-      '`allowlist`: a request may list domains that its code can reach over HTTPS, if the engine supports it (bubblewrap); addresses are checked as for pages (`tools.webFetch`). `disabled`: code never has network access, and such a request is 400',
+      '`allowlist`: a request may list domains that its code can reach over HTTPS, if the engine supports it (bubblewrap); addresses are checked as for pages (`tools.webFetch`). `disabled`: code never has network access, and a request with such a list is refused with 400',
       { default: 'allowlist' },
     ),
     timeoutMs: setting(
       Type.Integer({ minimum: 100, maximum: 50_000 }),
-      'time limit for one run; a request may ask for less. It is below the one-minute limit of a tool call',
+      'time limit for one run, below the one-minute limit of a tool call; a request may ask for less',
       { default: 25_000 },
     ),
     cpuSeconds: setting(
@@ -96,22 +98,22 @@ export const toolSettings = group({
     ),
     fileMb: setting(
       Type.Integer({ minimum: 1, maximum: 1_024 }),
-      'MiB of all files of one container; the embedded engine keeps them in memory',
+      'total size of the files of one container, in MiB; the embedded engine keeps them in memory',
       { default: 16 },
     ),
     storeMb: setting(
       Type.Integer({ minimum: 16, maximum: 65_536 }),
-      'MiB of the files of all containers; above it, the workspace that uses most loses its least recently used container',
+      'total size of the files of all containers, in MiB; above it, the workspace that uses most loses its least recently used container',
       { default: 256 },
     ),
     containers: setting(
       Type.Integer({ minimum: 1, maximum: 100_000 }),
-      'containers in total; above it, one ends in the same way',
+      'maximum number of containers; above it, one ends in the same way',
       { default: 1_000 },
     ),
     containersPerWorkspace: setting(
       Type.Integer({ minimum: 1, maximum: 10_000 }),
-      'containers per workspace; above it, the least recently used one ends',
+      'maximum number of containers per workspace; above it, the least recently used one ends',
       { default: 50 },
     ),
   }),
@@ -123,7 +125,7 @@ export const toolSettings = group({
     ),
     endpoint: setting(
       nullable(Address),
-      'URL of an S3-compatible server such as MinIO, with the bucket in the path. If unset, AWS in the given region',
+      'URL of an S3-compatible server such as MinIO, with the bucket in the path. If unset, AWS in `region`',
       filesEndpoint,
     ),
     region: setting(Type.String({ pattern: '^[a-z0-9-]{1,64}$' }), 'the region of the bucket', {
@@ -131,22 +133,22 @@ export const toolSettings = group({
     }),
     accessKeyId: setting(
       nullable(Address),
-      'the key id for the bucket; required with `s3://`. Write `${NAME}` to take it from the environment',
+      'the access key id for the bucket; required with `s3://`. Write `${NAME}` to take it from the environment',
     ),
-    secretAccessKey: setting(nullable(Address), 'the secret that belongs to it'),
+    secretAccessKey: setting(nullable(Address), 'the secret of that access key'),
     maxFileBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      "maximum size of a file, in bytes; a larger one is answered 413. During the upload it is on this machine's disk, in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
+      "maximum size of a file, in bytes; a larger one is answered with 413. During the upload it is on this machine's disk, in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
       { default: 104_857_600 },
     ),
     maxFiles: setting(
       Type.Integer({ minimum: 1, maximum: 10_000_000 }),
-      'maximum number of files per workspace; more are answered 409',
+      'maximum number of files per workspace; more are answered with 409',
       { default: 10_000 },
     ),
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
-      'maximum total bytes of files per workspace; more are answered 409',
+      'maximum total bytes of files per workspace; more are answered with 409',
       { default: 10_737_418_240 },
     ),
   }),
